@@ -36,7 +36,7 @@ def loaded(name: str, path: Path) -> Any:
     return module
 
 
-libraries = loaded("pinprof_libraries", ROOT / "pinprof/libraries.py")
+libraries = loaded("pinprof_libraries", ROOT / "pinprof/machine/libraries.py")
 readme = loaded("pinprof_readme", ROOT / "tools/readme.py")
 VERSION = re.findall(r'^__version__ = "(.+)"$', (ROOT / "pinprof/__init__.py").read_text("utf-8"), re.MULTILINE)[0]
 
@@ -81,7 +81,7 @@ def built() -> tuple[tuple[Path, str, bytes], ...]:
         for library in libraries.LIBRARIES:
             try:
                 made = library.compile_into(Path(folder), machine)
-            except (OSError, subprocess.CalledProcessError) as error:
+            except (OSError, subprocess.SubprocessError) as error:
                 print(f"The {library.title} is left out: {error}\n{getattr(error, 'stderr', '')}", file=sys.stderr)
                 continue
             place = library.source.parent.relative_to(ROOT) / made.name

@@ -24,7 +24,14 @@ if [ -n "${PINPROF_PACKAGE:-}" ]; then
 fi
 
 set -- check
-[ -z "${PINPROF_BUDGET:-}" ] || set -- "$@" "--budget=$PINPROF_BUDGET"
+# The checkout is the job's own, though the runner may have made it as another user, or for all to write.
+budget=${PINPROF_BUDGET:-}
+if [ -z "$budget" ] && [ -f pinprof.toml ]; then
+  budget=pinprof.toml
+elif [ -z "$budget" ] && [ -f pyproject.toml ] && grep -q 'tool\.pinprof' pyproject.toml; then
+  budget=pyproject.toml
+fi
+[ -z "$budget" ] || set -- "$@" "--budget=$budget"
 [ -z "${PINPROF_BASELINE:-}" ] || set -- "$@" "--baseline=$PINPROF_BASELINE"
 case ${PINPROF_ALLOW_UNASSESSABLE:-false} in
   true) set -- "$@" --allow-unassessable ;;

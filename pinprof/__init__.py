@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pinprof.api import Recorded, Recording, record
     from pinprof.api import open_result as open  # noqa: A004 - pinprof.open
-    from pinprof.errors import PinprofError
+    from pinprof.base.errors import PinprofError
     from pinprof.fleet.access import Fleet, open_fleet
     from pinprof.result import Result
     from pinprof.scenario.ranges import phase
@@ -34,7 +34,7 @@ __all__ = [
 if not TYPE_CHECKING:
     _PLACES = {
         "Fleet": "fleet.access",
-        "PinprofError": "errors",
+        "PinprofError": "base.errors",
         "Recorded": "api",
         "Recording": "api",
         "Result": "result",

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast
 
-from pinprof.errors import CollectError
+from pinprof.base.errors import CollectError
 from pinprof.result import Result, worded_for_python
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _path(given: str | os.PathLike[str] | None) -> Path | None:
 
 def default_path(name: str) -> Path:
     """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory, numbered when that is taken."""
-    from pinprof.store import default_name
+    from pinprof.streams.store import default_name
 
     first = default_name(name)
     for number in range(2, 10_000):

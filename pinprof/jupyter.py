@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.analyze.evidence import LEAST_NS
-from pinprof.errors import PinprofError, UsageError
+from pinprof.base.errors import PinprofError, UsageError
+from pinprof.base.terminal import say
+from pinprof.base.units import format_ns
 from pinprof.report.page import notebook
 from pinprof.result import Result
-from pinprof.terminal import say
-from pinprof.units import format_ns
 
 _USAGE = "Write: %%pinprof [NAME] [--frequency HZ] [--height PX] [--whole]."
 _OPTIONS = ("--frequency", "--height", "--whole")

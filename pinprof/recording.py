@@ -15,15 +15,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pinprof import collect, files, rates, shapes
+from pinprof import collect
+from pinprof.base import files, shapes
+from pinprof.base.errors import CaptureError, CollectError, PinprofError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
 from pinprof.collect.proc import alive
-from pinprof.errors import CaptureError, CollectError, PinprofError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.manifest import SCENARIO, Manifest
+from pinprof.data import rates
+from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.store import (
+from pinprof.streams.store import (
     KALLSYMS,
     NSYS_SQLITE,
     PERF_DATA,
@@ -91,7 +93,7 @@ def record(
 
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
-    `calibrate` is told when a calibration begins; None: there shall be none.
+    `calibrate` is called when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
     refuse_another_rank(captured(target), rank)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pinprof.errors import PinprofError, ToolMissing
+from pinprof.base.errors import PinprofError, ToolMissing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,7 +189,7 @@ class Result:
 
     def page(self) -> str:
         """The report as HTML."""
-        from pinprof import files
+        from pinprof.base import files
 
         with files.temporary_folder() as folder:
             return self.save_page(folder / "page.html").read_text("utf-8")

@@ -20,15 +20,16 @@ from pathlib import Path
 
 from scenario_table import SUFFIX, Row, captures, row_of
 
-from pinprof import rates, read
+from pinprof import read
 from pinprof.analyze import Analysis, analyze
+from pinprof.base.errors import PinprofError
+from pinprof.base.units import format_bytes, format_ns, format_share
 from pinprof.cli.list import FAMILIES
-from pinprof.errors import PinprofError
+from pinprof.data import rates
 from pinprof.read import machine_rates
 from pinprof.report.gather import build
 from pinprof.report.page.bundle import asset
 from pinprof.report.page.html import write_html
-from pinprof.units import format_bytes, format_ns, format_share
 
 ROOT = Path(__file__).parents[1]
 LIMIT_BYTES = 20_000_000

@@ -18,13 +18,13 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from pinprof.libraries import LIBRARIES, MACHINES
+from pinprof.machine.libraries import LIBRARIES, MACHINES
 
 ROOT = Path(__file__).parents[1]
 GLIBC = "2.17"
 TAG = "manylinux_2_17"
 ZIG = "-m ziglang cc -target {machine}-linux-gnu.{glibc} -fno-sanitize=undefined -s"
-"""Options beside those of `pinprof/libraries.py`; they do not enter the names of the libraries."""
+"""Options beside those of `pinprof/machine/libraries.py`; they do not enter the names of the libraries."""
 
 
 def main() -> int:

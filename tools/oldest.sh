@@ -48,7 +48,7 @@ python3.11 -m venv /usr/local/venv
 /usr/local/venv/bin/pip install --quiet --no-index --find-links /wheels pinprof
 /usr/local/venv/bin/python -c '
 import ctypes
-from pinprof.libraries import LIBRARIES
+from pinprof.machine.libraries import LIBRARIES
 for library in LIBRARIES:
     path = library.find()
     assert "site-packages" in str(path), path

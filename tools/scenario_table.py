@@ -21,9 +21,8 @@ from typing import Any
 
 from pinprof import read
 from pinprof.analyze import Analysis, analyze
-from pinprof.analyze.costs.results import Counterfactual
-from pinprof.errors import PinprofError
-from pinprof.units import format_bytes, format_ns, format_share
+from pinprof.base.errors import PinprofError
+from pinprof.base.units import format_bytes, format_ns, format_share
 
 SUFFIX = ".pinprof"
 PACKED = ".pinprof.tar.xz"
@@ -48,8 +47,6 @@ class Row:
     headline: str
     phases: dict[str, float]
     """Mean time of an iteration in each phase, ns."""
-    best: str
-    """The cheapest other kind of memory, in a sentence; empty without rates."""
 
 
 @contextmanager
@@ -89,15 +86,7 @@ def row_of(path: Path, analysis: Analysis) -> Row | None:
         phases={
             entry.name: entry.wall_ns / whole.count for entry in analysis.ranges if entry.path.parent is whole.path
         },
-        best=_best(analysis.counterfactual),
     )
-
-
-def _best(told: Counterfactual | None) -> str:
-    if told is None or told.best is None:
-        return ""
-    best = told.best
-    return f"{best.title}: {format_ns(best.ns)} ({format_ns(best.low_ns)} to {format_ns(best.high_ns)})"
 
 
 def markdown(rows: list[Row]) -> str:

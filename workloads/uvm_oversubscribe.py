@@ -8,7 +8,7 @@ eviction storm slows all programs on it. The scenario runs only if it is named. 
 
 from __future__ import annotations
 
-from pinprof.errors import UsageError
+from pinprof.base.errors import UsageError
 from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 SPEC = ScenarioSpec(

@@ -16,15 +16,13 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.explain import Explanation, explain
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.analyze.costs.counterfactual import counterfactual
-from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
+from pinprof.analyze.course.course import Around
 from pinprof.analyze.headline import headline
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.opportunities.answer import with_opportunities
-from pinprof.analyze.opportunities.course import Around
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut, cut_at
 from pinprof.analyze.ranges.summary import summarise
@@ -33,10 +31,9 @@ from pinprof.analyze.restriction import is_empty, restricted
 from pinprof.analyze.results import FAILED_CALLS, Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.analyze.selection import Part, Selection, resolve
-from pinprof.errors import CaptureError
-from pinprof.model import Capture
-from pinprof.rates import Rates
-from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
+from pinprof.base.errors import CaptureError
+from pinprof.data.model import Capture
+from pinprof.data.unnamed_runs import with_runs_apart, with_runs_joined
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "Category",
@@ -72,12 +69,7 @@ def analyze(
     activity = analyze_activity(capture, calls, attribution, members) if calls is not None else None
     # Samples that end at the kernel's door cannot say what memory calls spend their time on.
     traced_only = activity is not None and not (capture.kernel_chains and len(capture.samples))
-    # These two judge whole runs, by the work that they say they did.
-    curve = pinning_curve(capture, ranges) if part is None else None
-    sees_kernel = not traced_only and not capture.manifest.kernel_left_out
-    sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
-    if not sentence:
-        sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
+    sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
     found = findings(recorded, events, ranges, activity)
     explained = Analysis(
         capture=capture,
@@ -90,10 +82,6 @@ def analyze(
         members=members,
         memory=summarise_memory(capture),
         activity=activity,
-        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel)
-        if part is None
-        else None,
-        pinning=curve,
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
         part=part,
@@ -129,11 +117,6 @@ def _leading(found: tuple[Finding, ...], activity: ActivityAnalysis | None, head
     failed = [finding.title for finding in found if (finding.rule, finding.severity) == (FAILED_CALLS, "critical")]
     full = full_link(activity) if activity else ""
     return (*failed, full) if full and full != headline else tuple(failed)
-
-
-def _thorough(capture: Capture) -> Rates | None:
-    """The rates of `pinprof bench`: a calibration takes too few sizes for a whole run in other kinds of memory."""
-    return capture.rates if capture.rates and capture.rates.measured_by == "bench" else None
 
 
 def _joined(capture: Capture) -> Capture:

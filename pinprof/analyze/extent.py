@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 
 
 def start_ns(capture: Capture) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import fitting, slices, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64
+from pinprof.base.columns import fitting, slices, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int64
 
 _TOO_MANY = 1 << 62
 """Combinations of values for which 64 bits do not suffice."""
@@ -39,7 +39,7 @@ class Groups:
         return total
 
     def sum_of(self, values: Callable[[slice], NDArray[np.integer]]) -> Int64:
-        """Exact sums by group of values that are made of so many rows at a time."""
+        """Exact sums by group of values that are made of a number of rows at a time."""
         total = np.zeros(len(self), np.int64)
         for part in slices(len(self.of)):
             add_at(total, self.of[part], values(part))

@@ -9,8 +9,8 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult, RangeResult, judged_event
 from pinprof.analyze.visible import lacking
-from pinprof.model import Capture
-from pinprof.units import format_count, format_share, format_weight
+from pinprof.base.units import format_count, format_share, format_weight
+from pinprof.data.model import Capture
 
 PIN_SHARE = 0.5
 """From this share of pinning on, the headline calls a range a pinning call."""

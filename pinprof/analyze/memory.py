@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, Int64, MemoryLog
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture, Int64, MemoryLog
 
 PAGE_BYTES = 4096
 """Counters of /proc/vmstat count base pages; machines with larger ones record the size of theirs."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import Course
-from pinprof.model import Bool, Capture, StackTable, clock_event
+from pinprof.analyze.course.results import Course
+from pinprof.data.model import Capture, clock_event
 
 RECORDER_EVENT = "recorder"
 PROBE = LEAF["self.probe"]
@@ -25,8 +25,10 @@ _PAGE = "[uprobes]"
 def recorder_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Attribution]:
     """The capture with the samples of time that the recorder took as an event of their own, and their cause."""
     main, samples = clock_event(capture.events), capture.samples
-    running = ~np.array([event.spans for event in capture.events], np.bool_)[samples.event]
-    page = np.append(_through_page(capture.stacks), False)[samples.stack]
+    running = ~capture.spans[samples.event]
+    frames = capture.stacks.frames
+    through = np.array([dso.path == _PAGE for dso in frames.dsos], np.bool_)[frames.dso]
+    page = capture.stacks.under(through)[samples.stack]
     leaf = np.where(running & page, np.int16(PROBE), attribution.leaf)
     own = (leaf == PROBE) & (samples.event == main)
     attribution = replace(attribution, leaf=leaf)
@@ -48,12 +50,3 @@ def tracing_ns(capture: Capture, course: Course) -> float:
         inside |= (calls.start_ns >= part.start_ns) & (calls.start_ns < part.end_ns)
     inside &= (calls.pid == course.pid) & (calls.tid == course.tid)
     return float(inside.sum()) * activity.call_overhead.around_ns
-
-
-def _through_page(stacks: StackTable) -> Bool:
-    """Per node, whether the program has come to it through the page of the probes."""
-    page = np.array([dso.path == _PAGE for dso in stacks.frames.dsos], np.bool_)[stacks.frames.dso]
-    found = np.zeros(len(stacks) + 1, np.bool_)
-    for nodes in stacks.levels():
-        found[nodes] = found[stacks.parent[nodes]] | page[stacks.frame[nodes]]
-    return found[:-1]

@@ -3,7 +3,7 @@
 - **Samples** belong to the part in which they were taken; those of a range by the rule of `ranges.membership`.
 - **Waits** were cut at the part's edges (`ranges.spans`), and the pieces inside remain.
 - **Ranges, calls, work of the GPU** that reach across the time's edges are cut there, a copy's bytes in proportion, so
-  that rates stay what they were. Of a range belongs what begins inside it, as everywhere.
+  that rates stay what they were. What begins inside a range belongs to it, as everywhere.
 - **Work of the GPU** belongs to the thread that called for it. What no call tells the thread of is left out where
   threads are chosen, and a note says so.
 """
@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pinprof.activity import Activity
 from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.membership import Events, inside, owners, samples_inside
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.selection import Part
-from pinprof.columns import Bool, Int32, Int64, Table, pack, pairs_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, MemoryLog, RangeTable
+from pinprof.base.columns import Bool, Int32, Int64, Table, pack, pairs_of
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import Activity
+from pinprof.data.model import Capture, MemoryLog, RangeTable
 
 _Table = TypeVar("_Table", bound=Table)
 
@@ -36,7 +36,7 @@ _OF_THE_WHOLE = ("counters", "resources")
 
 @dataclass(frozen=True)
 class Restricted:
-    """A part of a capture, with what the whole one told of it."""
+    """A part of a capture, with what the whole one says about it."""
 
     capture: Capture
     attribution: Attribution

@@ -8,18 +8,18 @@ from typing import Literal
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
-from pinprof.analyze.costs.results import Counterfactual, PinningCurve
+from pinprof.analyze.course.results import Course
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.results import Course, Opportunities
+from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.selection import Part
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, Event
-from pinprof.units import format_count
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_count
+from pinprof.data.model import Capture, Event
 
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
@@ -215,10 +215,6 @@ class Analysis:
     """Weight by line of Python, of each event that has some."""
     lines: tuple[EventLines, ...] = ()
     """Weight by line of any language."""
-    counterfactual: Counterfactual | None = None
-    """The run with other memory types; None for programs that do not say what their phases are."""
-    pinning: PinningCurve | None = None
-    """The time to pinned memory by threads; None unless that was measured."""
     course: Course | None = None
     """Phases and the critical thread's time; None where nothing has a time."""
     opportunities: Opportunities | None = None

@@ -17,11 +17,11 @@ import numpy as np
 from pinprof.analyze.extent import timed_span
 from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.ranges.paths import range_paths
-from pinprof.columns import Bool, Int64, pack, pairs_of
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, RangeTable
-from pinprof.units import format_ns
+from pinprof.base.columns import Bool, Int64, pack, pairs_of
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns
+from pinprof.data.model import Capture, RangeTable
 
 _Key = TypeVar("_Key")
 _EVER = 1 << 62

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import selectors
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from time import monotonic
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import Rate, Rates, is_measure
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.rates import Rate, Rates, is_measure
+from pinprof.machine import children
+from pinprof.machine.children import Limits
 
 LIMIT_S = 3.0
 _WORKER = (sys.executable, "-P", "-m", "pinprof.bench.calibration_worker")
@@ -47,8 +45,9 @@ def calibration_of(
     command = [*worker, *(["--cuda"] if cuda else [])]
     lines, status = b"", None
     try:
-        with _started(command, environment) as process:
-            lines, status = _read(process, monotonic() + limit_s)
+        # In a session of its own, which a Ctrl-C for us does not reach.
+        with children.started(command, Limits(limit_s), environment) as process:
+            lines, status = b"".join(process.pieces()), process.status
     except OSError as error:
         return Calibration(None, (f"This machine was not calibrated: {error.strerror}.",))
     except KeyboardInterrupt as error:
@@ -64,40 +63,6 @@ def calibration_of(
         notes = (f"Calibration: CUDA was not measured, because {why}.",)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(Rates(machine, "cuda" if with_gpu else "host", now, found, "calibration"), notes)
-
-
-@contextlib.contextmanager
-def _started(command: Sequence[str], environment: Mapping[str, str]) -> Any:
-    """The process, in a group of its own, which a Ctrl-C for us does not reach; killed in the end, if need be."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=dict(environment),
-        process_group=0,
-    )
-    try:
-        yield process
-    finally:
-        assert process.stdout is not None
-        process.stdout.close()
-        process.kill()
-        process.wait()
-
-
-def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, int | None]:
-    """What it prints until it ends or the time is up, and the status that it ended with, None if it did not."""
-    assert process.stdout is not None
-    read = b""
-    with selectors.DefaultSelector() as ready:
-        ready.register(process.stdout, selectors.EVENT_READ)
-        while (left := deadline - monotonic()) > 0 and ready.select(left):
-            piece = os.read(process.stdout.fileno(), 1 << 16)
-            if not piece:
-                return read, process.wait()
-            read += piece
-    return read, None
 
 
 def _parsed(lines: bytes) -> tuple[tuple[Rate, ...], tuple[str, ...]]:

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from pinprof.base.errors import CudaError, PinprofError
 from pinprof.bench.measures import Site, trial_of
-from pinprof.errors import CudaError, PinprofError
-from pinprof.rates import Rate
+from pinprof.data.rates import Rate
 from pinprof.scenario import Backend
 
 HOST_SIZES = (1 << 20, 8 << 20)

@@ -10,8 +10,8 @@ from typing import Any
 
 from pyperf._utils import is_significant, tdist95conf_level
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.suite import load_suite
-from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import weakref
 
 import numpy as np
 
+from pinprof.base.errors import ScenarioError
 from pinprof.bench.timers import Timer, fresh, repeated
-from pinprof.errors import ScenarioError
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 

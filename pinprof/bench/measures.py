@@ -1,6 +1,6 @@
 """What is measured: a row of `TRIALS` for each measure of `rates.MEASURES`.
 
-A trial prepares its memory and returns a timer, the `time_func` of pyperf: seconds that so many calls took. Only the
+A trial prepares its memory and returns a timer, the `time_func` of pyperf: seconds that these calls took. Only the
 named operation is timed. What must not find warm memory (allocating, touching, pinning, migrating) gets new memory in
 every call, made and dropped outside the clock; copies and kernels repeat on memory that stays. Where data moves, the
 first call of a process compares every element with what it must be.
@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
+from pinprof.base.errors import ScenarioError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.files import copied_on_write, map_touched, read_whole
 from pinprof.bench.timers import Timer, free, fresh, making, repeated
-from pinprof.errors import ScenarioError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import prefault_threads
+from pinprof.data.rates import prefault_threads
 from pinprof.scenario import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
 
 SAME = "the same"

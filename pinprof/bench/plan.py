@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from pinprof import rates
+from pinprof.base.errors import ScenarioError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_counted
 from pinprof.bench.measures import TRIALS, names, trial_of
-from pinprof.errors import ScenarioError, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_bytes, format_counted
+from pinprof.data import rates
 
 SMALLEST_BYTES, LARGEST_BYTES = 64 << 10, 4 << 30
 _STEP = 4

@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 
 _SILENCE_S = 180.0
 """The longest that one job may take: 4 GiB pinned several times on a slow machine is a matter of seconds."""

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from pinprof.base.errors import ScenarioError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes
 from pinprof.bench.measures import SAME, trial_of
 from pinprof.bench.plan import Job, LeftOut, Request, plan, set_values
 from pinprof.bench.process import Worker
 from pinprof.bench.suite import suite_of
-from pinprof.errors import ScenarioError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_bytes
 
 _CALIBRATION_SHARE = 0.45
 """The part of the time allowed; what is not calibrated by then is left out."""
@@ -43,7 +43,7 @@ class Results:
 
 
 def measure(request: Request, common: dict[str, str], say: Callable[[str], None]) -> Results:
-    """Measure what was asked for; `common` is metadata for every run, `say` is told what is being done.
+    """Measure what was asked for; `common` is metadata for every run, `say` gets what is being done.
 
     ScenarioError when an operation fails or gives a wrong result; no process is left behind then.
     """

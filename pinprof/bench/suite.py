@@ -10,11 +10,11 @@ from typing import Any
 import pyperf
 from pyperf._cli import format_checks
 
+from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, Row, Shape, Whole, parsed
 from pinprof.bench.plan import Job
-from pinprof.errors import CaptureError, FormatError
-from pinprof.rates import Rate, Rates, is_measure
+from pinprof.data.rates import Rate, Rates, is_measure
 from pinprof.read.byte_source import ByteSource
-from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, Row, Shape, Whole, parsed
 
 MOST_BYTES = 32 << 20
 """A file's text: that of a whole machine has 0.2 MB. pyperf holds it as Python's objects, some ten times larger."""
@@ -85,7 +85,7 @@ def unstable(suite: Any) -> dict[str, tuple[str, ...]]:
 
 
 def spread_out(distrusted: Mapping[str, Sequence[str]]) -> int:
-    """Of so many benchmarks (`unstable`) the values lie far apart; others have too few, or very short ones."""
+    """How many benchmarks have values that lie far apart; others have too few, or very short ones."""
     return sum(any(reason.startswith(_SPREAD) for reason in reasons) for reasons in distrusted.values())
 
 

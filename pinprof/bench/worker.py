@@ -1,4 +1,4 @@
-"""A process that measures what it is told: one JSON object a line comes in, one goes out for each.
+"""A process that measures what it is asked for: one JSON object a line comes in, one goes out for each.
 
 First it says what it found: `{"facts": …}`. Then each job is answered with a run of pyperf, with why it was left out,
 or with the error that ends the process. It ends when its input does, so that it never outlives who started it. Standard
@@ -21,10 +21,10 @@ from typing import Any
 
 import pyperf
 
+from pinprof.base.errors import CudaError, PinprofError, ScenarioError
+from pinprof.base.units import format_bytes
 from pinprof.bench.measures import Site, trial_of
-from pinprof.errors import CudaError, PinprofError, ScenarioError
 from pinprof.scenario import Backend
-from pinprof.units import format_bytes
 
 _PRIVATE = ("hostname", "python_executable", "boot_time", "uptime", "runnable_threads", "load_avg_1min")
 """Metadata that pyperf collects and that says more about the machine's owner and others on it than about a result."""

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import Estimate, difference, holm, paired_ratio, ratio
+from pinprof.base.units import format_counted, format_share
 from pinprof.check.budgets import Budget, format_amount
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount
-from pinprof.lazy_dataclass import dataclass
-from pinprof.statistics import Estimate, difference, holm, paired_ratio, ratio
-from pinprof.units import format_counted, format_share
 
 LEVEL = 0.005
 """So often may a check call a budget broken where nothing is: once in 200 checks."""

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from pinprof.base.errors import UsageError
+from pinprof.base.settings import BUDGET, refuse_unknown, settings_in
 from pinprof.check.budgets import LIMITED, Budget, Place, budgets_of, refuse_alike
-from pinprof.errors import UsageError
-from pinprof.settings import BUDGET, refuse_unknown, settings_in
 
 _HEADER = re.compile(r"^[ \t]*\[\[?[ \t]*(?:tool[ \t]*\.[ \t]*pinprof[ \t]*\.[ \t]*)?budget\b[^\]\n]*\]", re.MULTILINE)
 _EXAMPLE = '[[budget]]\npinned-bytes = "1 GiB"'

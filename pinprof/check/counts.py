@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
+from pinprof.base.distributions import t_quantile
+from pinprof.base.units import format_counted
 from pinprof.check.budgets import Budget, Unit, format_amount
 from pinprof.check.chance import LEVEL
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount, Unassessable
-from pinprof.distributions import t_quantile
-from pinprof.units import format_counted
 
 SURE = 2.6
 """Standard errors by which an estimate must be beyond a limit: chance takes it so far once in a hundred times."""
 VARYING = ("page-faults", "findings")
 """Measures that differ a little between runs of the same program: one run of a baseline does not tell their range."""
 _RANGE_RUNS = 3
-"""So many runs tell it."""
+"""The runs that show it."""
 
 
 def count_verdict(budget: Budget, found: Sequence[Amount | Unassessable], base: Sequence[Amount]) -> Verdict:

@@ -12,13 +12,13 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.analyze.results import Analysis
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import printable
+from pinprof.base.units import format_bytes, format_share, parse_bytes
 from pinprof.check.budgets import DEFAULT_RUNS, FEWEST_RUNS, LIMITED, Budget, Unit, budgets_of, format_amount
 from pinprof.check.taken import take
 from pinprof.check.view import Amount
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.terminal import printable
-from pinprof.units import format_bytes, format_share, parse_bytes
 
 _ROOM = {"page-faults": 0.02, "opportunities": 0.5, "cpu-time": 0.1}
 """Part of what is shown that is added to it."""

@@ -4,7 +4,7 @@ What is counted is judged run by run: every run must keep the budget, and what a
 Times vary by chance: a budget is broken where the mean is above its limit by more than the smallest excess that
 matters, and by more than chance; it holds where there is no such excess, and runs that vary so would have shown one
 twice as large; otherwise they are too few, or vary too much, and the verdict says how many would tell. Baselines are
-judged likewise, as ratios (`pinprof.statistics`).
+judged likewise, as ratios (`pinprof.base.statistics`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.base.errors import CaptureError
+from pinprof.base.units import format_counted
 from pinprof.check.budgets import Budget, format_amount, refuse_alike
 from pinprof.check.chance import Test, decide, share_test, time_test
 from pinprof.check.counts import count_verdict
@@ -20,8 +22,6 @@ from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.check.view import Amount, Unassessable
 from pinprof.compare.sides import refuse_copies
 from pinprof.compare.surroundings import differing
-from pinprof.errors import CaptureError
-from pinprof.units import format_counted
 
 _MACHINE = ("processor", "GPU")
 """Surroundings that decide how long the same work takes: times are not compared where they differ."""

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from pinprof import files
 from pinprof.analyze import analyze
+from pinprof.base import files
+from pinprof.base.errors import CollectError, TrialError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.judge import precise
 from pinprof.check.taken import Run, take
 from pinprof.collect.program import find_program
-from pinprof.errors import CollectError, TrialError
-from pinprof.lazy_dataclass import dataclass
 from pinprof.trial import recorded
 
 MOST_ROUNDS = 200
@@ -52,7 +52,7 @@ class Recorded:
 
 
 def record(request: Request, environment: Mapping[str, str], tell: Callable[[str], None]) -> Recorded:
-    """Play all rounds; `tell` is told what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
+    """Play all rounds; `tell` gets what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
     sides = [request.command, *([request.baseline] if request.baseline else [])]
     for command in sides:
         find_program(command[0])

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_share
 from pinprof.check.budgets import Budget, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import Run, Taken
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_share
 
 LOOSE = 1.0
-"""A budget that lets through what was found and as much again is told to be loose."""
+"""A budget that lets through what was found and as much again is called loose."""
 _SMALLEST: Mapping[str, float] = {"ns": 1000.0, "share": 0.001, "bytes": 1.0}
 """Amount of the first attempt, by unit; one of everything else."""
 _DOUBLINGS, _HALVINGS = 62, 12

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from pinprof.analyze.results import Analysis
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.measures import MEASURES
 from pinprof.check.view import Amount, Unassessable, View
 from pinprof.compare.runs import identity_of
 from pinprof.compare.surroundings import surroundings_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.store import PARTIAL
+from pinprof.streams.store import PARTIAL
 
 Taken = Amount | Unassessable
 

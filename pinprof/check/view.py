@@ -9,21 +9,21 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.activity import MemoryOperation
 from pinprof.analyze.activity.calls import Calls, prepare_calls
+from pinprof.analyze.course.copies import WAYS, CopyTable, copies_of
+from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
 from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.copies import WAYS, copies_of
-from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, Phase
-from pinprof.analyze.opportunities.results import Site as Spot
-from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import Events, owners
 from pinprof.analyze.results import Analysis
+from pinprof.analyze.sites import Site as Spot
+from pinprof.analyze.sites import Sites
+from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
-from pinprof.columns import Bool, Float64, Int32, Int64, Table
-from pinprof.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
-from pinprof.lazy_dataclass import dataclass
+from pinprof.data.activity import MemoryOperation
+from pinprof.data.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."
@@ -63,7 +63,7 @@ class Pairs(Table):
     """Memory that was allocated and freed, one row each."""
 
     time_ns: Int64
-    """Of the allocation."""
+    """The allocation's."""
     pid: Int32
     call: Int64
     """Row of the call that allocated it; -1 where unknown."""
@@ -126,7 +126,7 @@ class View:
 
     @cached_property
     def copies(self) -> CopyTable:
-        """Copies between host and device; Unassessable where none can be told."""
+        """Copies between host and device; Unassessable where none is known."""
         calls, activity = self.calls, self.capture.activity
         table = copies_of(self.capture, calls)
         if table is None and activity is not None and activity.part and not len(activity.calls):
@@ -234,7 +234,7 @@ class View:
         known = call >= 0
         site, amount = table.site[call[known]], amount[known]
         sums: Float64 = np.bincount(site[site >= 0], amount[site >= 0], len(table.sites)).astype(np.float64)
-        return self._largest(sums, lambda number: self.sites.named(table.sites[number], ""))
+        return self._largest(sums, lambda number: self.sites.of_caller(table.sites[number], ""))
 
     def sites_of_samples(self, row: Int64, weight: Int64) -> tuple[Site, ...]:
         """The program's own lines that samples, by their rows, belong to, by these weights."""

@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
-from pinprof import __version__, settings, terminal
+from pinprof import __version__
+from pinprof.base import settings, terminal
+from pinprof.base.errors import PinprofError, packages_named, system_error
 from pinprof.cli import defaults, interrupts
-from pinprof.errors import PinprofError, packages_named, system_error
 
 COMMANDS = {
     "run": "Run a scenario; with --record, also profile it.",

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.base.errors import CollectError, PinprofError, unwritable
 from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.progress import working
-from pinprof.errors import CollectError, PinprofError, unwritable
 
 if TYPE_CHECKING:
     from pinprof.bench.plan import Request
     from pinprof.bench.session import Results
-    from pinprof.rates import Rates
+    from pinprof.data.rates import Rates
     from pinprof.report.bench.data import BenchReport
 
 _FILE = click.Path(path_type=Path)
@@ -76,12 +76,12 @@ def command(
     """Measure the cost of allocating, touching, pinning, copying and migrating memory on this machine, by size.
 
     pyperf takes the measurements in several processes. It can read the result (pyperf stats, pyperf compare_to).
-    pinprof also stores the rates, and reports use them to say what a run would cost with other memory types.
+    pinprof also stores the rates, and reports use them to predict what a change would save.
     """
     if ctx.invoked_subcommand is not None:
         return None
+    from pinprof.base.units import parse_bytes, parse_duration_ns
     from pinprof.bench.plan import Request
-    from pinprof.units import parse_bytes, parse_duration_ns
 
     request = Request(
         backend=backend,
@@ -115,9 +115,10 @@ def compare(before: Path, after: Path) -> int:
 
 def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
     """Measure, write the file first, then show everything."""
-    from pinprof import __version__, rates
+    from pinprof import __version__
     from pinprof.bench import session, suite
     from pinprof.collect import host
+    from pinprof.data import rates
     from pinprof.report.export import streams
 
     facts = host.facts()
@@ -164,7 +165,7 @@ def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str
 
 def _store(measured: Rates) -> str:
     """Keep the rates for reports, and say where; a home that cannot be written to costs no result."""
-    from pinprof import rates
+    from pinprof.data import rates
 
     try:
         older = rates.load_for(measured.machine, measured.backend)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import say
 from pinprof.cli.progress import working
-from pinprof.errors import UsageError
-from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.check.budgets import Budget
@@ -158,10 +158,13 @@ def _files(also: Sequence[str]) -> list[tuple[str, Path]]:
 
 def _budgets(file: Path | None, *, against: bool) -> tuple[Budget, ...]:
     """Those of the file, or of the nearest one; none are needed where there is a baseline."""
-    from pinprof import settings
+    from pinprof.base import settings
     from pinprof.check import configuration
 
-    path = file or settings.nearest(Path.cwd())
+    nearest = settings.Nearest(file) if file else settings.nearest(Path.cwd())
+    if nearest.left_out:
+        raise UsageError(nearest.left_out[0], "If its budgets are meant, give it with --budget.", "budget-file")
+    path = nearest.path
     if path is None and not against:
         raise UsageError(
             "No budgets were found: this directory and those above it have neither a pinprof.toml nor [tool.pinprof] "
@@ -190,8 +193,8 @@ def _recorded(
     seed: int,
     keep: Path | None,
 ) -> tuple[list[Run], list[Run]]:
+    from pinprof.base.units import parse_duration_ns
     from pinprof.check.program import Request, record
-    from pinprof.units import parse_duration_ns
 
     try:
         other = tuple(shlex.split(baseline)) if baseline is not None else ()
@@ -239,12 +242,13 @@ def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tup
 
 def _init(captures: Sequence[Path], output: Path | None) -> int:
     """Write budgets from captures; UsageError where the file exists already."""
-    from pinprof import files, read
+    from pinprof import read
+    from pinprof.base import files
+    from pinprof.base.errors import unwritable
+    from pinprof.base.settings import OWN
     from pinprof.check.initial import initial
     from pinprof.cli import pipeline
     from pinprof.compare.sides import recordings_of
-    from pinprof.errors import unwritable
-    from pinprof.settings import OWN
 
     if not captures:
         raise click.UsageError("Missing argument 'CAPTURE…'.")

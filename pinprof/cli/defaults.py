@@ -17,21 +17,40 @@ from typing import Any
 
 import click
 
-from pinprof import settings
-from pinprof.errors import UsageError
+from pinprof.base import settings
+from pinprof.base.errors import PinprofError, UsageError
+from pinprof.base.terminal import say
 
 _NEVER = ("force", "open", "output", "pid", "port", "rank", "serve", "share")
 """Options of one command line, with those that name files."""
+_TRUSTED = "pinprof reads settings that only you and root can write."
 
 
 def defaults_of(command: click.Command, name: str) -> dict[str, Any]:
-    """Parameter → value, of the nearest settings; UsageError for keys and values that the command does not have."""
+    """Parameter → value, of the nearest settings. A file that is none to trust is left out, which is said.
+
+    UsageError for keys and values that the command does not have, in the current directory. A file above it stops
+    nothing: it may be of another project.
+    """
     try:
-        path = settings.nearest(Path.cwd())
-    except FileNotFoundError:  # the current directory was removed
+        here = Path.cwd()
+    except FileNotFoundError:  # it was removed
         return {}
-    if path is None:
+    nearest = settings.nearest(here)
+    for sentence in nearest.left_out:
+        say(f"{sentence} {_TRUSTED}", error=True)
+    if nearest.path is None:
         return {}
+    try:
+        return _of_file(nearest.path, command, name)
+    except PinprofError as error:
+        if nearest.path.parent == here:
+            raise
+        say(f"{error.problem} None of its settings are used.", error=True)
+        return {}
+
+
+def _of_file(path: Path, command: click.Command, name: str) -> dict[str, Any]:
     found = settings.settings_in(path) or {}
     settings.refuse_unknown(path, found)
     table = found.get(name, {})

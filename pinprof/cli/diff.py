@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pinprof.errors import UsageError
-from pinprof.terminal import say
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.compare.results import Difference

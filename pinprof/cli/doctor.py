@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from pinprof.terminal import say
+from pinprof.base.terminal import say
 
 _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
 

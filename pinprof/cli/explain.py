@@ -7,10 +7,10 @@ import textwrap
 
 import click
 
-from pinprof import documentation
-from pinprof.errors import UsageError
+from pinprof.base import documentation
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import printable, say
 from pinprof.explain import topics
-from pinprof.terminal import printable, say
 
 _WIDEST = 100
 """Columns of text: longer lines are hard to read."""

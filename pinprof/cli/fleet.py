@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import say
 from pinprof.cli.progress import working
-from pinprof.errors import UsageError
-from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.fleet.results import Answer

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import say
 from pinprof.cli.progress import working
-from pinprof.errors import CaptureError, CollectError, PinprofError, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.ranks.rank_run import RankRun
@@ -23,7 +24,7 @@ FORMATS = ("html", "text", "json")
 MOST_PAGES = 8
 """Ranks that get a page of their own beside the launch's."""
 _ALONE = 4
-"""So many captures are read one after the other; of more, several at a time."""
+"""The captures that are read one after the other; from more, several at a time."""
 _MOST_AT_ONCE = 4
 _RANK = re.compile(r"rank-(\d+)\.pinprof")
 
@@ -106,19 +107,35 @@ def _all(captures: Sequence[Path], options: ReadOptions) -> Sequence[_Read]:
                 tell(f"Reading {path.name}, {len(found) + 1} of {len(captures)}")
                 found.append(_reduced(path, options))
             return found
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        # Each process starts anew: a fork would copy the threads' locks.
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            for one in pool.map(_reduced, captures, [options] * len(captures)):
-                found.append(one)
-                tell(f"Reading ranks, {len(found)} of {len(captures)}")
+        for one in _several_at_a_time(captures, options, workers):
+            found.append(one)
+            tell(f"Reading ranks, {len(found)} of {len(captures)}")
         return found
 
 
+def _several_at_a_time(captures: Sequence[Path], options: ReadOptions, workers: int) -> Iterator[_Read]:
+    """The ranks, read in processes. Where one dies, those not read yet have processes of their own."""
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    done = 0
+    # Each process starts anew: a fork would copy the threads' locks.
+    context = get_context("spawn")
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
+        for one in pool.map(_reduced, captures, [options] * len(captures)):
+            done += 1
+            yield one
+    for path in captures[done:]:
+        with ProcessPoolExecutor(1, context) as pool:
+            try:
+                yield pool.submit(_reduced, path, options).result()
+            except BrokenProcessPool:
+                yield _Read(rank_of(path) or 0, None, "The process that read it died. It may need more memory.")
+
+
 def _reduced(path: Path, options: ReadOptions) -> _Read:
-    """One rank, read and reduced; what cannot be read is told, and the others go on."""
+    """One rank, read and reduced; what cannot be read is reported, and the others go on."""
     from pinprof import analyze, read
     from pinprof.ranks.rank_run import rank_run
     from pinprof.read import machine_rates

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from pinprof.base.terminal import say
 from pinprof.scenario.spec import ScenarioSpec, Variant
-from pinprof.terminal import say
 
 FAMILIES = ("transfer", "pinning", "mistake and cure", "unified memory", "kernel", "PyTorch")
 """In the order of docs/scenarios.md; families of other packages follow."""

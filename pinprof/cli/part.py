@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pinprof.units import parse_duration_ns
+from pinprof.base.units import parse_duration_ns
 
 if TYPE_CHECKING:
     from pinprof.analyze.selection import Selection
-    from pinprof.model import Capture
+    from pinprof.data.model import Capture
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _OPTIONS = (

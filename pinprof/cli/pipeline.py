@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from pinprof import analyze, read
 from pinprof.analyze import Analysis
+from pinprof.base.errors import CollectError, UsageError
+from pinprof.base.terminal import say
 from pinprof.cli.progress import measured, working
-from pinprof.errors import CollectError, UsageError
 from pinprof.read import machine_rates
-from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.report.data import ReportData

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from pinprof.errors import CaptureError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.store import MANIFEST, SUFFIX
+from pinprof.base.errors import CaptureError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.streams.store import MANIFEST, SUFFIX
 
 FOLDER_SUFFIX = ".ranks"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
+from pinprof.base.errors import UsageError
 from pinprof.cli import naming
 from pinprof.cli.recording import record, recording_options
-from pinprof.errors import UsageError
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -58,7 +58,7 @@ def command(
 
 
 def _seconds(option: str, text: str | None) -> float:
-    from pinprof.units import parse_duration_ns
+    from pinprof.base.units import parse_duration_ns
 
     length_ns = parse_duration_ns(text) if text is not None else 0
     if text is not None and not length_ns:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from pinprof.base.errors import PinprofError, UsageError, packages_named
+from pinprof.base.terminal import say
+from pinprof.base.units import format_ns
 from pinprof.cli import ranks
-from pinprof.errors import PinprofError, UsageError, packages_named
-from pinprof.store import holds_recording
-from pinprof.terminal import say
-from pinprof.units import format_ns
+from pinprof.streams.store import holds_recording
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import Limits
@@ -162,7 +162,7 @@ def record(
     The recording begins after `delay_s` and takes `duration_s`, or lasts until the program ends.
     """
     from pinprof import collect, recording
-    from pinprof.store import default_name, file_name
+    from pinprof.streams.store import default_name, file_name
 
     about_request = dict(options)
     labels, small = labels_of(about_request.pop("labels")), about_request.pop("small")
@@ -234,8 +234,8 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
 
 def limits_of(size: str, *, small: bool) -> Limits:
     """The size limits of a recording; UsageError for a size that is too small."""
+    from pinprof.base.units import parse_bytes
     from pinprof.collect.pace import Limits
-    from pinprof.units import parse_bytes
 
     total = parse_bytes(size)
     if total < LEAST_SIZE:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.base.errors import CaptureError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import say
 from pinprof.cli import launch
 from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import measured, working
 from pinprof.cli.ranks import expanded
-from pinprof.errors import CaptureError, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.analyze import Analysis
@@ -193,7 +193,7 @@ class _Showing:
 
 def _share(paths: tuple[Path, ...], output: Path | None) -> None:
     """Copy one capture, beside it where no place is named."""
-    from pinprof import share, store
+    from pinprof.streams import share, store
 
     if len(paths) > 1 or not paths[0].is_dir():
         raise UsageError("--share works on one capture.", "Give one directory that `pinprof record` wrote.", "share")
@@ -217,8 +217,8 @@ def _fold(
     from dataclasses import replace
 
     from pinprof import read
+    from pinprof.data.unnamed_runs import with_runs_apart, with_runs_joined
     from pinprof.report.export import plain, streams
-    from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
     with measured(f"Reading {path.name}") as progress:
         capture = part_alone(read.read(path, replace(options, progress=progress)), selection)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from pinprof.base.terminal import say
 from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.recording import record, recording_options
-from pinprof.terminal import say
 
 
 class _Command(click.Command):
@@ -62,7 +62,7 @@ def command(
     capture. `pinprof list` shows the scenarios.
     """
     from pinprof import scenario
-    from pinprof.units import parse_bytes
+    from pinprof.base.units import parse_bytes
 
     name, variant = scenario.resolve(name, variant)
     chosen = scenario.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)

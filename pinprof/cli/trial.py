@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import say
 from pinprof.cli.progress import working
-from pinprof.errors import UsageError
-from pinprof.terminal import say
 
 FORMATS = ("text", "markdown", "json", "html")
 """Written out, so that --help imports no report module; a test compares it with `report.trial.formats`."""
@@ -80,9 +80,9 @@ def command(
     form = form or form_of(output, FORMATS)
     if form == "html":
         output = page_of(output, "pinprof-try.html")
+    from pinprof.base.units import parse_duration_ns, parse_share
     from pinprof.trial import measure as measures
     from pinprof.trial import session
-    from pinprof.units import parse_duration_ns, parse_share
 
     request = session.Request(
         command=program,

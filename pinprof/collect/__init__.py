@@ -43,8 +43,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pinprof.base.errors import PinprofError, UsageError
 from pinprof.collect.request import Outcome, RecordRequest
-from pinprof.errors import PinprofError, UsageError
 
 if TYPE_CHECKING:
     from pinprof.collect.collector import Collector

@@ -16,7 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from pinprof import nsys
+from pinprof.base.errors import ToolMissing
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_counted
 from pinprof.collect import host, kallsyms, nsys_keeper, permission, py_spy, python
 from pinprof.collect.cupti import candidates
 from pinprof.collect.native import max_sample_rate, tracefs
@@ -24,10 +26,8 @@ from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.collect.uvm import beside, driver
-from pinprof.errors import ToolMissing
-from pinprof.lazy_dataclass import dataclass
-from pinprof.libraries import CUPTI, NVTX
-from pinprof.units import format_bytes, format_counted
+from pinprof.machine import nsys
+from pinprof.machine.libraries import CUPTI, NVTX
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - nsys's choice
 _ROOMY_BYTES = 2 << 30

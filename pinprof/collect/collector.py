@@ -14,11 +14,11 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from pinprof.base.errors import CollectError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.program import HeldSignals, Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError
-from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

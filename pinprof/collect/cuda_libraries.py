@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from pinprof import elf_headers
 from pinprof.collect import host
 from pinprof.collect.native.tracefs import Site
-from pinprof.cuda_functions import FUNCTIONS, kind_of, plain_name
-from pinprof.elf_headers import Headers
+from pinprof.data.cuda_functions import FUNCTIONS, kind_of, plain_name
+from pinprof.machine import elf_headers
+from pinprof.machine.elf_headers import Headers
 
 _LIBRARIES = ("libcuda.so.1", "libcudart.so.*")
 _FOLDERS = (

@@ -5,15 +5,14 @@ A fact that this machine does not tell is None: absence is shown, never guessed.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import resource
-import subprocess
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from pinprof.machine.children import asked
 
 _SYS = Path("/sys")
 _PROC = Path("/proc")
@@ -34,25 +33,8 @@ _NVIDIA_FIELDS = {
 @cache
 def linker_cache() -> tuple[tuple[str, str], ...]:
     """What the dynamic linker finds by name: (`libcuda.so.1 (libc6,x86-64)`, path), as ldconfig(8) prints it."""
-    listing = ran("/sbin/ldconfig", "-p")
-    rows = (line.strip().partition(" => ") for line in (listing.stdout.splitlines() if listing else ()))
+    rows = (line.strip().partition(" => ") for line in asked("/sbin/ldconfig", "-p").output.splitlines())
     return tuple((name, path) for name, arrow, path in rows if arrow)
-
-
-def ran(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str] | None:
-    """A short command that has ended; None when it cannot run, or hangs."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environment,
-            timeout=20,
-            check=False,
-            encoding="utf-8",
-            errors="replace",
-        )
-    return None
 
 
 def facts() -> dict[str, Any]:
@@ -219,8 +201,8 @@ def _known(value: str) -> str | None:
 
 def _smi(*arguments: str) -> str:
     """What nvidia-smi prints; empty when it is missing, fails or hangs on a broken driver."""
-    done = ran("nvidia-smi", *arguments)
-    return done.stdout if done and done.returncode == 0 else ""
+    done = asked("nvidia-smi", *arguments)
+    return done.output if done.status == 0 else ""
 
 
 def _listing(directory: Path) -> list[str]:

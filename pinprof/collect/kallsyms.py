@@ -15,11 +15,11 @@ import signal
 import threading
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
 from pinprof.collect.native.existing import reference_symbol
 from pinprof.collect.own_processes import may_fork
 from pinprof.collect.recorder import Recorder
-from pinprof.store import KALLSYMS
+from pinprof.streams.store import KALLSYMS
 
 SOURCE = Path("/proc/kallsyms")
 _MODULES = Path("/proc/modules")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pinprof.base.errors import UsageError
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import UsageError
 
 CALL_GRAPHS = ("fp", "dwarf", "lbr")
 MAX_FREQUENCY = 50_000

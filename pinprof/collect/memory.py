@@ -20,21 +20,21 @@ import re
 import time
 from typing import Any
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.units import format_ns
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.pace import Pace
 from pinprof.collect.placement import Placement
 from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
-from pinprof.store import MEMORY
-from pinprof.units import format_ns
+from pinprof.streams.store import MEMORY
 
 INTERVAL_S, COST = 0.1, 0.004
 HUGE_INTERVAL_S, HUGE_COST, HUGE_LIMIT_S = 1.0, 0.001, 0.05
 TREE_INTERVAL_S = 0.3
 LONGEST_S = 60.0
 SIZE_SHARE = 0.1
-"""Of the size that a recording may have."""
+"""The part of the size that a recording may have."""
 MOST_PROCESSES, MOST_THREADS = 64, 64
 """Processes that are followed; threads whose children are looked for. The main thread's always are."""
 

@@ -22,8 +22,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from pinprof import files
-from pinprof import nsys as tool
+from pinprof.base import files
+from pinprof.base.errors import CollectError, PinprofError, ToolMissing, UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import chosen, nsys_export
 from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder, shim_command
@@ -31,9 +32,8 @@ from pinprof.collect.program import HeldSignals, find_program
 from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.signals import wait_for
-from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
+from pinprof.machine import nsys as tool
+from pinprof.streams.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
 
 START_TIMEOUT_S = 120.0
 """nsys asks every GPU before it starts anything."""
@@ -287,7 +287,7 @@ def _complaint(log: Path) -> str:
 
 def _help(path: Path) -> str:
     try:
-        return tool.run([str(path), "profile", "--help"], timeout_s=60).output
+        return tool.run([str(path), "profile", "--help"]).output
     except OSError as error:
         return error.strerror or str(error)
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from pinprof import files
-from pinprof.errors import CollectError
+from pinprof.base import files
+from pinprof.base.errors import CollectError
 
 EVENT_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "CUDA_UM_", "CUDA_GPU_MEMORY_", "NVTX_EVENTS", "OSRT_API", "COMPOSITE_EVENTS")
 """Tables whose rows make their process a traced one."""

@@ -20,11 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.errors import CollectError
 from pinprof.collect import nsys_keeper, nsys_shim
 from pinprof.collect.program import HeldSignals, Program, find_program
 from pinprof.collect.recorder import Recorder
-from pinprof.errors import CollectError
 
 _PR_SET_CHILD_SUBREAPER = 36
 _KEEPER_TIMEOUT_S = 20.0

@@ -21,6 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pinprof.base.errors import CollectError, ToolMissing
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import host, perf_host_name, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
@@ -28,9 +30,8 @@ from pinprof.collect.limits import check_request
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder, printed_lines
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing
-from pinprof.lazy_dataclass import dataclass
-from pinprof.store import LOG, PERF_DATA
+from pinprof.machine.children import asked
+from pinprof.streams.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
 """perf -a first lists every process of the machine."""
@@ -248,8 +249,7 @@ def _kernel_version() -> tuple[int, ...]:
 
 def _output(*command: str) -> str:
     """Everything a short command of perf's prints; empty when it cannot run."""
-    done = host.ran(*command, environment=_perf_environment())
-    return done.stdout + done.stderr if done else ""
+    return asked(*command, environment=_perf_environment(), errors=True).output
 
 
 COLLECTOR = Collector(lambda setup: [Attached(setup)], check, samples=True, leaves=(PERF_DATA,))

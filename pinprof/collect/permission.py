@@ -7,9 +7,9 @@ import os
 import struct
 from pathlib import Path
 
+from pinprof.base.errors import CollectError
 from pinprof.collect import host
 from pinprof.collect.native import perf_event as pe
-from pinprof.errors import CollectError
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 

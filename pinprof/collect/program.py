@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from pinprof.errors import ProgramNotFound
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import ProgramNotFound
+from pinprof.base.lazy_dataclass import dataclass
 
 _AS_TYPED = "Give the command after --, as you would type it."
 
@@ -123,7 +123,7 @@ class Program:
         return resources(self.usage) if self.usage else {}
 
     def left_s(self) -> float:
-        """In how many seconds at most it must be looked at; its end is told by a signal."""
+        """In how many seconds at most it must be looked at; a signal reports its end."""
         return float("inf")
 
     def _close(self) -> None:

@@ -9,18 +9,18 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Setup, Tool, ToolResult
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
-from pinprof.errors import CollectError
-from pinprof.store import LOG, PYTHON_STACKS
+from pinprof.machine.children import asked
+from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 100
-"""Looks a second, unless the user says otherwise: each costs many times what one of python_frames/ does."""
+"""Samples per second, unless the user says otherwise: each costs many times what one of python_frames/ does."""
 INSTALL = "Install it with: pip install py-spy."
 
 
@@ -32,10 +32,7 @@ def find_py_spy() -> str | None:
 
 def version_of(py_spy: str) -> str:
     """`0.4.3`; empty when it cannot run."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        return done.stdout.strip().removeprefix("py-spy ")
-    return ""
+    return asked(py_spy, "--version").output.strip().removeprefix("py-spy ")
 
 
 class PySpy(Tool):

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 NO_STACK = -1
 SILENT_PERIODS = 4
@@ -163,7 +163,7 @@ def _is_thread(event: Event) -> bool:
 
 
 def _events(text: str) -> Iterator[Event]:
-    """The events of the array, one at a time; stops at what is no event."""
+    """The events of the array, one at a time; stops at anything else."""
     decoder = json.JSONDecoder()
     place = text.find("{")
     while place >= 0:

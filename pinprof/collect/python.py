@@ -4,7 +4,7 @@
                  on; the program does nothing else than without it
     py-spy       does the same at a lower rate, in CPython from 3.8 on: for interpreters that python_frames/ does not
                  know (py_spy.py)
-    trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
+    trampoline   CPython from 3.12 on, with PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
                  of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
                  interpreter was built with frame pointers, which is rare, and a program that mostly calls Python
                  functions takes up to half as long again
@@ -20,19 +20,19 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from pinprof.base.errors import CollectError, ToolMissing, UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
 from pinprof.collect.python_frames.beside import Lines
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.libraries import FRAMES
+from pinprof.machine.children import asked
+from pinprof.machine.libraries import FRAMES
 
 MODES = ("auto", "lines", "py-spy", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"
@@ -163,10 +163,9 @@ def _version(python: str) -> tuple[int, int] | None:
     """The version of CPython that a path runs; None where it is another, or does not say."""
     if named := _VERSION.fullmatch(Path(python).resolve().name):
         return int(named[1]), int(named[2])
-    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
-        ask = [python, "-E", "-S", "-c", _ASK_VERSION]  # not -I, which Python 2 does not know
-        done = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False)
-        pypy, major, minor = map(int, done.stdout.split())
+    with contextlib.suppress(ValueError):
+        done = asked(python, "-E", "-S", "-c", _ASK_VERSION)  # not -I, which Python 2 does not know
+        pypy, major, minor = map(int, done.output.split())
         return None if pypy else (major, minor)
     return None
 
@@ -182,11 +181,8 @@ def _version_of_process(pid: int) -> tuple[int, int] | None:
 
 def _has_trampoline(python: str, call_graph: str) -> bool:
     """Whether an interpreter has the trampoline, and chains of this kind reach it."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False)
-        supported, frame_pointers = (*done.stdout.split(), "0", "0")[:2]
-        return supported == "1" and (frame_pointers == "1" or call_graph == "dwarf")
-    return False
+    supported, frame_pointers = (*asked(python, "-I", "-S", "-c", _ASK).output.split(), "0", "0")[:2]
+    return supported == "1" and (frame_pointers == "1" or call_graph == "dwarf")
 
 
 class _Trampoline(Tool):

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, Self
 
-from pinprof import files
-from pinprof.errors import CollectError
+from pinprof.base import files
+from pinprof.base.errors import CollectError
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -73,7 +73,7 @@ class Recorder:
         self.send(signal.SIGCONT)
 
     def stalled(self, waited_s: float) -> bool:
-        """Whether it will never finish, as far as can be told after so many seconds of waiting for that."""
+        """Whether it will never finish, as far as is known after `waited_s` seconds of waiting for that."""
         del waited_s
         return False
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Literal
 
+from pinprof.base.errors import CollectError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.pace import USUAL_LIMITS, Limits
-from pinprof.errors import CollectError
-from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pinprof.base.errors import CollectError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import BESIDE, chosen, counters, kallsyms, leaves, load
 from pinprof.collect.attach import RunningProgram
 from pinprof.collect.collector import Launcher, Setup, Tool, Waiter
@@ -16,10 +18,8 @@ from pinprof.collect.program import HeldSignals, Program, ending_note, exit_stat
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
 from pinprof.collect.timed import TimedProgram
-from pinprof.errors import CollectError
-from pinprof.lazy_dataclass import dataclass
 from pinprof.scenario import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.store import LOG
+from pinprof.streams.store import LOG
 
 _OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
 """Variables that another pinprof may have set, for itself."""

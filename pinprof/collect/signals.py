@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Collection
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 _SIGSET_BYTES = _SIGINFO_BYTES = 128
 """sigset_t and siginfo_t of glibc and musl."""

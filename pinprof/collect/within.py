@@ -11,13 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Waiter
 from pinprof.collect.native.calls import CallTracer
 from pinprof.collect.program import Program, resources
 from pinprof.collect.recorder import FINISH_TIMEOUT_S
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.run import Run
-from pinprof.errors import CollectError
 
 
 class _ThisProcess(Program):

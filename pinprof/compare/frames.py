@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from pinprof.model import KERNEL, LONGEST_NAME, Dso
-from pinprof.own_code import library_part
+from pinprof.data.model import KERNEL, LONGEST_NAME, Dso
+from pinprof.data.own_code import library_part
 
 _LINE = re.compile(r" \(([^()]*?)(?::\d+)?\)$")
 """The end of `NAME (FILE:LINE)`."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinprof.analyze.opportunities.wall import RUNNABLE
+from pinprof.analyze.course.wall import RUNNABLE
 from pinprof.analyze.ranges.iterations import ITERATION
+from pinprof.base.units import format_counted, format_ns, format_share, format_weight
 from pinprof.compare.results import OpportunityChange, Row, Side, WorkUnit
 from pinprof.compare.runs import UNDISTURBED, Run
-from pinprof.units import format_counted, format_ns, format_share, format_weight
 
 _TRACED = 0.03
 """The part of a difference from which on what the recording itself took is named."""
@@ -54,7 +54,7 @@ def headline(clock: Row | None, rows: Sequence[Row], opportunities: Sequence[Opp
 
 
 def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> str:
-    """What went away or became cheaper where time was saved, what came or became dearer where it was lost.
+    """What went away or became cheaper where time was saved, what came or became more expensive where it was lost.
 
     What moved the other way meanwhile follows.
     """

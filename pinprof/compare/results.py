@@ -11,9 +11,9 @@ from dataclasses import field
 from statistics import fmean
 from typing import Literal
 
-from pinprof.columns import Bool, Float64, Int16, Int32, Int64, Table, Texts, UInt8
-from pinprof.lazy_dataclass import dataclass
-from pinprof.statistics import Estimate
+from pinprof.base.columns import Bool, Float64, Int16, Int32, Int64, Table, Texts, UInt8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import Estimate
 
 Family = Literal["phase", "range", "call", "cause", "line", "event"]
 FAMILIES: tuple[Family, ...] = ("phase", "range", "call", "cause", "line", "event")
@@ -34,13 +34,13 @@ class Side:
     name: str
     """The path's last component."""
     paths: tuple[str, ...]
-    """Of its recordings, one each."""
+    """Its recordings', one each."""
     command: tuple[str, ...]
     """What was recorded; empty where the recording does not say."""
     units: tuple[float, ...]
     """Units of work, one per run."""
     duration_ns: tuple[int, ...]
-    """Of the recorded program, one per run; 0 where that is not known."""
+    """The recorded program's, one per run; 0 where that is not known."""
 
     @property
     def runs(self) -> int:
@@ -77,9 +77,9 @@ class MoreRuns:
     """How many runs detect a smaller change than those that were compared."""
 
     runs: int
-    """Of each side, about: if they vary as these do."""
+    """On each side, about: if they vary as these do."""
     change: float
-    """The change that so many detect with 90 %, as a share of before: 0.05 for 5 %."""
+    """The change that these runs detect with 90 %, as a share of before: 0.05 for 5 %."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Row:
     was: str = ""
     """What it is called before, where that is another name."""
     estimate: Estimate | None = None
-    """Of the logarithm of after / before; None where it cannot be tested."""
+    """The logarithm of after / before; None where it cannot be tested."""
     chance: float | None = None
     """p, corrected for all comparisons of this one difference; None where it was not tested."""
     significant: bool = False

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.evidence import worth_telling
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import FAMILIES, Family, MoreRuns, Row
 from pinprof.compare.runs import ALL, UNDISTURBED, Figure, Run
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
-from pinprof.lazy_dataclass import dataclass
-from pinprof.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
 
 LEAST_SAMPLES = 30
 """A figure of fewer samples on both sides is not tested: its distribution is not that of the test."""
@@ -34,7 +34,7 @@ _PART = 0.01
 _WANTED = (0.05, 0.1, 0.2, 0.5)
 """Changes for which the runs that detect them are counted: the first that is less than what these runs detect."""
 _MOST_RUNS = 100
-"""Of each side: nobody makes more, so a larger change is asked for instead."""
+"""On each side: nobody makes more, so a larger change is asked for instead."""
 
 FEW_SAMPLES = "too few samples"
 ONE_RUN = "one run of a side"

@@ -10,23 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES, Course
+from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Opportunity
+from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
-from pinprof.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import function_key
 from pinprof.compare.results import Family
 from pinprof.compare.stacks import EventStacks, event_stacks
 from pinprof.compare.surroundings import named_parts, surroundings_of
 from pinprof.compare.units import work_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.manifest import Manifest
-from pinprof.model import Capture, clock_event
-from pinprof.rate_book import RateBook
-from pinprof.rates import Rates
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture, clock_event
+from pinprof.data.rate_book import RateBook
+from pinprof.data.rates import Rates
 
 ALL = "whole run"
 """The whole run, as a row among the phases."""
@@ -40,7 +41,7 @@ class Figure:
     """One figure of one run."""
 
     amount: float
-    """Of the whole run, in `unit`."""
+    """The whole run's, in `unit`."""
     name: str
     unit: str = "ns"
     exact: bool = True
@@ -165,7 +166,7 @@ def _causes_and_lines(analysis: Analysis, course: Course) -> Iterator[tuple[Fami
     """Wall time of the critical thread's work, by cause and by line of the program's own code."""
     capture, wall = analysis.capture, course.wall
     rows = np.flatnonzero(wall.phase == PHASE_NAMES.index("work"))
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     sampled = ~spans[capture.samples.event[wall.sample]]
     leaf = analysis.attribution.leaf[wall.sample]
     for number, part in _parts(leaf[rows], rows):

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
 
+from pinprof.base.errors import CaptureError, UsageError, readable
 from pinprof.compare.results import Side
 from pinprof.compare.runs import Run
 from pinprof.compare.stacks import INTERPRETER
-from pinprof.errors import CaptureError, UsageError, readable
-from pinprof.store import MANIFEST, PARTIAL, SUFFIX
+from pinprof.streams.store import MANIFEST, PARTIAL, SUFFIX
 
 _NOT_RECORDINGS = (".html", ".md", ".png", ".svg", ".log", ".c", ".cu", ".cpp", ".py", ".rs", ".go", ".sh")
 _RANK = re.compile(r"rank-\d+\.pinprof")

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.results import Analysis
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_share
 from pinprof.compare.frames import library_key
 from pinprof.compare.results import Surrounding
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Capture, clock_event
-from pinprof.rates import Rates
-from pinprof.units import format_bytes, format_share
+from pinprof.data.model import NO_NODE, Capture, clock_event
+from pinprof.data.rates import Rates
 
 _APART = 0.05
 """Shares are not compared where more of the time is in libraries that have names on one side alone."""
 _NAMED_APART = 0.5
 """A library has names on one side alone where the parts of its time with names differ by more."""
 SLOWER, _MEASURES = 0.10, 5
-"""Costs of memory operations that differ by more are named, where so many were measured."""
+"""Costs of memory operations that differ by more are named, where as many as this were measured."""
 _LONGEST = 120
 """Letters of a command."""
 SYMBOLS = "functions with names"
@@ -165,7 +165,7 @@ def named_parts(capture: Capture) -> dict[str, tuple[float, float]]:
     rows = (samples.event == (clock if clock is not None else int(samples.event[0]))) & (samples.stack != NO_NODE)
     frame, weight = stacks.frame[samples.stack[rows]], samples.weight[rows].astype(np.float64)
     frames, total = stacks.frames, max(float(weight.sum()), 1.0)
-    named = np.array([not symbol.startswith(("[", "0x")) for symbol in frames.symbol], np.bool_)[frame]
+    named = np.array([not symbol.startswith(("[", "0x")) for symbol in frames.function], np.bool_)[frame]
     dso = frames.dso[frame]
     whole = np.bincount(dso, weights=weight, minlength=len(frames.dsos))
     part = np.bincount(dso[named], weights=weight[named], minlength=len(frames.dsos))

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pinprof.analyze.activity.results import GIB
 from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
 from pinprof.analyze.results import Analysis
+from pinprof.base.errors import UsageError
+from pinprof.base.units import format_count
 from pinprof.compare.frames import function_key
 from pinprof.compare.results import WorkUnit
-from pinprof.errors import UsageError
-from pinprof.units import format_count
 
 RUN = "run"
 STEP = "step"

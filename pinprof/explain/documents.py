@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from pinprof.errors import ToolMissing
+from pinprof.base.errors import ToolMissing
 
 _PACKAGED = Path(__file__).parents[1] / "docs"
 """Where setup.py puts them."""

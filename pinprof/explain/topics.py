@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.explain import documents
-from pinprof.lazy_dataclass import dataclass
 
 PAGES = {
     "run": "scenarios",

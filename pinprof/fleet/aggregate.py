@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES, Course
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.results import Analysis
-from pinprof.columns import Int32, Int64
+from pinprof.analyze.sites import Sites
+from pinprof.base.columns import Int32, Int64
 from pinprof.compare.runs import event_name
 from pinprof.compare.surroundings import surroundings_of
 from pinprof.compare.units import work_of
+from pinprof.data.model import Capture, Losses
+from pinprof.data.rate_book import RateBook
 from pinprof.fleet.dimensions import facts_of
 from pinprof.fleet.tables import MOST_ROWS, Row, Rows, clean
-from pinprof.model import Capture, Losses
-from pinprof.rate_book import RateBook
 
 _NONE = -1
 _MOST_WORK = 50

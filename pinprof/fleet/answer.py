@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pinprof.base.units import format_count, format_counted, format_ns, format_share
 from pinprof.fleet.outliers import FEWEST_IN_GROUP, Facts, outliers_of
 from pinprof.fleet.panel import FEWEST, Panel, panel_of
 from pinprof.fleet.results import CAPTURE, Answer, Because, Member, Outlier, Saving, Spread
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
-from pinprof.units import format_count, format_counted, format_ns, format_share
 
 MOST_SAVINGS = 20
 _MOST_LINES = 3
@@ -205,7 +205,7 @@ def _members(connection: Any, panel: Panel, facts: Facts) -> tuple[Member, ...]:
 
 
 def _headline(answer: Answer) -> str:
-    """The clearest group, how many captures stand alone, and what would save most, in two sentences."""
+    """The clearest group, how many captures are alone in differing, and what would save most, in two sentences."""
     groups = [one for one in answer.outliers if one.dimension != CAPTURE]
     alone = len(answer.outliers) - len(groups)
     slow = [one for one in groups if one.slower]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pinprof.errors import CaptureError, UsageError
+from pinprof.base.errors import CaptureError, UsageError
 from pinprof.fleet import tables
 from pinprof.fleet.packages import package
 from pinprof.fleet.store import BATCH, FAILED, PLACES

@@ -1,4 +1,4 @@
-"""What captures are told apart by: labels, rank, host, driver, kernel, NUMA node, versions, day."""
+"""What distinguishes captures: labels, rank, host, driver, kernel, NUMA node, versions, day."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def facts_of(analysis: Analysis, around: Mapping[str, str]) -> Iterator[tuple[st
 
 
 def _numa_node(host: Mapping[str, Any]) -> str:
-    """Of the GPU, where there is one GPU or all are on one node."""
+    """The GPU's, where there is one GPU or all are on one node."""
     gpus = host.get("gpus")
     nodes = {gpu.get("numa_node") for gpu in gpus if isinstance(gpu, Mapping)} if isinstance(gpus, list) else set()
     return str(nodes.pop()) if len(nodes) == 1 and None not in nodes else ""

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pinprof.errors import CollectError, PinprofError
+from pinprof.base.errors import CollectError, PinprofError
 from pinprof.fleet import tables
 from pinprof.fleet.mapping import Mapped, map_source, unreadable
 from pinprof.fleet.packages import has, package
 from pinprof.fleet.sources import Source
 
 FEW = 12
-"""So many captures are mapped in this process: starting others takes as long."""
+"""The captures that are mapped in this process: starting others takes as long."""
 AHEAD = 64
 """Tasks that a scheduler has at least, and for each thread of its workers `_EACH`."""
 _EACH = 8

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 
-from pinprof import analyze, files, read
-from pinprof.errors import CaptureError, PinprofError, ToolMissing, UsageError
+from pinprof import analyze, read
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, PinprofError, ToolMissing, UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet import tables
 from pinprof.fleet.aggregate import bounded, rows_of
 from pinprof.fleet.sources import Source, files_of, filesystem
-from pinprof.lazy_dataclass import dataclass
 
 _FEWEST_ROWS = 64
 _CHUNK = 1 << 20
@@ -30,7 +31,7 @@ class Mapped:
     path: str
     stamp: str
     capture: str
-    """Digest of its content; of what cannot be had, of its path."""
+    """Digest of its content; of its path where there is none."""
     parts: dict[str, bytes] = field(default_factory=dict)
     """Table → Parquet; at most `tables.MOST_BYTES` together."""
     again: bool = False

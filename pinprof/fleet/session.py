@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pinprof.errors import PinprofError
+from pinprof.base.errors import PinprofError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet import engine
 from pinprof.fleet.mapping import digest_of
 from pinprof.fleet.packages import package
 from pinprof.fleet.sources import Source, sources_of
 from pinprof.fleet.store import Place, Store
-from pinprof.lazy_dataclass import dataclass
 
 Tell = Callable[[str], None]
 _HASHING = 4

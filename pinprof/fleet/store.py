@@ -18,17 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pinprof import files
-from pinprof.errors import CaptureError, UsageError, unwritable
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, UsageError, unwritable
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet import tables
 from pinprof.fleet.mapping import Mapped
 from pinprof.fleet.packages import package
-from pinprof.lazy_dataclass import dataclass
 
 FAILED, STAMPS, PLACES = "failed.parquet", "stamps.parquet", "places.parquet"
 BATCH = "batch-"
 _CAPTURES, _BYTES = 64, 32 << 20
-"""So many captures, or bytes of them, become a batch."""
+"""The captures, or bytes of them, that become a batch."""
 _LOCK = ".lock"
 
 

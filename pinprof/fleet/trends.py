@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from pinprof import statistics
-from pinprof.columns import Float64
-from pinprof.distributions import t_cdf
+from pinprof.base import statistics
+from pinprof.base.columns import Float64
+from pinprof.base.distributions import t_cdf
 from pinprof.fleet.panel import Panel
 from pinprof.fleet.results import Change, Series
 

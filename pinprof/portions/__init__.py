@@ -21,16 +21,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pinprof import collect, files
+from pinprof import collect
+from pinprof.base import files
+from pinprof.base.errors import CollectError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import RecordRequest, host
 from pinprof.collect.within import OwnRecording
-from pinprof.errors import CollectError
-from pinprof.lazy_dataclass import dataclass
 from pinprof.portions.calls import CallParts, CallsPlace
 from pinprof.portions.perf_files import RecordsFile, between, composed, size
 from pinprof.read.perf.cuda_processes import Process
 from pinprof.scenario import ranges
-from pinprof.store import KALLSYMS, PERF_DATA, PYTHON_STACKS, RANGES, new_manifest, write_manifest
+from pinprof.streams.store import KALLSYMS, PERF_DATA, PYTHON_STACKS, RANGES, new_manifest, write_manifest
 
 MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
 """A recording that has grown larger, or whose records to keep have, is begun anew before the next portion."""

@@ -12,18 +12,18 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.errors import CollectError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.cuda_libraries import loaded_by
 from pinprof.collect.native.calls import CallTracer
-from pinprof.errors import CollectError
-from pinprof.lazy_dataclass import dataclass
 from pinprof.portions.perf_files import RecordsFile, between, composed, lost
 from pinprof.read.perf import cuda_calls, cuda_processes
 from pinprof.read.perf.cuda_memory import NOBODY
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.store import CALLS_BEFORE, CALLS_DATA
+from pinprof.streams.store import CALLS_BEFORE, CALLS_DATA
 
 _ANOTHER = 2**64 - 1
 """The id of no event: who reads it knows that it is not the first one's."""

@@ -24,7 +24,7 @@ class RecordsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.kept = bytearray()
-        """Of the records up to `gathered`, those that later ones are read by."""
+        """Among the records up to `gathered`, those that later ones are read by."""
         self.head = b""
         self.gathered = 0
 
@@ -85,7 +85,7 @@ def between(path: Path, first: int, last: int) -> bytes:
 
 
 def size(path: Path) -> int:
-    """Of a file; 0 where there is none."""
+    """The size of a file; 0 where there is none."""
     try:
         return path.stat().st_size
     except OSError:

@@ -13,9 +13,9 @@ import threading
 import time
 from collections.abc import Mapping
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import resources
-from pinprof.lazy_dataclass import dataclass
 
 _FAULTS = 7, 9
 """minflt and majflt of /proc/PID/task/TID/stat, counted from behind the name (proc(5))."""

@@ -35,7 +35,7 @@ class Hooks:
         self._calls = False
         """A test of this run asks for CUDA calls."""
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
-        """Of each recorded attempt its test, the test's outcome and its figures: those of this process, or on
+        """For each recorded attempt its test, the test's outcome and its figures: those of this process, or on
         pytest-xdist's controller all."""
 
     @cached_property
@@ -146,8 +146,8 @@ class Hooks:
 
     def _kept(self, item: pytest.Item, block: Block, attempt: int) -> str:
         """Where the capture of a broken budget is, or how to have it."""
-        from pinprof.store import SUFFIX, file_name
-        from pinprof.terminal import printable
+        from pinprof.base.terminal import printable
+        from pinprof.streams.store import SUFFIX, file_name
 
         if block.path is None:
             return ""

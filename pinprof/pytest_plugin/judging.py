@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from pinprof.analyze.results import Analysis
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import printable_lines
+from pinprof.base.units import format_count
 from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
 from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
-from pinprof.errors import UsageError
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.pytest_plugin.recorder import Block
-from pinprof.terminal import printable_lines
-from pinprof.units import format_count
 
 EXACT = "page-faults"
 """The measure that the kernel counts for every block, with or without samples."""
@@ -50,7 +50,7 @@ def _by_samples(analysis: Analysis, budgets: Sequence[Budget], block: Block) -> 
 
 
 def _unseen(block: Block, budget: Budget) -> Verdict:
-    """Of a block without samples."""
+    """For a block without samples."""
     limit = None if budget.relative else budget.limit
     why, _, remedy = (block.missing or "The test was not sampled.").partition(". ")
     why = f"{why.rstrip('.')}."

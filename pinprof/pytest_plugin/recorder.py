@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
-from pinprof import files
-from pinprof.activity import Activity
 from pinprof.analyze import analyze
 from pinprof.analyze.headline import MEMORY_LEVELS
 from pinprof.analyze.results import Analysis, judged_event
+from pinprof.base import files
+from pinprof.base.columns import Bool, Int32
+from pinprof.base.errors import PinprofError
+from pinprof.base.units import format_count, format_ns
 from pinprof.collect import RecordRequest
-from pinprof.columns import Bool, Int32
-from pinprof.errors import PinprofError
-from pinprof.model import Capture
+from pinprof.data.activity import Activity
+from pinprof.data.model import Capture
 from pinprof.portions import Portion, Portions
 from pinprof.pytest_plugin.counts import NOBODY, Counting, Counts, Others, others_now
 from pinprof.read import ReadOptions, read, seal_symbols
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.result import Result
-from pinprof.units import format_count, format_ns
 
 if TYPE_CHECKING:
     from pinprof.check.verdicts import Checked
@@ -240,7 +240,7 @@ class Block:
     def result(self) -> Result:
         """The recording as tables (pinprof.Result); PinprofError without samples."""
         if self.analysis is None:
-            from pinprof.errors import CollectError
+            from pinprof.base.errors import CollectError
 
             remedy = self.missing or "Use the result after the block."
             raise CollectError("The block was not sampled.", remedy, "recording")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget, Place, budgets_of
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
 
 MARK = "pinprof"
 ALL, OWN = "all", "own"

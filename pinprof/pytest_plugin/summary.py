@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pinprof.manifest import USER_ONLY
+from pinprof.base.terminal import printable
+from pinprof.base.units import format_count, format_ns, format_share
+from pinprof.data.manifest import USER_ONLY
 from pinprof.pytest_plugin.recorder import Block
 from pinprof.pytest_plugin.settings import Settings
-from pinprof.terminal import printable
-from pinprof.units import format_count, format_ns, format_share
 
 _UNKNOWN = "–"
 _MOST_UNJUDGED = 10

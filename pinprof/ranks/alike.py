@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pinprof.base.units import format_share
 from pinprof.ranks.results import Excess, Group, Hold, RankFacts
 from pinprof.ranks.why import RUNNABLE
-from pinprof.units import format_share
 
 APART = 0.1
 """Ranks are apart that spend this part of the work, or more, on something that the others do not."""
 TOLD = 0.03
-"""A difference in one cause is told from this part of the work on."""
+"""A difference in one cause counts from this part of the work on."""
 
 
 def groups_of(ranks: Sequence[RankFacts], holds: Sequence[Hold], work_ns: int) -> tuple[Group, ...]:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.columns import Float64, Int64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Float64, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns
 from pinprof.ranks.rank_run import RankRun
-from pinprof.units import format_ns
 
 SAME_BOOT_NS = 20_000_000
 """Processes of one machine, started within seconds, see its start at the same UTC up to this."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.ranks.results import Excess, Hold, Start, Verdict
 from pinprof.ranks.why import RUNNABLE
-from pinprof.units import format_counted, format_ns, format_share
 
 _MEANING = {row.name: row.meaning for row in CATEGORIES}
 _MOSTLY = 0.5

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.columns import Bool, Float64, Int32, Int64, Table
-from pinprof.distributions import binomial_above
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.base.distributions import binomial_above
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.waits import Waits
-from pinprof.statistics import LEVEL
 
 LONG_NS = 200_000
 """A meeting of threads has a wait of at least this length: shorter ones cost nothing that is worth telling."""
@@ -158,7 +158,7 @@ class _Open:
 
     release_ns: int
     length_ns: int
-    """Of the longest wait in it."""
+    """The longest wait's in it."""
     members: dict[int, int]
     """Rank → row of its wait."""
 
@@ -287,7 +287,7 @@ def _where(runs: Sequence[RankRun], one: _Open) -> Place | None:
 
 
 def _of_gpus(runs: Sequence[RankRun], numbers: dict[Place, int]) -> Meetings:
-    """Meetings of GPUs. Of the ranks with one sequence of collectives the nth are one; of others those that overlap."""
+    """Meetings of GPUs. For ranks with one sequence of collectives the nth are one; for others those that overlap."""
     names = [tuple(run.collective_names[number] for number in run.collectives.place.tolist()) for run in runs]
     if len(set(names)) == 1:
         member = np.repeat(np.arange(len(names[0]))[:, None], len(runs), axis=1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyze.memory import PAGE_BYTES
-from pinprof.columns import Int64
+from pinprof.base.columns import Int64
 from pinprof.ranks.clocks import Clocks
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import Node

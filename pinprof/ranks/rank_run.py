@@ -11,22 +11,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity_kinds import OpKind
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.critical import AWAITS
+from pinprof.analyze.course.results import Course, Interval
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.critical import AWAITS
-from pinprof.analyze.opportunities.results import Course, Interval, Opportunity
+from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import Analysis
-from pinprof.columns import Int32, Int64, Table
-from pinprof.lazy_dataclass import dataclass
-from pinprof.manifest import Manifest
-from pinprof.model import Capture, clock_event
+from pinprof.base.columns import Int32, Int64, Table
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity_kinds import OpKind
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture, clock_event
+from pinprof.data.rate_book import RateBook
 from pinprof.ranks.spent import NO_PLACE, Place, Spent
 from pinprof.ranks.waits import Waits, waits_for_others
-from pinprof.rate_book import RateBook
 
 COLLECTIVE = re.compile(r"\bnccl\w*|\brccl\w*", re.IGNORECASE)
 """Names of the kernels in which GPUs meet."""

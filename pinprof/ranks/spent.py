@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pinprof.columns import Bool, Int16, Int32, Int64, Table
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int16, Int32, Int64, Table
+from pinprof.base.lazy_dataclass import dataclass
 
 NO_PLACE = -1
 

@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, union
-from pinprof.columns import Int64
+from pinprof.base.columns import Int64
 from pinprof.ranks.late import Late
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.rank_run import RankRun
@@ -21,7 +21,7 @@ from pinprof.ranks.spent import NO_PLACE, Place
 MOST_LINES, MOST_CAUSES = 8, 12
 RUNNABLE = "wait.runnable"
 _WORKS = 4
-"""Waiting for a processor may be the cause where it is so many times what the ranks do more otherwise."""
+"""Waiting for a processor may be the cause where it is this many times what the ranks do more otherwise."""
 _LEAST = 0.02
 """The least part of the whole excess that a row is shown for."""
 

@@ -1,7 +1,7 @@
 """Recordings of any known format → Capture: `read()` asks every reader what a path is, and the most certain one reads.
 
-A capture directory is read through the recordings inside it, with the symbols, kernel symbols and ranges that lie
-beside them.
+A capture directory is read through the recordings inside it, with the symbols, kernel symbols and ranges that are
+next to them.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
-from pinprof import files
-from pinprof.errors import CaptureError, FormatError, PinprofError, readable, unreadable
-from pinprof.model import Capture
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
+from pinprof.base.units import format_counted
+from pinprof.data.model import Capture
 from pinprof.read.packed import is_packed
 from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions
-from pinprof.store import MEMORY, PYTHON_STACKS, part, refuse_links
-from pinprof.units import format_counted
+from pinprof.streams.store import MEMORY, PYTHON_STACKS, part, refuse_links
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
 
@@ -60,7 +60,7 @@ _HEAD_BYTES = 1 << 16
 def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     """The capture in a directory, file or packed directory; `-` is standard input, which may be a pipe.
 
-    CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
+    CaptureError for what cannot be read or recorded nothing, FormatError for bytes that are not what their format says.
     """
     path = Path(path)
     with _seekable(path) as place:
@@ -78,7 +78,7 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
 
 def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
-    """The capture at `place`, with what lies beside it; `path` is what it is called."""
+    """The capture at `place`, with what is next to it; `path` is what it is called."""
     from pinprof.read import machine_rates
     from pinprof.read.python import frames as python_frames
 
@@ -225,6 +225,7 @@ def _head(file: Path, shown: str) -> bytes:
 def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
     """A file as its reader takes it, which may be a temporary plain copy; and why a compressed one ends early."""
     from pinprof.read.byte_source import ByteSource
+    from pinprof.read.unpacking import write_plain
 
     if reader.streams or path.is_dir() or not ByteSource(path).packed:
         yield path, ""
@@ -232,11 +233,9 @@ def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
     with files.temporary_folder() as folder:
         # Nsight Systems looks at what a report is called.
         copy = folder / re.sub(r"\.(gz|xz|zst)$", "", path.name)
-        source = ByteSource(path)
-        with readable(path), os.fdopen(files.create(copy), "wb") as plain:
-            for chunk in source.chunks():
-                plain.write(chunk)
-        yield copy, source.damage
+        with readable(path):
+            damage = write_plain(path, copy)
+        yield copy, damage
 
 
 def _meant(path: Path) -> str:

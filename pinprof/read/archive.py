@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pinprof import files, store
-from pinprof.errors import CaptureError, readable
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, readable
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.packed import PackedError, is_packed, plain_pieces
+from pinprof.read.packed import MOST_BYTES, MOST_RATIO, SPARED_BYTES, PackedError, is_packed, plain_pieces
+from pinprof.read.unpacking import refuse_without_room, usual_bytes, write_sparse
+from pinprof.streams import store
 
 MOST_MEMBERS = 100_000
 """Files and folders; a capture has a few, and two for each process of the program."""
+_USUAL_MEMBERS = 2000
+_PIECE = 1 << 20
 _DEEPEST = 3
 """The capture's own folder, one in it, and a file there."""
 _HEAD_BYTES = 512
 _MAGIC = slice(257, 262)
 _MOST_NAME_BYTES = 1 << 16
-"""Of a name too long for its member's own head; tarfile reads it at once."""
+"""The length of a name too long for its member's own head; tarfile reads it at once."""
 
 
 def is_archive(path: Path) -> bool:
@@ -56,39 +59,73 @@ def unpacked(path: Path, shown: str) -> Iterator[Path]:
     with files.temporary_folder() as folder:
         place = folder / "capture"
         place.mkdir(files.PRIVATE_FOLDER)
-        source = ByteSource(path)
-        try:
-            with tarfile.open(fileobj=_Stream(source), mode="r|", tarinfo=_Member) as archive:
-                for number, member in enumerate(archive):
-                    if number >= MOST_MEMBERS:
-                        raise _refused(shown, f"more than {MOST_MEMBERS:,} members")
-                    _unpack(archive, member, place, shown)
-            if source.damage:
-                raise EOFError
-        except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
-            why = source.damage or str(error).partition("\n")[0][:200] or "its headers are damaged"
-            raise CaptureError(
-                f"{shown} is a damaged archive: {why}.", "Copy it again from where it was packed.", "archive-damaged"
-            ) from error
-        except OSError as error:
-            raise CaptureError(
-                f"{shown} cannot be unpacked: {error.strerror}.",
-                f"Unpack it yourself where there is enough space: tar -xf {Path(shown).name}",
-                "archive-unpacking",
-            ) from error
+        with _described(shown):
+            size, usual = 0, usual_bytes(path)
+            for number, (archive, member, parts) in enumerate(_members(path, shown)):
+                before, size = size, size + member.size
+                if before <= usual < size or number == _USUAL_MEMBERS:
+                    _look_through(path, shown, place)
+                _unpack(archive, member, place.joinpath(*parts))
         found = [one for one in (place, *sorted(place.iterdir())) if one.is_dir() and store.is_capture(one)]
         if not found:
             raise _refused(shown, "no capture")
         yield found[0]
 
 
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, shown: str) -> None:
-    parts = [part for part in member.name.split("/") if part not in ("", ".")]
-    if not (member.isdir() or member.isreg()) or member.sparse is not None:
-        raise _refused(shown, f"{member.name!r}, which is neither a file nor a folder")
-    if member.name.startswith("/") or ".." in parts or len(parts) > _DEEPEST:
-        raise _refused(shown, f"{member.name!r}, which is not a path inside a capture")
-    target = place.joinpath(*parts)
+@contextmanager
+def _described(shown: str) -> Iterator[None]:
+    """Errors of an archive as those of pinprof."""
+    try:
+        yield
+    except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
+        why = str(error).partition("\n")[0][:200] or "its headers are damaged"
+        raise CaptureError(
+            f"{shown} is a damaged archive: {why}.", "Copy it again from where it was packed.", "archive-damaged"
+        ) from error
+    except OSError as error:
+        raise CaptureError(
+            f"{shown} cannot be unpacked: {error.strerror}.",
+            f"Unpack it yourself where there is enough space: tar -xf {Path(shown).name}",
+            "archive-unpacking",
+        ) from error
+
+
+def _members(path: Path, shown: str) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo, list[str]]]:
+    """The members with the parts of their names; CaptureError for one that no capture has."""
+    source, size = ByteSource(path), 0
+    most = min(SPARED_BYTES + MOST_RATIO * path.stat().st_size, MOST_BYTES)
+    try:
+        with tarfile.open(fileobj=_Stream(source), mode="r|", tarinfo=_Member) as archive:
+            for number, member in enumerate(archive):
+                parts = [part for part in member.name.split("/") if part not in ("", ".")]
+                size += member.size
+                if number >= MOST_MEMBERS:
+                    raise _refused(shown, f"more than {MOST_MEMBERS:,} members")
+                if size > most:
+                    raise _refused(shown, f"more than {most:,} bytes, too many for its own size")
+                if not (member.isdir() or member.isreg()) or member.sparse is not None:
+                    raise _refused(shown, f"{member.name!r}, which is neither a file nor a folder")
+                if member.name.startswith("/") or ".." in parts or len(parts) > _DEEPEST:
+                    raise _refused(shown, f"{member.name!r}, which is not a path inside a capture")
+                yield archive, member, parts
+    except (tarfile.TarError, EOFError) as error:
+        raise EOFError(source.damage or str(error)) from error
+    if source.damage:
+        raise EOFError(source.damage)
+
+
+def _look_through(path: Path, shown: str, place: Path) -> None:
+    """Read all of an archive without writing; CaptureError for what `unpacked` refuses, or where there is no room."""
+    size, is_capture = 0, False
+    for _, member, parts in _members(path, shown):
+        size += member.size
+        is_capture = is_capture or (parts[-1:] == [store.MANIFEST] and len(parts) <= 2)
+    if not is_capture:
+        raise _refused(shown, "no capture")
+    refuse_without_room(shown, size, place)
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     if member.isdir():
         target.mkdir(files.PRIVATE_FOLDER, parents=True, exist_ok=True)
         return
@@ -96,7 +133,8 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show
     content = archive.extractfile(member)
     assert content is not None
     with os.fdopen(files.create(target), "wb") as file:
-        shutil.copyfileobj(content, file, 1 << 20)
+        write_sparse(iter(lambda: content.read(_PIECE), b""), file)
+        file.truncate(member.size)
 
 
 def _refused(shown: str, what: str) -> CaptureError:

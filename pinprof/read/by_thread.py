@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Int32, Int64, is_uniform, pack
+from pinprof.base.columns import Int32, Int64, is_uniform, pack
 
 
 def threads(pid: Int32, tid: Int32) -> Iterator[NDArray[np.int64]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pinprof.errors import FormatError, readable
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import FormatError, readable
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.packed import PackedError, is_packed, plain_pieces
 from pinprof.read.reader import Progress, untold
 

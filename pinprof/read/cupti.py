@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import (
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted, format_ns
+from pinprof.data.activity import (
     UNRECORDED,
     Activity,
     ApiCallTable,
@@ -28,11 +30,9 @@ from pinprof.activity import (
     OpKind,
     PageFaultTable,
 )
-from pinprof.cuda_functions import COPIES, FUNCTIONS, Function
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64, UInt8
+from pinprof.data.cuda_functions import COPIES, FUNCTIONS, Function
+from pinprof.data.model import Int64, UInt8
 from pinprof.read.symbols.demangle import demangle
-from pinprof.units import format_counted, format_ns
 
 SOURCE = "CUPTI"
 MAGIC = b"PINPCUPT"
@@ -138,7 +138,7 @@ class GpuFile:
     damaged: int
     """Records that make no sense, and the bytes of a part of one, left out."""
     cost_ns: int
-    """Processor time of translating and writing."""
+    """CPU time of translating and writing."""
     stopped_ns: int
     """When recording ended before the process did; 0 where it did not."""
     records: NDArray[np.void]
@@ -207,7 +207,7 @@ def parse(data: bytes) -> GpuFile | None:
 
 
 def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str, ...]]:
-    """The records that are no names, and the names by number; texts lie in place of records behind their name's."""
+    """The records other than names, and the names by number; texts lie in place of records behind their name's."""
     text = np.zeros(len(rows), np.bool_)
     names: list[str] = []
     for at in np.flatnonzero(rows["kind"] == Kind.NAME).tolist():

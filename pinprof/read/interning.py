@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, UInt64
+from pinprof.data.model import Int32, UInt64
 
 _FREE = -1
 _PIECE = 1 << 15

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from pinprof import rates
-from pinprof.errors import CaptureError
-from pinprof.model import Capture
-from pinprof.rates import Rates
-from pinprof.store import RATES
+from pinprof.base.errors import CaptureError
+from pinprof.data import rates
+from pinprof.data.model import Capture
+from pinprof.data.rates import Rates
+from pinprof.streams.store import RATES
 
 
 def brought(capture: Capture, path: Path) -> Capture:

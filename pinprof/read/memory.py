@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.errors import readable
-from pinprof.model import MemoryLog, PageTable, ProcessMemory
-from pinprof.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
+from pinprof.base.errors import readable
+from pinprof.base.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
+from pinprof.data.model import MemoryLog, PageTable, ProcessMemory
 
 _MOST_LINE = 1 << 20
 _MOST_COUNTERS = 256
@@ -25,7 +25,7 @@ _MOST_COUNTERS = 256
 PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
 _MOST_PAGES = 4096
-"""Of a process in a line; pinprof writes a fifth of that at most."""
+"""The entries of a process in a line; pinprof writes a fifth of that at most."""
 _PAGE = Row((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
 _PROCESS = Facts(
     {

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof import store
-from pinprof.activity import MarkTable
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64, RangeTable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import MarkTable
+from pinprof.data.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import injection as nvtx_injection
 from pinprof.read.ranges import parse_ranges, read_ranges
+from pinprof.streams import store
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pinprof.errors import FormatError, readable, unreadable
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import RangeTable
+from pinprof.base.errors import FormatError, readable, unreadable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted
+from pinprof.data.model import RangeTable
 from pinprof.read.packed import PackedError, unpacked
-from pinprof.units import format_counted
 
 _MAX = 2**63 - 1
 _MAX_BYTES = 1 << 30

@@ -8,12 +8,12 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture
 from pinprof.read.symbols.kept import KeptSymbols
 
 Progress = Callable[[float], None]
-"""Is told which part of a work is done: from 0 to 1, and never less than before."""
+"""Receives which part of a work is done: from 0 to 1, and never less than before."""
 
 
 def untold(_part: float) -> None:

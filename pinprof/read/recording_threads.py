@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.columns import pack
-from pinprof.model import USER, Bool, Capture, StackTable, UInt8, clock_event
-from pinprof.units import format_ns
+from pinprof.base.columns import pack
+from pinprof.base.units import format_ns
+from pinprof.data.model import USER, Bool, Capture, StackTable, UInt8, clock_event
 
 NAME = "pinprof-gpu"
 _LIBRARIES = ("libcupti.so", "libpinprof_cupti.")

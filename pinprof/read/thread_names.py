@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 from pinprof.read.python.stacks import PythonStacks
 

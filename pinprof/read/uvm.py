@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import UNRECORDED, Activity, CopyKind, GpuOpTable, OpKind, PageFaultTable
-from pinprof.columns import Int64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_bytes, format_count, format_counted, format_ns
-from pinprof.uvm_events import (
+from pinprof.base.columns import Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.data.activity import UNRECORDED, Activity, CopyKind, GpuOpTable, OpKind, PageFaultTable
+from pinprof.data.uvm_events import (
     CLOCK,
     CLOCK_AT,
     CLOCK_RAW_AT,
@@ -108,7 +108,7 @@ class UvmFile:
     stopped_ns: int
     """When events ended before the process did; 0 where they did not."""
     cost_ns: int
-    """Processor time of reading and writing."""
+    """CPU time of reading and writing."""
     counters: tuple[int, ...]
     """By `Counter`; empty where there were none."""
     dropped: int

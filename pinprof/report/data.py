@@ -12,11 +12,11 @@ from typing import Any
 from pinprof.analyze import LEVELS
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.results import EventResult, RangeResult
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_share
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.instances import InstanceData
 from pinprof.report.shown import ShownRanges, shown_ranges
-from pinprof.units import format_share
 
 LEVEL_TITLES: Mapping[str, str] = {level: title[:1].upper() + title[1:] for level, title in LEVELS}
 """Level of the taxonomy → its title."""

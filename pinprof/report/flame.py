@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import group
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Int16, Int32, Int64, UInt8
 
 USER_CODE, KERNEL_CODE, MODULE_CODE = 0, 1, 2
 """Values of `FlameData.frame_kind`."""

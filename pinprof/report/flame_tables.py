@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from pinprof.analyze import Analysis
-from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
+from pinprof.data.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows
 from pinprof.report.names import NO_CALLCHAIN
 from pinprof.report.threads import numbered_threads, thread_numbers

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
-from pinprof.columns import in_order
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64
+from pinprof.base.columns import in_order
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, threads_of
 from pinprof.report.thinning import Spans, thin
 from pinprof.report.threads import thread_numbers
@@ -124,7 +124,7 @@ def instance_data(analysis: Analysis, place: Int32) -> InstanceData:
 
 
 def _range_rows(analysis: Analysis, place: Int32) -> EventRows:
-    """Of the ranges that are shown."""
+    """The ranges that are shown."""
     ranges, group = analysis.capture.ranges, place[analysis.members.path]
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
     rows = EventRows.of(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pinprof.terminal import printable
+from pinprof.base.terminal import printable
 
 __all__ = ["NO_CALLCHAIN", "event_label", "printable", "shortened", "without_home"]
 

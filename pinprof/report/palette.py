@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

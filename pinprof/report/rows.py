@@ -14,9 +14,9 @@ from pinprof.analyze.extent import is_timed as is_timed
 from pinprof.analyze.extent import start_ns as start_ns
 from pinprof.analyze.extent import timed_span as timed_span
 from pinprof.analyze.groups import add_at
-from pinprof.columns import distinct_pairs, is_uniform, pack, pairs_of, slices
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.base.columns import distinct_pairs, is_uniform, pack, pairs_of, slices
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
 
 

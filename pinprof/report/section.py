@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pinprof.analyze import Analysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Section(ABC):
     key: ClassVar[str]
     """Name of its template, its place on the page, and of its data in `ReportData.sections`."""
     title: ClassVar[str] = ""
-    """In the page's navigation and above the template; without one, the template stands alone."""
+    """In the page's navigation and above the template; without one, there is only the template."""
     absent: ClassVar[tuple[tuple[str, Any], ...]] = ()
     """Its entries of the JSON where it does not apply: keys stay."""
 

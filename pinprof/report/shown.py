@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyze.results import RangeResult
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32
 
 MOST_RANGES = 300
 """Rows of a table that somebody may read."""
@@ -23,7 +23,7 @@ class ShownRanges:
     """A choice of ranges, in their order."""
 
     index: Int32
-    """Of those that are shown, into `Analysis.ranges`, ascending."""
+    """Those that are shown, into `Analysis.ranges`, ascending."""
     place: Int32
     """Per range its row among the shown ones; -1 for the others."""
     hidden_calls: int
@@ -38,7 +38,7 @@ class ShownRanges:
 
 
 def shown_ranges(ranges: Sequence[RangeResult], most: int = MOST_RANGES) -> ShownRanges:
-    """At most so many ranges of the longest total wall time, each with those around it."""
+    """The most ranges of the longest total wall time, each with those around it."""
     number = {id(entry.path): index for index, entry in enumerate(ranges)}
     parent = [number.get(id(entry.path.parent), -1) for entry in ranges]
     # A range is as long as the longest inside it: those around a range then come before it.

@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 
 from pinprof.analyze.groups import Groups, group
-from pinprof.columns import in_order, packed, taken, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64
+from pinprof.base.columns import in_order, packed, taken, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64
 
 MERGED = -1
 """`name` of an interval that stands for several."""

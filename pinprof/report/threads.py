@@ -1,18 +1,18 @@
 """The threads that a reader can choose, by the numbers that they have on the page.
 
-A program may start thousands of short processes. Of the sampled threads those with the most samples stand alone, and
+A program may start thousands of short processes. The sampled threads with the most samples are shown one by one, and
 the others together; so the samples of the page agree in more and become fewer.
 """
 
 from __future__ import annotations
 
-from pinprof.model import Capture
+from pinprof.base.units import format_counted
+from pinprof.data.model import Capture
 from pinprof.report.flame import Thread
 from pinprof.report.rows import thread_names
-from pinprof.units import format_counted
 
 MOST_ALONE = 300
-"""Sampled threads that stand alone."""
+"""Sampled threads that are shown one by one."""
 
 
 def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:

@@ -6,11 +6,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pinprof.errors import PinprofError
+from pinprof.base.errors import PinprofError
+from pinprof.base.terminal import open_closed_streams, reader_gone, say
+from pinprof.base.units import parse_bytes
 from pinprof.scenario.context import BACKENDS, Options
 from pinprof.scenario.session import run
-from pinprof.terminal import open_closed_streams, reader_gone, say
-from pinprof.units import parse_bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

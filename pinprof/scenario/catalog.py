@@ -17,8 +17,8 @@ import importlib.metadata
 import pkgutil
 from collections.abc import Callable, Mapping
 
-from pinprof.errors import ScenarioError, UsageError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import ScenarioError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.scenario.context import RunContext
 from pinprof.scenario.spec import ScenarioSpec
 

@@ -7,12 +7,12 @@ import os
 from dataclasses import field
 from typing import Any, TypeVar, cast
 
-from pinprof.errors import ScenarioError, UsageError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import ScenarioError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_counted
 from pinprof.scenario.backend import Backend, Comparable, DeviceMemory, Gpu
 from pinprof.scenario.ranges import Phase
 from pinprof.scenario.spec import ScenarioSpec
-from pinprof.units import format_bytes, format_counted
 
 BACKENDS = ("auto", "cuda", "host")
 ELEMENT_BYTES = 4

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from pinprof import files
-from pinprof.terminal import say
+from pinprof.base import files
+from pinprof.base.terminal import say
 
 DOMAIN = "pinprof"
 RANGES_VARIABLE = "PINPROF_RANGES"

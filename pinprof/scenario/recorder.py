@@ -13,7 +13,7 @@ import select
 import time
 from collections.abc import Iterator
 
-from pinprof.terminal import say
+from pinprof.base.terminal import say
 
 CONTROL_VARIABLE = "PINPROF_CONTROL"
 """Environment variable: `CTL,ACK`, the recorder's two FIFOs; nothing is controlled when it is unset."""

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Literal
 
 from pinprof.analyze.opportunities.catalogue import HUGE_PAGES_OF_GLIBC, KEEP_FREED_MEMORY
-from pinprof.lazy_dataclass import dataclass
-from pinprof.libraries import CURE_CUDA, CURE_MEMORY, Library
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, Library
 from pinprof.trial.environment import Setting
 
 _GLIBC = "The GNU C Library manual, sections 3.2.3 (malloc tunable parameters) and 39.1 (tunables)"

@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 
 from pinprof.analyze import analyze
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture
 from pinprof.trial.processes import Ended
 from pinprof.trial.result import Unit
 
@@ -37,7 +37,7 @@ class Measure:
 
     @property
     def unit(self) -> Unit:
-        """Of its values."""
+        """Its values'."""
         return _UNITS[self.kind]
 
     @property

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity, ToMeasure
-from pinprof.analyze.opportunities.wall import disturbed_ns
+from pinprof.analyze.course.results import PHASE_NAMES
+from pinprof.analyze.course.wall import disturbed_ns
+from pinprof.analyze.opportunities.results import Opportunity, ToMeasure
 from pinprof.analyze.recorder import tracing_ns
 from pinprof.trial.cures import Cure
 from pinprof.trial.measure import Measure
@@ -59,7 +60,7 @@ def _counts(one: Opportunity, measure: Measure) -> bool:
 
 
 def _base_ns(analysis: Analysis, measure: Measure, as_is: float, wall_ns: float) -> float:
-    """What was measured in nanoseconds, without tracing and waits for a processor; 0 or less where it is no time."""
+    """What was measured in nanoseconds, without tracing and waits for a CPU; 0 or less where nothing was measured."""
     course = analysis.course
     if course is None or measure.kind == "memory":
         return 0.0

@@ -11,10 +11,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.errors import ProgramNotFound
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.program import exit_status, find_program
-from pinprof.errors import ProgramNotFound
-from pinprof.lazy_dataclass import dataclass
 
 _PATIENCE_S = 2.0
 """Between the signals that end a program which has run too long."""

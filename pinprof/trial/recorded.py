@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pinprof import read
 from pinprof.analyze import Analysis, analyze
-from pinprof.errors import PinprofError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
+from pinprof.base.errors import PinprofError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture
 from pinprof.read import machine_rates
 from pinprof.trial import processes
 from pinprof.trial.processes import Ended
@@ -25,7 +25,7 @@ _NAME = "run.pinprof"
 _MARGIN_S = 60.0
 """For what a recording does before and after the program."""
 _SLOWER = 3.0
-"""A recorded run may take so many times as long."""
+"""A recorded run may take this many times as long."""
 
 
 @dataclass(frozen=True)

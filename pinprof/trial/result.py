@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 Unit = Literal["ns", "bytes", "number"]
 State = Literal["measured", "too-few", "failed", "left-out"]

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from pinprof import files
 from pinprof.analyze import Analysis
-from pinprof.errors import ToolMissing, TrialError, UsageError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import files
+from pinprof.base.errors import ToolMissing, TrialError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_share
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, Cure, answering
 from pinprof.trial.measure import Measure
 from pinprof.trial.processes import Ended
 from pinprof.trial.result import CureResult, Ratio, Side, TrialResult, ranked
 from pinprof.trial.rounds import AS_IS, Failed, Pairs
-from pinprof.units import format_share
 
 REPORT_VARIABLE = "PINPROF_TRY_REPORT"
 """Where the libraries of a cure say what they did: `WORD NUMBER` lines."""
@@ -27,7 +27,7 @@ REPORT_VARIABLE = "PINPROF_TRY_REPORT"
 LIMIT_S = 600.0
 """A program that runs longer cannot be repeated often enough."""
 _CURED_LIMIT = 5.0
-"""With a cure a program may take so many times as long, and a little more."""
+"""With a cure a program may take this many times as long, and a little more."""
 _CURED_MARGIN_S = 10.0
 _LIBRARIES = {"torch": ("libtorch", "libc10"), "cuda": ("libcuda.so", "libcudart")}
 """What shows that a program uses what a cure needs."""
@@ -88,7 +88,7 @@ def unknown(ids: Sequence[str]) -> None:
 def trial(
     request: Request, given: Mapping[str, str], say: Say, clock: Callable[[], float] = time.monotonic
 ) -> TrialResult:
-    """Try a program's cures; `given` is its environment as is, `say` is told what is going on.
+    """Try a program's cures; `given` is its environment as is, `say` gets what is going on.
 
     TrialError where the program cannot be repeated or tells no number; UsageError for cures that do not exist.
     """

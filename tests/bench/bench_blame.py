@@ -22,9 +22,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from pinprof.base.distributions import t_quantile
+from pinprof.base.units import parse_bytes
 from pinprof.collect.native.wakeups import PRICE_NS
-from pinprof.distributions import t_quantile
-from pinprof.units import parse_bytes
 
 CUT = 0.1
 HEAD = "              pairs   CPU s   growth       95 % interval  wake-ups    looks  counted"

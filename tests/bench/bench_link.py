@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 from pinprof import scenario
-from pinprof.units import parse_bytes
+from pinprof.base.units import parse_bytes
 
 LIMIT = 0.95
 SOURCE = Path(__file__).with_name("link_bandwidth.cu")

@@ -29,8 +29,8 @@ from pinprof.collect.kallsyms import save as save_kallsyms
 from pinprof.collect.program import Program
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.session import Session, signals_held
-from pinprof.model import Capture
-from pinprof.store import CaptureWriter, new_manifest
+from pinprof.data.model import Capture
+from pinprof.streams.store import CaptureWriter, new_manifest
 
 COUNT_LIMIT, LEAF_LIMIT, CPU_LIMIT = 0.02, 0.015, 0.02
 SAMPLERS = ("native", "perf")

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinprof.collect import nvtx
-from pinprof.libraries import NVTX
+from pinprof.machine.libraries import NVTX
 
 LIMIT_NS = 200
 SOURCE = Path(__file__).parents[1] / "data/nvtx/speaks.c"

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof import nsys
-from pinprof.units import parse_bytes
+from pinprof.base.units import parse_bytes
+from pinprof.machine import nsys
 
 LIMIT = 0.03
 NOTHING = "nothing"

@@ -14,7 +14,7 @@ import statistics
 import sys
 
 from pinprof import scenario
-from pinprof.units import format_ns, parse_bytes
+from pinprof.base.units import format_ns, parse_bytes
 
 FASTER = 4.0
 REGISTER_SHARE = 0.25

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from pinprof.activity import MigrationCause
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.clock import join
+from pinprof.data.activity import MigrationCause
 from pinprof.read import ReadOptions, read
 from pinprof.report.data import ReportData
 from pinprof.report.gather import build

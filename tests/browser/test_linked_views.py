@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page
 
-from pinprof import units
+from pinprof.base import units
 from pinprof.report.data import ReportData
 from pinprof.report.gather import build
 from tests.browser.conftest import Opened

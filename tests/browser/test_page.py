@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser
 
-from pinprof import units
+from pinprof.base import units
 from pinprof.report.page.bundle import bundle
 from tests.browser.conftest import Opened
 from tests.support.sample_report import sample_report

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from pinprof.model import KERNEL, USER, Capture
+from pinprof.data.model import KERNEL, USER, Capture
 from pinprof.read.assembly import KERNEL_IMAGE
 from pinprof.read.formats import speedscope
 from pinprof.report.export.plain import write_folded

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pinprof.activity import OpKind
 from pinprof.analyze import analyze
+from pinprof.data.activity import OpKind
 from pinprof.report.gather import build
 from pinprof.report.page.bundle import bundle
 from pinprof.report.thinning import Spans

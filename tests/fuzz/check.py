@@ -20,10 +20,10 @@ import numpy as np
 from rich.console import Console
 
 from pinprof import analyze, read
+from pinprof.base.errors import PinprofError
 from pinprof.bench import compare
 from pinprof.cli.ranks import expanded
-from pinprof.errors import PinprofError
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, machine_rates
 from pinprof.report.bench import text as bench_text
 from pinprof.report.export import document, formats, plain

@@ -16,7 +16,7 @@ import pytest
 
 import pinprof
 from pinprof import read
-from pinprof.errors import CollectError, UsageError
+from pinprof.base.errors import CollectError, UsageError
 from tests.support.recorded_programs import needs_native
 
 pytest.importorskip("pandas", reason="pandas is not installed")

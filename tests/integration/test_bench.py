@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pinprof.workloads import backends
 
-from pinprof import rates
 from pinprof.collect import host
+from pinprof.data import rates
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 MEASURES = ("touch.first", "free.pageable", "memcpy.host", "uvm.prefetch")

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import rates, read, recording
+from pinprof import read, recording
 from pinprof.analyze import analyze
 from pinprof.analyze.evidence import LEAST_NS
 from pinprof.bench.calibration import Calibration
 from pinprof.collect import host, permission
-from pinprof.manifest import Manifest
-from pinprof.rate_book import CALIBRATION, RateBook
+from pinprof.data import rates
+from pinprof.data.manifest import Manifest
+from pinprof.data.rate_book import CALIBRATION, RateBook
 from pinprof.recording import NO_CALIBRATION_VARIABLE, SHORTEST_NS
-from pinprof.store import PERF_DATA
+from pinprof.streams.store import PERF_DATA
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 DIM = "Measuring memory costs on this machine"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.activity import NO_STREAM, UNRECORDED
+from pinprof.data.activity import NO_STREAM, UNRECORDED
 from tests.cases.programs import programs
 from tests.cases.recorded import (
     CASES,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import store
+from pinprof.streams import store
 from tests.support.recorded_programs import needs_native
 
 pytestmark = needs_native

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from pinprof import analyze, read
-from pinprof.activity import Activity, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.analyze.activity.calls import prepare_calls
-from pinprof.analyze.opportunities.copies import copies_of
+from pinprof.analyze.course.copies import copies_of
 from pinprof.collect.cuda_libraries import find_sites, functions_in
+from pinprof.data.activity import Activity, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.read.perf import data as perf_data
 from tests.support.probes import needs_probes
 
@@ -165,7 +165,7 @@ def test_every_call_has_its_size_its_duration_and_its_caller(recorded: tuple[Pat
         text.strip().partition("(")[0]: number for number, text in enumerate(source, 1) if text.startswith("    cu")
     }
     for row, name in enumerate(names):
-        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]]
+        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]].text
         if name in ("cudaMallocHost", "cudaMemcpy", "cudaFreeHost"):
             assert size == (8 * MIB if parent[row] else 2 * MIB), name
             assert site == f"step (program.c:{lines[name]})"
@@ -378,7 +378,7 @@ def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
         "registered": calls.size_bytes == 1003,
         "wait": calls.name == sync,
     }.items():
-        sites = Counter(calls.sites[site] if site >= 0 else "" for site in calls.site[mine].tolist())
+        sites = Counter(calls.sites[site].text if site >= 0 else "" for site in calls.site[mine].tolist())
         right = sum(count for site, count in sites.items() if site.endswith(f" (cuda_program.py:{lines[what]})"))
         wrong = sum(count for site, count in sites.items() if "cuda_program.py" in site) - right
         assert right >= 0.9 * sites.total(), (what, sites)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.libraries import CURE_CUDA, CURE_MEMORY, compiler
+from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, compiler
 
 SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pinprof.model import Dso, UInt64
+from pinprof.data.model import Dso, UInt64
 from pinprof.read.symbols.dwarf import DebugInformation, Run, TimeBudget, is_own_code, open_debug_information
 
 ROOT = Path(__file__).parents[2]

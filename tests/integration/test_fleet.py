@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet
 
 import pinprof
-from pinprof.errors import PinprofError
+from pinprof.base.errors import PinprofError
 from pinprof.fleet import engine
 from pinprof.fleet.mapping import Mapped
 from tests.support.command import pinprof as command

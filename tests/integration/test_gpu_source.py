@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.activity import CopyKind, MemoryKind, OpKind
-from pinprof.libraries import CUPTI, compiler
+from pinprof.data.activity import CopyKind, MemoryKind, OpKind
+from pinprof.machine.libraries import CUPTI, compiler
 from pinprof.read import cupti
 from pinprof.read.cupti import GpuFile, GpuWork, State
 
@@ -109,7 +109,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Running:
 
 
 def work_of(*files: GpuFile) -> GpuWork:
-    from pinprof.activity import ApiCallTable
+    from pinprof.data.activity import ApiCallTable
 
     return cupti.combine(files, ApiCallTable.empty())
 

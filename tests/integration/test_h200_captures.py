@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinprof.analyze import LEAF, EventResult, RangeResult, explain
-from pinprof.model import KERNEL
+from pinprof.data.model import KERNEL
 from tests.support.h200 import NAMES, analysis
 
 TOLERANCE = 0.015

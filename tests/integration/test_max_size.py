@@ -12,9 +12,9 @@ import pytest
 
 from pinprof.analyze import Analysis, analyze
 from pinprof.collect import permission
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import read
-from pinprof.store import MEMORY, PERF_DATA
+from pinprof.streams.store import MEMORY, PERF_DATA
 from tests.support.command import pinprof
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")

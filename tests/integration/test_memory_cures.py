@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.libraries import CURE_MEMORY, compiler
+from pinprof.machine.libraries import CURE_MEMORY, compiler
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 

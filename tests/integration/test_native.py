@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from pinprof.collect import permission
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import read
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec

@@ -51,7 +51,7 @@ COLLECTOR = Collector(lambda setup: [Looks(setup)], leaves=("looks.txt",))
 """
 REFUSES = """
 from pinprof.collect.collector import Collector, Tool
-from pinprof.errors import CollectError
+from pinprof.base.errors import CollectError
 
 class Refuses(Tool):
     def attach(self, program):

@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof import files, nsys
 from pinprof.analyze import analyze
+from pinprof.base import files
+from pinprof.base.errors import PinprofError
 from pinprof.collect import permission
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.nsys_keeper import TOOLS
 from pinprof.collect.proc import alive
-from pinprof.errors import PinprofError
-from pinprof.model import Capture
+from pinprof.data.model import Capture
+from pinprof.machine import nsys
 from pinprof.read import ReadOptions, read
 
 PINPROF = [sys.executable, "-m", "pinprof"]

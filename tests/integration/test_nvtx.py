@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import store
+from pinprof.base.errors import ToolMissing
 from pinprof.collect import RecordRequest, nvtx
 from pinprof.collect.collector import Setup
-from pinprof.errors import ToolMissing
-from pinprof.libraries import NVTX, Library, compiler
+from pinprof.machine.libraries import NVTX, Library, compiler
 from pinprof.read import ReadOptions, read
 from pinprof.read.nvtx.injection import LoadedNvtx, read_folder
+from pinprof.streams import store
 
 DATA = Path(__file__).parents[1] / "data/nvtx"
 PINPROF = [sys.executable, "-m", "pinprof"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pinprof import read
-from pinprof.model import KERNEL, Capture
+from pinprof.data.model import KERNEL, Capture
 from pinprof.read.perf.script import read_perf_script
 
 PROGRAM = r"""
@@ -188,7 +188,7 @@ def test_copied_stacks_are_unwound_by_perf(program: Path) -> None:
 
 
 def test_copied_stacks_without_perf_are_a_clear_error(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pinprof.errors import ToolMissing
+    from pinprof.base.errors import ToolMissing
 
     path = record(program, "-e", "cpu-clock/period=2000000/", "--call-graph", "dwarf,1024", amount=2)
     monkeypatch.setenv("PATH", "/nowhere")

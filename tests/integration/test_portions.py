@@ -18,10 +18,10 @@ import pytest
 
 from pinprof import portions as module
 from pinprof import read
-from pinprof.activity import MemoryKind
 from pinprof.analyze import Analysis, analyze
+from pinprof.base.errors import CollectError, PinprofError
 from pinprof.collect import RecordRequest, native
-from pinprof.errors import CollectError, PinprofError
+from pinprof.data.activity import MemoryKind
 from pinprof.portions import Portions
 from pinprof.read.symbols.kept import KeptSymbols
 from tests.integration.test_cuda_calls import build

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pinprof.analyze import Analysis, analyze
-from pinprof.model import USER
+from pinprof.data.model import USER
 from pinprof.report.export import formats
 from pinprof.report.export.pprof import write
 from tests.support import h200

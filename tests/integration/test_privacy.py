@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from pinprof.base.errors import PinprofError
 from pinprof.collect import RecordRequest, native, nsys, perf
-from pinprof.errors import PinprofError
 from pinprof.report.export.formats import EXPORTS
 from tests.support.unpacked import tells
 

@@ -17,9 +17,9 @@ import pytest
 from pinprof.workloads.backends.io_uring import Ring
 
 from pinprof.analyze import Analysis, analyze
+from pinprof.base.errors import ScenarioError
 from pinprof.collect import permission
 from pinprof.collect.python import forbidden
-from pinprof.errors import ScenarioError
 from pinprof.read import ReadOptions, read
 from pinprof.report.gather import build
 from pinprof.report.page.html import render

@@ -8,7 +8,7 @@ import pytest
 from pinprof.workloads.backends import gpu_present
 
 from pinprof import scenario
-from pinprof.errors import ToolMissing
+from pinprof.base.errors import ToolMissing
 from pinprof.scenario import Options
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_present(), reason="there is no NVIDIA GPU")]

@@ -22,8 +22,8 @@ from pinprof.workloads.backends.io_uring import Ring
 from pinprof.workloads.backends.userfaultfd import Pager
 
 from pinprof import scenario
+from pinprof.base.errors import ScenarioError
 from pinprof.cli.list import FAMILIES
-from pinprof.errors import ScenarioError
 from pinprof.scenario import Options
 from pinprof.scenario.__main__ import main
 from tests.support.command import called, pinprof

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof import read, store
-from pinprof.model import Capture
+from pinprof import read
+from pinprof.data.model import Capture
+from pinprof.streams import store
 
 PROGRAM = r"""
 #include <stdlib.h>

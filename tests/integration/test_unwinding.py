@@ -19,7 +19,7 @@ import pytest
 
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native import unwinding
-from pinprof.libraries import UNWINDING
+from pinprof.machine.libraries import UNWINDING
 from tests.support.unpacked import tells
 
 SOURCE = Path(__file__).parents[1] / "data" / "unwinding" / "churn.cpp"

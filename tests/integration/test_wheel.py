@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from pinprof.libraries import LIBRARIES, MACHINES, compiler
+from pinprof.machine.libraries import LIBRARIES, MACHINES, compiler
 from tests.support.wheel import ROOT, built
 
 OTHER = "x86_64" if platform.machine() == "aarch64" else "aarch64"
@@ -124,7 +124,7 @@ def test_wheel_holds_the_c_libraries_where_they_can_be_built(
         wanted = [f"{place}/{library.name}" for place, library in zip(places, LIBRARIES, strict=True)]
         assert set(wanted) <= set(zipfile.ZipFile(wheel).namelist())
         assert "-py3-none-manylinux_2_" in wheel.name
-        ask = "from pinprof.libraries import LIBRARIES\nfor library in LIBRARIES: print(library.find())"
+        ask = "from pinprof.machine.libraries import LIBRARIES\nfor library in LIBRARIES: print(library.find())"
         assert run(installed, tmp_path, "-c", ask) == "".join(f"{installed / path}\n" for path in wanted)
     shutil.rmtree(source / "build", ignore_errors=True)
     without = built(source, tmp_path, CC="false")

@@ -11,7 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pinprof.activity import (
+from pinprof.analyze import Analysis, analyze
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.data.activity import (
     UNRECORDED,
     Activity,
     ApiCallTable,
@@ -24,9 +26,7 @@ from pinprof.activity import (
     PageFaultTable,
     Table,
 )
-from pinprof.analyze import Analysis, analyze
-from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, read
 from tests.support.nsys_file import real
 from tests.support.stacks import Range, Sample, capture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinprof.rates import Rate, Rates
+from pinprof.data.rates import Rate, Rates
 
 SIZES = tuple(1 << power for power in range(16, 33, 2))
 GIB = 1 << 30

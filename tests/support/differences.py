@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pinprof.analyze import attribute
+from pinprof.base.statistics import Estimate
 from pinprof.compare.results import Difference, OpportunityChange, Row, Side, Surrounding, WorkUnit
 from pinprof.compare.stacks import compared_stacks, event_stacks
-from pinprof.model import KERNEL, NO_NODE, USER, Capture
-from pinprof.statistics import Estimate
+from pinprof.data.model import KERNEL, NO_NODE, USER, Capture
 from tests.support.small_capture import small_capture
 
 MS = 1_000_000

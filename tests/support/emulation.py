@@ -10,7 +10,7 @@ import pytest
 from pinprof.workloads.backends.io_uring import Ring
 from pinprof.workloads.backends.userfaultfd import Pager
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 
 MIB = 1 << 20
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from pinprof import analyze, read
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.opportunities.results import PHASE_NAMES
+from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import read_header
 
@@ -76,7 +76,7 @@ class Base:
         assert course is not None
         wall = course.wall
         # A sample stands for the time before it, a wait for that after it.
-        waits = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event[wall.sample]]
+        waits = capture.spans[capture.samples.event[wall.sample]]
         begin = np.where(waits, wall.time_ns, wall.time_ns - wall.ns)
         order = np.argsort(begin, kind="stable")
         self.time = begin[order]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinprof import terminal
+from pinprof.base import terminal
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202edesrever\u2066\r\x08"
 

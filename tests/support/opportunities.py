@@ -8,23 +8,11 @@ import numpy as np
 
 from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import (
-    Course,
-    Cure,
-    Evidence,
-    Interval,
-    Opportunities,
-    Opportunity,
-    Phase,
-    Refused,
-    Saving,
-    Site,
-    Steps,
-    ToMeasure,
-    WallTable,
-)
+from pinprof.analyze.course.results import Course, Interval, Phase, Steps, WallTable
+from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.results import main_event
-from pinprof.model import NO_NODE
+from pinprof.analyze.sites import Site
+from pinprof.data.model import NO_NODE
 
 MS = 1_000_000
 POOL = """cudaMemPool_t pool;

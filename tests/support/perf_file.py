@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read.perf import records as rec
 
 Reader = Callable[[bytes], Capture]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from pinprof.model import KERNEL, NO_NODE, USER, Capture, ClockSync, Dso, Event
+from pinprof.data.model import KERNEL, NO_NODE, USER, Capture, ClockSync, Dso, Event
 from pinprof.read.assembly import KERNEL_IMAGE, NVIDIA, UNKNOWN, SampleColumns, StackBuilder, foreign_capture
 from pinprof.report import rows
 

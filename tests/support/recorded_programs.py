@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from pinprof.base.errors import PinprofError
 from pinprof.collect import RecordRequest, native
 from pinprof.collect.proc import alive
-from pinprof.errors import PinprofError
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, read
 
 

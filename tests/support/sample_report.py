@@ -12,7 +12,7 @@ import numpy as np
 from pinprof.analyze import Analysis
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.results import EventResult, Finding, RangeResult
-from pinprof.model import Event, Losses
+from pinprof.data.model import Event, Losses
 from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
 from pinprof.report.flame import FlameData, RangeRows, Thread
 from pinprof.report.sections import SECTIONS
@@ -35,7 +35,7 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
         findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None), part=None,
-        pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None,
+        memory=None, python=(), lines=(), course=None, opportunities=None,
         blame=None, ledger=None,
     )  # fmt: skip
     made = {

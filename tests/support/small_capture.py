@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.model import (
+from pinprof.data.model import (
     Capture,
     ClockSync,
     Dso,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from pinprof.data.uvm_events import HEADER_BYTES, MAGIC, VERSION, Event, State
 from pinprof.read.uvm import HEADER_TYPE
-from pinprof.uvm_events import HEADER_BYTES, MAGIC, VERSION, Event, State
 
 U8, U16, U32, U64, S32 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
 

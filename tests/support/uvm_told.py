@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinprof.activity import Activity, CopyKind, OpKind
-from pinprof.model import Capture
+from pinprof.data.activity import Activity, CopyKind, OpKind
+from pinprof.data.model import Capture
+from pinprof.data.uvm_events import Event
 from pinprof.read import uvm
-from pinprof.uvm_events import Event
 from tests.support import uvm_layout
 from tests.support.activities import export
 

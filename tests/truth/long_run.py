@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.base.units import parse_bytes
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native import unwinding
 from pinprof.collect.native.attached import SAMPLES_SHARE
@@ -38,8 +39,7 @@ from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile
 from pinprof.collect.pace import Limits
 from pinprof.collect.proc import tree
 from pinprof.read import read
-from pinprof.store import MEMORY, PARTIAL, PERF_DATA
-from pinprof.units import parse_bytes
+from pinprof.streams.store import MEMORY, PARTIAL, PERF_DATA
 
 MOST_POINTS, MOST_GROWTH = 1.0, 0.1
 EVENTS = ("cpu-clock", "page-faults", "off-cpu")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, read
 
 PROGRAM = Path(__file__).with_name("programs.py")

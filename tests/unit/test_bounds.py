@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import shapes
+from pinprof.base import shapes
 from pinprof.bench import suite
 from pinprof.read import memory
 from pinprof.read.formats import folded, json_source, pprof

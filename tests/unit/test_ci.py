@@ -101,6 +101,20 @@ def test_the_template_holds_the_script_of_the_action() -> None:
     assert script == SCRIPT.read_text()
 
 
+def test_budgets_of_the_checkout_are_named_whoever_may_write_them(job: Job) -> None:
+    def budget() -> list[str]:
+        job.run(PINPROF_CAPTURES="a.pinprof")
+        return [word for word in job.called if word.startswith("--budget")]
+
+    assert budget() == []
+    (job.folder / "pyproject.toml").write_text("[tool.ruff]\n")
+    assert budget() == []
+    (job.folder / "pyproject.toml").write_text("[[tool.pinprof.budget]]\npairs = 0\n")
+    assert budget() == ["--budget=pyproject.toml"]
+    (job.folder / "pinprof.toml").touch(0o666)
+    assert budget() == ["--budget=pinprof.toml"]
+
+
 def test_captures_are_judged_and_every_report_is_written(job: Job) -> None:
     (job.folder / "out").mkdir()
     for name in ("out/a 1.pinprof", "out/b.pinprof", "-o.pinprof"):

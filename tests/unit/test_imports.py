@@ -15,88 +15,37 @@ import pytest
 from tests.support.sources import calls_and_imports
 
 ROOT = Path(__file__).parents[2]
-ANYWHERE = {"lazy_dataclass"}
-"""In place of a module of Python's own."""
-FOUNDATION = {
-    "cache",
-    "errors",
-    "files",
-    "terminal",
-    "libraries",
-    "units",
-    "columns",
-    "activity",
-    "activity_kinds",
-    "cuda_errors",
-    "cuda_functions",
-    "shapes",
-    "manifest",
-    "model",
-    "own_code",
-    "rates",
-    "rate_book",
-    "distributions",
-    "elf_headers",
-    "unnamed_runs",
-    "uvm_events",
-    "settings",
-}
+FOUNDATION = {"base", "machine", "data"}
 ALLOWED = {
-    "errors": {"terminal"},
-    "lazy_dataclass": set(),
-    "files": set(),
-    "terminal": set(),
-    "libraries": {"errors", "cache"},
-    "cache": {"files"},
-    "units": {"errors"},
-    "columns": set(),
-    "activity_kinds": set(),
-    "activity": {"activity_kinds", "columns", "cuda_functions"},
-    "cuda_errors": set(),
-    "cuda_functions": {"activity_kinds"},
-    "shapes": set(),
-    "manifest": {"shapes"},
-    "own_code": set(),
-    "rates": {"errors", "files", "shapes"},
-    "model": {"columns", "activity", "manifest", "rates"},
-    "rate_book": {"model", "rates"},
-    "unnamed_runs": {"columns", "model"},
-    "uvm_events": set(),
-    "settings": {"errors"},
-    "elf_headers": set(),
-    "documentation": set(),
-    "explain": {"errors", "analyze", "trial"},
-    "distributions": set(),
-    "statistics": {"distributions"},
-    "nsys": {"errors", "units"},
-    "store": {"errors", "files", "manifest", "shapes"},
-    "scenario": {"errors", "files", "terminal", "units"},
-    "bench": FOUNDATION | {"store", "scenario", "read"},
-    "collect": FOUNDATION | {"store", "scenario", "nsys"},
-    "read": FOUNDATION | {"store", "nsys"},
-    "share": {"errors", "files", "store", "uvm_events"},
-    "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
+    "base": set(),
+    "machine": {"base"},
+    "data": {"base"},
+    "streams": {"base", "data"},
+    "explain": {"base", "analyze", "trial"},
+    "scenario": {"base"},
+    "bench": FOUNDATION | {"streams", "scenario", "read"},
+    "collect": FOUNDATION | {"streams", "scenario"},
+    "read": FOUNDATION | {"streams"},
+    "recording": FOUNDATION | {"streams", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
-    "compare": FOUNDATION | {"store", "analyze", "statistics"},
-    "ranks": FOUNDATION | {"analyze", "statistics"},
-    "trial": FOUNDATION | {"store", "read", "analyze", "collect", "statistics"},
-    "check": FOUNDATION | {"store", "read", "analyze", "collect", "compare", "trial", "statistics"},
-    "fleet": FOUNDATION | {"store", "read", "analyze", "compare", "statistics"},
-    "report": FOUNDATION
-    | {"store", "read", "analyze", "compare", "ranks", "trial", "check", "fleet", "statistics"}
-    | {"documentation"},
+    "compare": FOUNDATION | {"streams", "analyze"},
+    "ranks": FOUNDATION | {"analyze"},
+    "trial": FOUNDATION | {"streams", "read", "analyze", "collect"},
+    "check": FOUNDATION | {"streams", "read", "analyze", "collect", "compare", "trial"},
+    "fleet": FOUNDATION | {"streams", "read", "analyze", "compare"},
+    "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fleet"},
     "cli": FOUNDATION
-    | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
-    | {"ranks", "recording", "share", "bench", "documentation", "explain"},
+    | {"streams", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
+    | {"ranks", "recording", "bench", "explain"},
     "result": FOUNDATION | {"analyze", "report"},
-    "api": FOUNDATION | {"store", "read", "analyze", "collect", "scenario", "recording", "result"},
-    "portions": FOUNDATION | {"store", "scenario", "collect", "read"},
-    "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "result"},
-    "jupyter": {"api", "result", "report", "analyze", "errors", "terminal", "units"},
+    "api": FOUNDATION | {"streams", "read", "analyze", "collect", "scenario", "recording", "result"},
+    "portions": FOUNDATION | {"streams", "scenario", "collect", "read"},
+    "pytest_plugin": FOUNDATION | {"streams", "read", "analyze", "check", "collect", "portions", "result"},
+    "jupyter": {"api", "result", "report", "analyze", "base"},
     "__main__": {"cli"},
-    "workload": {"scenario"},
-    "__init__": {"api", "errors", "fleet", "result", "jupyter", "scenario"},
+    "__init__": {"api", "base", "fleet", "result", "jupyter", "scenario"},
 }
+"""Which rooms a room may import."""
 
 
 def room_of(path: Path) -> str:
@@ -119,7 +68,7 @@ def imported_rooms(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", sorted((ROOT / "pinprof").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_module_imports_only_rooms_before_it(path: Path) -> None:
     room = room_of(path)
-    assert imported_rooms(path) - {room} <= ALLOWED[room] | ANYWHERE
+    assert imported_rooms(path) - {room} <= ALLOWED[room]
 
 
 def test_a_program_is_started_without_numpy() -> None:
@@ -151,7 +100,7 @@ def test_numpy_starts_no_threads_for_the_command_line_and_programs_do_not_notice
 
 @pytest.mark.parametrize("path", sorted((ROOT / "workloads").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_scenarios_import_only_the_scenario_room(path: Path) -> None:
-    assert imported_rooms(path) <= {"scenario", "errors", "units"}
+    assert imported_rooms(path) <= {"scenario", "base"}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import ast
 import re
 from pathlib import Path
 
-import pinprof.errors
+import pinprof.base.errors
 from tests.support.sources import calls
 
 ROOT = Path(__file__).parents[2]
-ERRORS = {name for name, kind in vars(pinprof.errors).items() if isinstance(kind, type)} - {"CudaError"}
+ERRORS = {name for name, kind in vars(pinprof.base.errors).items() if isinstance(kind, type)} - {"CudaError"}
 
 
 def slugs_in(path: Path) -> set[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pinprof.errors import CudaError, UsageError
+from pinprof.base.errors import CudaError, UsageError
 from pinprof.scenario import Advice, DeviceMemory, HostFlag, HostMemory, MemoryKind, Place
 
 from . import kernels, libc, limits

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
 
-from pinprof.errors import CudaError, ToolMissing
+from pinprof.base.errors import CudaError, ToolMissing
 
 _OUT_OF_MEMORY, _NO_DEVICE, _INSUFFICIENT_DRIVER = 2, 100, 35
 """cudaErrorMemoryAllocation, cudaErrorNoDevice, cudaErrorInsufficientDriver: driver_types.h, CUDA 12 and 13."""
@@ -35,7 +35,7 @@ class Calls(Protocol):
     """The names that go with them: enumerations, structures."""
 
     def __call__(self, call: str, *arguments: Any) -> Any:
-        """What the call returned after its error code; CudaError when that is no success."""
+        """What the call returned after its error code; CudaError when that says anything but success."""
 
 
 class Api:
@@ -46,7 +46,7 @@ class Api:
         self._describe = getattr(module, describe)
 
     def __call__(self, call: str, *arguments: Any) -> Any:
-        """What the call returned after its error code; CudaError when that is no success."""
+        """What the call returned after its error code; CudaError when that says anything but success."""
         return check(call, getattr(self.module, call)(*arguments), self._meaning)
 
     def _meaning(self, error: Any) -> str:

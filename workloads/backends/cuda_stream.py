@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 from pinprof.scenario import DeviceMemory, Event, HostMemory, Place
 
 from .cuda_api import Calls

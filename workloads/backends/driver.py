@@ -12,7 +12,7 @@ from ctypes import c_int, c_size_t, c_uint, c_void_p
 from types import SimpleNamespace
 from typing import Any
 
-from pinprof.errors import CudaError, ToolMissing
+from pinprof.base.errors import CudaError, ToolMissing
 from pinprof.scenario import DeviceMemory, Place
 
 from . import kernels, libc

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 from pinprof.scenario import DeviceMemory, Event, HostMemory, MemoryKind, Place, Stream
 
 from . import libc, limits

@@ -13,8 +13,8 @@ import resource
 from pathlib import Path
 from typing import Self
 
-from pinprof.errors import ScenarioError
-from pinprof.units import format_bytes
+from pinprof.base.errors import ScenarioError
+from pinprof.base.units import format_bytes
 
 from . import libc
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from pinprof.errors import ScenarioError
-from pinprof.units import format_bytes, format_share
+from pinprof.base.errors import ScenarioError
+from pinprof.base.units import format_bytes, format_share
 
 USABLE = 0.9
 """Share of the free memory that a scenario may take: the rest is for page tables, Python and everybody else."""

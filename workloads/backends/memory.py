@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 from pinprof.scenario import DeviceMemory
 
 from . import libc

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 from pinprof.scenario import RunContext
 
 from .memory import first_mismatch

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 
 from . import libc
 

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 
-from pinprof.activity import Activity, GpuOpTable, OpKind
 from pinprof.analyze.activity.alloc_loops import alloc_loops
 from pinprof.analyze.activity.calls import (
     Calls,
@@ -45,8 +44,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
-from pinprof.columns import distinct, is_uniform, taken, uniform
-from pinprof.model import Bool, Capture, Int32, Int64
+from pinprof.base.columns import distinct, is_uniform, taken, uniform
+from pinprof.data.activity import Activity, GpuOpTable, OpKind
+from pinprof.data.model import Bool, Capture, Int32, Int64
 
 
 def analyze_activity(

@@ -11,7 +11,6 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import Activity, ApiCallTable, Location, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze.activity.results import (
     CallError,
     CallResult,
@@ -27,16 +26,26 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import PairIndex, narrowed, pack, packed
-from pinprof.cuda_errors import NOT_READY, UNLOADING, error_name
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
+from pinprof.base.columns import PairIndex, narrowed, pack, packed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import (
+    Activity,
+    ApiCallTable,
+    Location,
+    MemoryKind,
+    MemoryOperation,
+    MemoryUsageTable,
+    OpKind,
+)
+from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
+from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5
 """A first call that is this many times as long as later ones of its size."""
 CONTEXT_SHARE = 0.8
-"""Of a call, in calls inside it that create a context: one that does as much of its own is what it is called."""
+"""The part of a call that calls inside it take to create a context; one with as much work of its own is what its name
+says."""
 BOOKKEEPING_NS = 1_000_000
 """Calls that ask for a version or a setting before any context exists are shorter than this."""
 UNKNOWN_SIZE = -1
@@ -166,7 +175,7 @@ def size_class(size: Int64) -> Int64:
 
 
 def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, dict[int, int]]:
-    """Rule 0: in each process the first call that is no bookkeeping, if it is long for a call of its size.
+    """Rule 0: in each process the first call other than bookkeeping, if it is long for a call of its size.
 
     It is compared with later calls of the same name and size class, else with those of the same name; alone it counts
     only if it allocates and moves nothing, since a large allocation may well take that long.
@@ -301,7 +310,7 @@ def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallS
     time = parts.sum(table.end_ns[row] - table.start_ns[row])
     sites: dict[int, list[CallSite]] = {}
     for part in np.argsort(-time, kind="stable").tolist():
-        site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
+        site = CallSite(table.sites[parts.keys[1][part]].text, int(parts.count[part]), int(time[part]))
         sites.setdefault(int(parts.keys[0][part]), []).append(site)
     return sites
 

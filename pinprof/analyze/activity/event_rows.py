@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterable, Mapping
 
 import numpy as np
 
-from pinprof.activity import GpuOpTable
 from pinprof.analyze.activity.calls import Calls, Samples
 from pinprof.analyze.activity.migrations import Migrations, cause_name, prepare_migrations
 from pinprof.analyze.activity.results import ScopeActivity
@@ -14,7 +13,8 @@ from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRow
 from pinprof.analyze.activity.transfers import DIRECTIONS, Copies, DeviceSets, memory_name, prepare_copies
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Scopes
-from pinprof.model import Int32, Int64
+from pinprof.data.activity import GpuOpTable
+from pinprof.data.model import Int32, Int64
 
 
 def activity_rows(

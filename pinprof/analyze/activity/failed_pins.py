@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import Activity, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import UNKNOWN_SIZE, Calls
 from pinprof.analyze.activity.results import CallError, FailedPin
-from pinprof.cuda_errors import ALREADY_SO, error_name
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import Activity, MemoryKind, OpKind
+from pinprof.data.cuda_errors import ALREADY_SO, error_name
+from pinprof.data.model import Bool, Int32, Int64
 
 _LEAST_PART = 0.5
-"""Of what was to be pinned, that a copy has at least to be taken for one of that buffer."""
+"""The share of what was to be pinned that a copy has at least to be taken for one of that buffer."""
 _MOST = 256
 """Failures whose copies are looked for, the largest first: each is compared with all copies."""
 

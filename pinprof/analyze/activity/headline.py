@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pinprof.analyze.activity.results import ActivityAnalysis, DeviceTime, Direction, Purpose, UvmAnalysis
 from pinprof.analyze.activity.uvm import at_most
-from pinprof.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
 
 LINK_FULL = 0.90
 """Copies in one direction, of a GPU's time from its first work to its last: the link is what the GPU waits for."""

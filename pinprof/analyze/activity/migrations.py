@@ -6,13 +6,13 @@ from typing import cast
 
 import numpy as np
 
-from pinprof.activity import GpuOpTable, MigrationCause, OpKind
 from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets, lengths
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import Bool, Int8, Int32, Int64, Table, UInt8, UInt64, packed, taken
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int8, Int32, Int64, Table, UInt8, UInt64, packed, taken
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import GpuOpTable, MigrationCause, OpKind
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pinprof.columns import Table
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64
+from pinprof.base.columns import Table
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64
 
 
 @dataclass(frozen=True, eq=False, repr=False)

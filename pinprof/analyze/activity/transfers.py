@@ -7,7 +7,6 @@ from dataclasses import fields
 
 import numpy as np
 
-from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.activity.results import (
     BandwidthPoints,
@@ -25,9 +24,10 @@ from pinprof.analyze.activity.results import (
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import Float64, distinct, fitting, is_uniform, rows_of, slices, taken
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int8, Int32, Int64, UInt8
+from pinprof.base.columns import Float64, distinct, fitting, is_uniform, rows_of, slices, taken
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
+from pinprof.data.model import Bool, Int8, Int32, Int64, UInt8
 
 LARGE_COPY_BYTES = 16 << 20
 """From here on a copy shows what the link can do."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import Activity, MigrationCause, OpKind, PageFaultTable
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import KernelTable, LostFrom, Pattern, SizeHistogram, UvmAnalysis
 from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
 from pinprof.analyze.activity.uvm_blocks import Places
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union, union_where
-from pinprof.columns import fitting, narrowed, packed, rows_of, slices, taken, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64
-from pinprof.units import format_bytes, format_count, format_ns, format_share
+from pinprof.base.columns import fitting, narrowed, packed, rows_of, slices, taken, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_count, format_ns, format_share
+from pinprof.data.activity import Activity, MigrationCause, OpKind, PageFaultTable
+from pinprof.data.model import Bool, Int64
 
 WARP = 32
 SERVICE_NS, WARP_SERVICE_NS = 400_000, 100_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import MemoryKind, MemoryOperation, MemoryUsageTable, PageFaultTable
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import BlockTable
 from pinprof.analyze.groups import Groups, add_at, group
 from pinprof.analyze.intervals import union_by_key
-from pinprof.columns import distinct, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int8, Int64
+from pinprof.base.columns import distinct, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import MemoryKind, MemoryOperation, MemoryUsageTable, PageFaultTable
+from pinprof.data.model import Int8, Int64
 
 BLOCKS = 4096
 """At most this many blocks are kept."""

@@ -16,9 +16,9 @@ from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.columns import Int8
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
+from pinprof.base.columns import Int8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
@@ -265,7 +265,7 @@ def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8, 
     A node that ends stacks of both kinds keeps the one that decided on the processor.
     """
     samples = capture.samples
-    waiting = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    waiting = capture.spans[samples.event]
     if not waiting.any():
         return stacks.decided, waiting
     node = samples.stack

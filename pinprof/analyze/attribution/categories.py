@@ -15,7 +15,7 @@ that is inlined or was not run where the captures were made). All others are fun
 from __future__ import annotations
 
 from pinprof.analyze.attribution.row import Category, fn, k, nv, so, uv
-from pinprof.cuda_functions import LINKED_RUNTIME
+from pinprof.data.cuda_functions import LINKED_RUNTIME
 
 LEVELS: tuple[tuple[str, str], ...] = (
     ("pin", "pinning and unpinning pages"),

@@ -9,10 +9,10 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.results import Analysis
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, Event, Frame
-from pinprof.units import format_count, format_share, format_weight
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_count, format_share, format_weight
+from pinprof.data.model import KERNEL, NO_NODE, Event, Frame
 
 TIERS = {
     "S": "the innermost of these frames decides, whatever encloses it",

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.attribution.matching import FrameRules
 from pinprof.analyze.ranges.membership import samples_inside
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Bool, Capture, Int16, Int32
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Bool, Capture, Int16, Int32
 
 LOOP_REACH_BYTES = 48
 """How far from a sample's address others of the same loop may lie."""

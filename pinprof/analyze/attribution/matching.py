@@ -15,9 +15,9 @@ from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT, RETURN_TO
 from pinprof.analyze.attribution.row import Frames, Scope
 from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Tables, matcher
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
-from pinprof.columns import Bool, Int8, Int16, Int32, Table
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, LONGEST_NAME, Dso, FrameTable
+from pinprof.base.columns import Bool, Int8, Int16, Int32, Table
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
     r"(\+0x[0-9a-f]+(/0x[0-9a-f]+)?|\.(isra|constprop|part|llvm)\.\d+|\.(cold|localalias)(\.\d+)?|_noprof)$"
@@ -207,8 +207,7 @@ def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
     modules = [module_of(dso) for dso in frames.dsos]
     blank, no_user = KernelFrame(remainder=NONE, kinds=(0,) * (len(tables.context) + 1)), UserFrame(NONE)
     kernel, user = [], []
-    functions = map(frames.function, range(len(frames)))
-    for symbol, dso, mode in zip(functions, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    for symbol, dso, mode in zip(frames.function, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         inside = mode == KERNEL
         kernel.append(kernel_frame(symbol, modules[dso], tables) if inside else blank)
         user.append(no_user if inside else user_frame(symbol, frames.dsos[dso], tables))

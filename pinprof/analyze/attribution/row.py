@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 Tier = Literal["S", "O", "G", "D", "U", "W"]
 Scope = Literal["k", "nv", "uv", "fn", "so"]

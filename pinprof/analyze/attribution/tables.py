@@ -15,8 +15,8 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.checks import refuse
 from pinprof.analyze.attribution.row import Category, Frames, Role, Scope
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int16
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int16
 
 NONE = -1
 

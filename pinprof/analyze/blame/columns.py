@@ -12,9 +12,9 @@ from pinprof.analyze.blame.results import HolderKind
 from pinprof.analyze.blame.timelines import Doing
 from pinprof.analyze.blame.waits import Certainty, Charged, Waits
 from pinprof.analyze.idle import IDLE_EVENT
-from pinprof.columns import Bool, Int32, Int64, Table, UInt8
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import BY_EXIT, BY_INTERRUPT, NO_NODE, READY
+from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import BY_EXIT, BY_INTERRUPT, NO_NODE, READY
 
 KINDS = tuple(HolderKind)
 _KIND = {kind: number for number, kind in enumerate(KINDS)}
@@ -165,7 +165,7 @@ def _unexplained(blame: Blame, thread: Doing, waits: Waits, ended: Int64, left: 
 
 
 def _ended_by(blame: Blame, thread: Doing, ended: Int64) -> Iterator[tuple[Int64, HolderKind, bool]]:
-    """Rows by who ended them, and whether process, thread and stack of that one are told."""
+    """Rows by who ended them, and whether process, thread and stack of that one are known."""
     assert blame.wakers is not None
     rows = np.flatnonzero(ended >= 0)
     if not len(rows):

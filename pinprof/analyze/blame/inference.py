@@ -16,9 +16,9 @@ from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.timelines import Doing, Pieces
 from pinprof.analyze.blame.waits import Certainty, Charged, Waits, inside, overlaps
 from pinprof.analyze.intervals import Intervals
-from pinprof.columns import Int64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, clock_event
+from pinprof.base.columns import Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture, clock_event
 
 MOST = 0.5
 """A thread that was busy for this part of a wait is the one that was awaited."""

@@ -14,10 +14,10 @@ from pinprof.analyze.blame.results import Arrow, BlameResult, BlameRow, Holder, 
 from pinprof.analyze.blame.waits import Certainty
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.columns import Int64
-from pinprof.model import NO_NODE, Capture
+from pinprof.analyze.sites import Sites
+from pinprof.base.columns import Int64
+from pinprof.data.model import NO_NODE, Capture
 
 MOST_ROWS = 100
 MOST_ARROWS = 200

@@ -11,9 +11,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.analyze.intervals import Intervals, numbers, union
-from pinprof.columns import Bool, Int64, narrowed
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, clock_event
+from pinprof.base.columns import Bool, Int64, narrowed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture, clock_event
 
 _BUSY_WAIT = np.isin(
     [row.name for row in CATEGORIES],
@@ -68,7 +68,7 @@ def timelines(capture: Capture, attribution: Attribution, pids: Int64) -> tuple[
 def _threads(capture: Capture, attribution: Attribution, pids: Int64) -> Iterator[Doing]:
     samples = capture.samples
     clock = clock_event(capture.events)
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[samples.event]
     of_these = np.isin([pid for pid, _ in capture.sampled_threads], pids)
     used: Bool = (spans | (samples.event == clock)) & (samples.weight > 0) & of_these[capture.thread]

@@ -9,8 +9,8 @@ import numpy as np
 from pinprof.analyze.blame.timelines import Pieces
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, numbers
-from pinprof.columns import Float64, Int32, Int64, Table, UInt8
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Float64, Int32, Int64, Table, UInt8
+from pinprof.base.lazy_dataclass import dataclass
 
 
 class Certainty(IntEnum):

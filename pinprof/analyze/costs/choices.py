@@ -9,9 +9,9 @@ import math
 from collections.abc import Sequence
 
 from pinprof.analyze.costs.costs import BreakEven, Times, break_even_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import Rates, prefault_threads
-from pinprof.units import format_bytes, format_ns, format_rate, format_share
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_ns, format_rate, format_share
+from pinprof.data.rates import Rates, prefault_threads
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pinprof.analyze.activity.link import lanes_or_generation
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import Rate, Rates
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.rates import Rate, Rates
 
 Direction = Literal["to the device", "to the host"]
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable, Kind
-from pinprof.columns import Int64, Table, UInt8, UInt64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32
+from pinprof.base.columns import Int64, Table, UInt8, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
+from pinprof.data.model import Int32
 
 _KIND_OF: tuple[tuple[Kind, str], ...] = (
     ("pool", r"(cuda|cu)(Malloc|MemAlloc)(FromPool)?Async( \(.+\))?"),

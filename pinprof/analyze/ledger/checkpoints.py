@@ -6,16 +6,16 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from pinprof.activity import MarkTable
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import KINDS, OTHERS, Allocations, AllocationTable, Checkpoint, Kind
-from pinprof.columns import Int64
-from pinprof.model import RangeTable
+from pinprof.base.columns import Int64
+from pinprof.data.activity import MarkTable
+from pinprof.data.model import RangeTable
 
 MOST_CHECKPOINTS = 1_000
 MOST_LINES = 64
-"""Lines that are told apart at a checkpoint."""
+"""Lines that are separate at a checkpoint."""
 Key = TypeVar("Key", bound=str)
 Edge = Literal["start", "end", "mark"]
 

@@ -7,7 +7,7 @@ import numpy as np
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import FOREVER, KINDS, OTHERS, Allocations, Curves
-from pinprof.columns import Int64
+from pinprof.base.columns import Int64
 
 BINS = 400
 MOST_CURVES = 8

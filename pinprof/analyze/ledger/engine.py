@@ -1,4 +1,4 @@
-"""The ledger of a capture: allocations with their lifetimes, and all that is told of them."""
+"""The ledger of a capture: allocations with their lifetimes, and all that is known about them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import Activity
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.analyze.ledger.allocations import recorded
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
 from pinprof.analyze.ledger.curves import curves_of
@@ -19,12 +19,11 @@ from pinprof.analyze.ledger.sites import sites_of, totals_of
 from pinprof.analyze.ledger.use import Use, use_of
 from pinprof.analyze.ledger.wanted import wanted_of
 from pinprof.analyze.memory import page_bytes
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.results import CopyTable
-from pinprof.columns import Int64, UInt8
-from pinprof.cuda_functions import MEMORY
-from pinprof.model import Capture, MemoryLog, PageTable
-from pinprof.units import format_counted
+from pinprof.base.columns import Int64, UInt8
+from pinprof.base.units import format_counted
+from pinprof.data.activity import Activity
+from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.model import Capture, MemoryLog, PageTable
 
 _ALIVE_NS = 1_000_000_000
 """A process that was not looked at for so long at the end had ended."""
@@ -39,7 +38,7 @@ def ledger_of(capture: Capture, calls: Calls, steps_ns: Int64) -> Ledger | None:
     if not len(made) and not len(frees):
         return None
     ended = _ended(capture.memory, calls)
-    allocations = settled(made, frees, calls.names, calls.table.sites, ended)
+    allocations = settled(made, frees, calls.names, tuple(site.text for site in calls.table.sites), ended)
     use = _use(activity, allocations, copies_of(capture, calls))
     allocations, basis = _with_wanted(capture, calls, allocations, use)
     checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.activity import ApiCallTable
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.labels import marked
 from pinprof.analyze.ledger.allocations import family_of, kind_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
-from pinprof.analyze.opportunities.labels import marked
-from pinprof.columns import Int64
-from pinprof.model import Capture, MemoryLog
+from pinprof.base.columns import Int64
+from pinprof.data.activity import ApiCallTable
+from pinprof.data.model import Capture, MemoryLog
 
 _LOOK_NS = 2_000_000
 """A look may take as long."""
@@ -45,7 +45,7 @@ def _alive_until(capture: Capture, calls: Calls, pids: Int64) -> int:
     """The time by which the first of some processes may have begun to end, by the last that is known of it."""
     samples, until = capture.samples, FOREVER
     ends = np.asarray(marked(capture.stacks, _ENDS)[samples.stack])
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     last = samples.time_ns + np.where(spans, samples.weight, 0)
     for pid in pids.tolist():
         seen = last[(samples.pid == pid) & ~ends]

@@ -10,15 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.ledger.results import HOST_KINDS, KINDS, AllocationTable, Pages
-from pinprof.columns import Int64
-from pinprof.model import PageTable
+from pinprof.base.columns import Int64
+from pinprof.data.model import PageTable
 
 LEAST_BYTES = 1 << 20
 """Pages of smaller allocations are hardly ever among those that were asked for."""
 LEAST_PAGES = 8
 """Fewer do not stand for an allocation."""
 MOST_LOOKS = 400
-"""Of more looks, so many are taken, evenly."""
+"""The most looks that are taken; from more, evenly."""
 _NO_PAGE = -1
 _MOST_NODES = 64
 

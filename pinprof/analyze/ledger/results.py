@@ -1,4 +1,4 @@
-"""Types of the ledger: allocations with their lifetimes, and what is told of each site, checkpoint and counter."""
+"""Types of the ledger: allocations with their lifetimes, and what is known about each site, checkpoint and counter."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Int32, Int64, Table, UInt8, UInt64
+from pinprof.base.lazy_dataclass import dataclass
 
 Kind = Literal["pinned", "registered", "managed", "pool", "device"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -57,7 +57,7 @@ class Allocations:
 
     table: AllocationTable
     names: tuple[str, ...]
-    """Of the calls that allocate."""
+    """The calls that allocate."""
     sites: tuple[str, ...]
     frees: int
     """Calls that gave back one of these."""
@@ -91,7 +91,7 @@ class Pages:
     absent_bytes: int
     """Without pages: not touched yet."""
     unknown_bytes: int
-    """Of what lived then."""
+    """The part of what lived then."""
     huge_share: float | None
     """The part of the pages that are huge ones; None where that is not known."""
     looked_at: int
@@ -117,7 +117,7 @@ class SiteResult:
     allocations: int
     frees: int
     requested_bytes: int
-    """Of all allocations together; of a caching allocator what its users wanted."""
+    """For all allocations together; of a caching allocator what its users wanted."""
     granted_bytes: int
     live_bytes: int
     """At the end: what leaks, where the process is to give it back."""
@@ -128,7 +128,7 @@ class SiteResult:
     peak_granted_bytes: int
     peak_ns: int
     unused_bytes: int | None
-    """Of what is live at the end: what no copy has reached since it was made; None where copies are not all known."""
+    """What is live at the end and no copy has reached since it was made; None where copies are not all known."""
     reached_bytes: int | None
     """How much of all allocations copies have reached; None as above."""
     last_copy_ns: int | None
@@ -164,7 +164,7 @@ class Checkpoint:
     edge: Literal["start", "end", "mark"]
     time_ns: int
     pid: int
-    """Of the process whose memory counts; -1 for all."""
+    """The process whose memory counts; -1 for all."""
     by_kind: Mapping[Kind, int]
     by_line: Mapping[str, int]
     """Requested bytes by line, `OTHERS` for those of the lines that hold least."""
@@ -185,7 +185,7 @@ class KernelView:
     looks: int
     """At which no call was just making or giving back such memory."""
     time_ns: int
-    """Of the look at which the ledger has most, on the capture's clock."""
+    """When the look was at which the ledger has most, on the capture's clock."""
     counted_bytes: int
     """By the kernel, at that look."""
     ledger_bytes: int
@@ -216,7 +216,7 @@ class Ledger:
     sites: tuple[SiteResult, ...]
     """What holds most at its peak first, page-locked memory before other kinds."""
     totals: tuple[Total, ...]
-    """Of each kind that there is."""
+    """For each kind that there is."""
     checkpoints: tuple[Checkpoint, ...]
     checkpoints_left_out: int
     kernel: tuple[KernelView, ...]

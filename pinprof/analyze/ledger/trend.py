@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from pinprof.columns import Float64, Int64
+from pinprof.base.columns import Float64, Int64
 
 
 def trend_of(at: Int64, values: Float64) -> tuple[float, float]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import MemoryKind
+from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.ledger.results import UNKNOWN, AllocationTable
-from pinprof.analyze.opportunities.results import CopyTable
-from pinprof.columns import Int64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool
+from pinprof.base.columns import Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import MemoryKind
+from pinprof.data.model import Bool
 
 _STEPS_BACK = 64
 """Addresses before that of a copy at which a longer, older allocation is looked for."""

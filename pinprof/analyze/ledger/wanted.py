@@ -10,8 +10,8 @@ import numpy as np
 
 from pinprof.analyze.ledger.results import BASES, KINDS, AllocationTable
 from pinprof.analyze.ledger.use import Use
-from pinprof.columns import Int64, UInt8
-from pinprof.model import Bool, StackTable
+from pinprof.base.columns import Int64, UInt8
+from pinprof.data.model import Bool, StackTable
 
 _LIBRARIES = ("libtorch", "libc10")
 

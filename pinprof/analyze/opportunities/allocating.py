@@ -1,4 +1,4 @@
-"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created amid the work."""
+"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created during the work."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.activity import MemoryKind, MemoryOperation
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
-from pinprof.analyze.opportunities.results import CopyTable, Evidence
+from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64
-from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_bytes, format_counted, format_ns, format_share
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
+from pinprof.data.activity import MemoryKind, MemoryOperation
+from pinprof.data.model import Bool, Int64
+from pinprof.data.rate_book import RUN, Estimate
 
 LEAST_PAIRS = 3
 ERROR = 0.1
-"""Of the cost of calls, by which one run differs from another."""
+"""The share of the cost of calls by which one run differs from another."""
 LEAST_USED = 0.25
 """Of pinned memory: where copies use less, the rest was pinned for nothing."""
 ROUNDED_USED = 0.5, 0.9
-"""Of a power of two of memory that PyTorch pins: where copies use more than the first and less than the second part, it
-was rounded up to that."""
+"""Shares of a power of two of memory that PyTorch pins: where copies use more than the first and less than the
+second, it was rounded up to that."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.table import blame_of
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.course import Around, course_of
+from pinprof.analyze.course.copies import copies_of
+from pinprof.analyze.course.course import Around, course_of
 from pinprof.analyze.opportunities.run_rates import run_rates
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.results import Analysis
-from pinprof.model import Capture, clock_event
-from pinprof.rate_book import RateBook
+from pinprof.data.model import Capture, clock_event
+from pinprof.data.rate_book import RateBook
 
 
 def with_opportunities(

@@ -13,9 +13,9 @@ from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.model import Int64
-from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_bytes, format_counted, format_ns
+from pinprof.base.units import format_bytes, format_counted, format_ns
+from pinprof.data.model import Int64
+from pinprof.data.rate_book import RUN, Estimate
 
 PIECE_BYTES = 256 << 20
 """Pins of this size or less are pieces already: only an earlier time helps."""

@@ -13,7 +13,7 @@ from dataclasses import field
 from types import MappingProxyType
 
 from pinprof.analyze.opportunities.results import Cure
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON = "", "pytorch", "numpy", "cupy", "jax", "python"
 

@@ -8,18 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import MemoryKind
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.copies import CopyGroup
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
-from pinprof.analyze.opportunities.scene import Scene
-from pinprof.cuda_functions import COPIES
-from pinprof.model import Int64
-from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_bytes, format_count, format_counted, format_ns, roughly
+from pinprof.analyze.opportunities.scene import CopyGroup, Scene
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, roughly
+from pinprof.data.activity import MemoryKind
+from pinprof.data.cuda_functions import COPIES
+from pinprof.data.model import Int64
+from pinprof.data.rate_book import RUN, Estimate
 
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
 LEAST_TRACED = 100
@@ -27,7 +26,7 @@ LEAST_TRACED = 100
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
 ERROR = 0.2
-"""Of what short calls cost: what tracing takes is known that well."""
+"""The share of what short calls cost: what tracing takes is known that well."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _HOST_KINDS = (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)

@@ -12,8 +12,8 @@ from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.model import Int64
-from pinprof.units import format_bytes, format_ns
+from pinprof.base.units import format_bytes, format_ns
+from pinprof.data.model import Int64
 
 _MOVES = re.compile(r"(block_copy_resident_pages\w*|uvm_spin_loop|uvm_push_end|block_unmap_gpu)(\.\w+)*")
 """Functions of the driver that move pages or take them from the GPU; a first touch needs none of them."""

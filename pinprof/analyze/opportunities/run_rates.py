@@ -1,7 +1,7 @@
 """What memory operations cost in this very run: page faults and pins, as the recording saw them.
 
 They hold near the sizes that the run had; `rate_book.RateBook` asks them there alone. A call that waits for other work
-first costs more than its own: a group of sizes is therefore told by its median, with the 10th and 90th percentile, and
+first costs more than its own: a group of sizes therefore counts by its median, with the 10th and 90th percentile, and
 one of few calls is none.
 """
 
@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import ApiCallTable
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
-from pinprof.model import Capture
-from pinprof.rates import Rate
+from pinprof.data.activity import ApiCallTable
+from pinprof.data.model import Capture
+from pinprof.data.rates import Rate
 
 _FAULTS = "page-faults"
 _OTHER = ("fault.file", "fault.cow", "fault.swap", "fault.uffd")
 """Leaves of faults that create no page of malloc."""
 _MOST_OTHER = 0.1
-"""Of the time in faults, so much may be spent in these: what each kind's number is, no event says."""
+"""The share of the time in faults that may be spent in these: what each kind's number is, no event says."""
 _MOST_HUGE = 0.01
-"""Of all faults, so many may create huge pages: one of those costs a hundred times as much."""
+"""The share of all faults that may create huge pages: one of those costs a hundred times as much."""
 _SPREAD = 1.28
 """Standard errors between the median and the 10th or 90th percentile of a normal distribution."""
 _LEAST_CALLS = 5

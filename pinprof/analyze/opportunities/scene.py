@@ -9,22 +9,22 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
+from pinprof.analyze.course.copies import WAYS, CopyTable
+from pinprof.analyze.course.labels import marked
+from pinprof.analyze.course.results import PHASE_NAMES, Course, PhaseName
+from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.copies import WAYS, CopyGroup
-from pinprof.analyze.opportunities.labels import marked
-from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
-from pinprof.analyze.opportunities.sites import Sites
-from pinprof.analyze.opportunities.wall import disturbed_ns
-from pinprof.columns import pack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
-from pinprof.rate_book import RateBook
+from pinprof.analyze.sites import Site, Sites
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
+from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64
+from pinprof.data.rate_book import RUN, Estimate, RateBook
 
 _COMES_AND_GOES = re.compile(
     r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"
@@ -37,7 +37,57 @@ _IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
 _LONG_PIN_NS = 20_000_000
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
+MEASURED_ERROR = 0.05
+"""The share of the GPU's own times of copies by which runs differ."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """Copies of one site in one direction between device memory and one kind of host memory."""
+
+    table: CopyTable
+    calls: Int64
+    """Rows of the calls' table, in time order."""
+    rows: Int64
+    """Wall rows inside them."""
+    cost_ns: int
+    way: str
+    """`h2d` or `d2h`."""
+    words: str
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        """All of them."""
+        return int(self.table.size_bytes.sum())
+
+    @property
+    def each(self) -> int:
+        """Bytes of a typical one."""
+        return max(int(np.median(self.table.size_bytes)), 1)
+
+    @property
+    def measured(self) -> Estimate | None:
+        """How long the GPU copied; None where the recording does not hold all of it."""
+        busy = self.table.busy_ns
+        if (busy < 0).any():
+            return None
+        total = float(busy.sum())
+        return Estimate(total, (1 - MEASURED_ERROR) * total, (1 + MEASURED_ERROR) * total, RUN)
+
+    @property
+    def distinct(self) -> int:
+        """Bytes of the different places of the host that they use."""
+        if not self.table.address.any():
+            return self.bytes
+        order = np.lexsort((-self.table.size_bytes, self.table.address))
+        _, largest = np.unique(self.table.address[order], return_index=True)
+        return int(self.table.size_bytes[order][largest].sum())
 
 
 @dataclass(frozen=True)
@@ -137,7 +187,7 @@ class Scene:
 
     def waits(self) -> Bool:
         """The wall rows of time off the CPU, by what the thread waited for and not by what that did."""
-        spans = np.array([event.spans for event in self.capture.events], np.bool_)
+        spans = self.capture.spans
         return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
 
     def caused_by(self, *leaves: str) -> Bool:
@@ -265,10 +315,8 @@ class Scene:
         waiting = wall.waiting[rows]
         leaf = self.attribution.leaf[waiting]
         stacks = self.capture.stacks
-        of_frame = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
-        inside = np.zeros(len(stacks) + 1, np.bool_)
-        for nodes in stacks.levels():
-            inside[nodes] = of_frame[stacks.frames.dso[stacks.frame[nodes]]] | inside[stacks.parent[nodes]]
+        driver = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
+        inside = stacks.under(driver[stacks.frames.dso])
         lock = (leaf == _NAMES.index("wait.lock")) & inside[samples.stack[waiting]]
         result = np.zeros(len(wall), np.bool_)
         result[rows] = lock | np.isin(leaf, [_NAMES.index(name) for name in _IN_DRIVER])
@@ -321,7 +369,7 @@ class Scene:
         if table.site is not None and len(calls):
             known = table.site[calls][table.site[calls] >= 0]
             if 2 * len(known) >= len(calls):
-                named = self.sites.named(table.sites[int(np.bincount(known).argmax())], thread)
+                named = self.sites.of_caller(table.sites[int(np.bincount(known).argmax())], thread)
                 sampled = self.site_of(rows)
                 return (
                     sampled

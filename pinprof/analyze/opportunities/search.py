@@ -11,22 +11,15 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import (
-    Evidence,
-    Opportunities,
-    Opportunity,
-    PhaseName,
-    Refused,
-    Saving,
-    ToMeasure,
-)
+from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
-from pinprof.model import Capture, clock_event
-from pinprof.units import format_ns, format_share
+from pinprof.base.units import format_ns, format_share
+from pinprof.data.model import Capture, clock_event
 
 Detector = Callable[[Scene], Iterator[Candidate]]
 
@@ -47,12 +40,13 @@ DETECTORS: tuple[Detector, ...] = (
 )
 
 REFUSED_SHARE = 0.05
-"""Of its phase: a cost of this size is named even where no cure pays."""
+"""The share of its phase: a cost of this size is named even where no cure pays."""
 UNEXPLAINED_SHARE = 0.10
-"""Of the work: where memory costs as much and no detector says why, it is not said that there is nothing to gain."""
+"""The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
+nothing to gain."""
 DISTURBED_SHARE = 0.2
-"""Of a phase: where a busy machine adds as much, it is said."""
-_MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
+"""The share of a phase: where a busy machine adds as much, it is said."""
+_MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 
 
 def search(scene: Scene) -> Opportunities:

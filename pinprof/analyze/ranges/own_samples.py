@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.ranges.membership import EVERYBODY, owners
-from pinprof.columns import pack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Capture, Int64
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Capture, Int64
 
 _NO_PROCESS = -(2**31)
-"""Stands for the process of a thread that is told by its number alone; no process has this number."""
+"""Stands for the process of a thread that is known by its number alone; no process has this number."""
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64, RangeTable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int64, RangeTable
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
-from pinprof.model import CONTINUED, Bool, Capture, Int64
+from pinprof.data.model import CONTINUED, Bool, Capture, Int64
 
 MOST_PIECES = 4_000_000
 """With more pieces than this only the edges of outermost ranges cut, and with still more none."""
@@ -26,7 +26,7 @@ def cut(capture: Capture) -> Capture:
     A range cuts the intervals that may belong to it (`ranges.membership`).
     """
     samples, ranges = capture.samples, capture.ranges
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
     if not len(rows) or not len(ranges):
         return capture
@@ -44,7 +44,7 @@ def cut(capture: Capture) -> Capture:
 def cut_at(capture: Capture, edges: Int64) -> Capture:
     """The same capture with every interval that reaches across an instant in two."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
     if not len(rows) or not len(edges):
         return capture

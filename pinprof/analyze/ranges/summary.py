@@ -14,7 +14,7 @@ from pinprof.analyze.ranges.membership import WHOLE, Membership
 from pinprof.analyze.ranges.own_samples import own_samples
 from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import EventResult, RangeResult
-from pinprof.model import CONTINUED, Capture, Event, Int64, clock_event
+from pinprof.data.model import CONTINUED, Capture, Event, Int64, clock_event
 
 
 class _Tally:

@@ -1,7 +1,7 @@
 """Wall-clock truth: a range's own time as causes on the processor, waits off it, and what neither explains.
 
-Only the thread that opened a range counts: its time cannot pass twice. What other threads did meanwhile stands beside
-it, in the range's events.
+Only the thread that opened a range counts: its time cannot pass twice. What other threads did meanwhile is next to it,
+in the range's events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pinprof.analyze.intervals import batches, numbers
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.own_samples import own_samples
 from pinprof.analyze.results import RangeWall
-from pinprof.model import Capture, Int16, Int64, clock_event
+from pinprof.data.model import Capture, Int16, Int64, clock_event
 
 
 def range_walls(capture: Capture, attribution: Attribution, members: Membership) -> tuple[RangeWall | None, ...]:

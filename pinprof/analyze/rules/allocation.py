@@ -8,8 +8,8 @@ import numpy as np
 
 from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
 from pinprof.analyze.rules.rule import Stake, Verdict, View, clear, fired, lacks
-from pinprof.model import RangeTable
-from pinprof.units import format_bytes, format_count, format_ns, format_share
+from pinprof.base.units import format_bytes, format_count, format_ns, format_share
+from pinprof.data.model import RangeTable
 
 ALLOC_PAIRS = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
 from pinprof.analyze.rules.shares import STAGING
-from pinprof.units import format_bytes, format_count, format_ns, format_rate, format_share
+from pinprof.base.units import format_bytes, format_count, format_ns, format_rate, format_share
 
 PAGEABLE_ASYNC_SHARE = 0.01
 """What threads spend in asynchronous calls that copy pageable memory, of wall time."""

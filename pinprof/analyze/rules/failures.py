@@ -8,8 +8,8 @@ from pinprof.analyze.activity.results import CallError, CallResult, FailedPin, P
 from pinprof.analyze.results import Severity
 from pinprof.analyze.rules.needs import EVERY_ALLOCATION, EVERY_CALL
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks
-from pinprof.cuda_errors import ALREADY_SO, NOT_SUPPORTED, OUT_OF_MEMORY
-from pinprof.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.data.cuda_errors import ALREADY_SO, NOT_SUPPORTED, OUT_OF_MEMORY
 
 _NAMED = 4
 _ASKS = re.compile(r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))")

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analyze.activity.results import UvmAnalysis
 from pinprof.analyze.activity.uvm import STORM_MIGRATIONS, STORM_SHARE, WARP, at_most, is_storm
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
-from pinprof.units import format_bytes, format_count, format_counted, format_ns, format_share
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_share
 
 PREFETCH_MISSING = 0.80
 FLIPS_PER_BLOCK, MOVED_PER_BYTE = 3, 4

@@ -8,9 +8,9 @@ from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
-from pinprof.cuda_functions import MEMORY
-from pinprof.model import KERNEL
-from pinprof.units import format_bytes
+from pinprof.base.units import format_bytes
+from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.model import KERNEL
 
 _NO_SAMPLES = "Without samples, this can't be judged."
 _NO_KERNEL = "Without kernel call chains, this can't be judged."
@@ -84,7 +84,7 @@ CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVIT
 _NO_GPU = "{}: calls requested them, but the recording has none. Record again with nsys --trace=cuda."
 KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
 COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
-"""Where CUDA was traced, migrations stand beside copies."""
+"""Where CUDA was traced, migrations are next to copies."""
 ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work; the recording has none.")
 COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK)
 MOVES = (

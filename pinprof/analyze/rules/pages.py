@@ -8,10 +8,10 @@ import numpy as np
 
 from pinprof.analyze.memory import PAGE_BYTES, MemoryResult, summarise_memory
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
-from pinprof.columns import Bool, Float64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
-from pinprof.units import format_bytes, format_count, format_share
+from pinprof.base.columns import Bool, Float64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_count, format_share
+from pinprof.data.model import Capture
 
 HUGE_PAGES_BYTES = 64 << 20
 HUGE_PAGES_SHARE = 0.10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinprof.analyze.attribution.attribute import RECLAIM_IN_PIN
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, lacks, percent
-from pinprof.units import format_bytes, format_share
+from pinprof.base.units import format_bytes, format_share
 
 FIRST_TOUCH_IN_PIN = 0.50
 """pin.faultin, of the pinning call."""

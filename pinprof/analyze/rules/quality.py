@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
-from pinprof.model import Capture
-from pinprof.units import format_count, format_counted, format_ns, format_share
+from pinprof.base.units import format_count, format_counted, format_ns, format_share
+from pinprof.data.model import Capture
 
 SAMPLING_GAP = 0.05
 GAP_WALL_NS = 50_000_000

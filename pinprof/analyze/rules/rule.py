@@ -8,9 +8,9 @@ from typing import Any
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
-from pinprof.units import format_ns, format_share, format_weight
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns, format_share, format_weight
+from pinprof.data.model import Capture
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class View:
     def worst(self, *leaves: str) -> tuple[Scope, float]:
         """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges.
 
-        A range in which they cost a trifle stands behind all others.
+        A range in which they cost a trifle follows all others.
         """
         outer = [scope for scope in self.scopes() if scope.range and not scope.range.depth]
         scopes = outer or [scope for scope in self.scopes() if not scope.range]
@@ -230,7 +230,7 @@ class Rule:
     """Its slug in docs/diagnoses.md."""
     judge: Callable[[View], Verdict]
     needs: tuple[Need, ...]
-    """In the order in which a missing one is told; `judge` reads nothing that they do not promise."""
+    """In the order in which a missing one is named; `judge` reads nothing that they do not promise."""
     subject: str = "This"
     """Begins the sentence `… can't be judged.`"""
     otherwise: Rule | None = None

@@ -33,7 +33,7 @@ from pinprof.analyze.rules.needs import (
     SAMPLES,
 )
 from pinprof.analyze.rules.rule import Rule, View
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 
 _REPEATED = "Repeated allocation"
 _STAGING = "Staging by the driver"

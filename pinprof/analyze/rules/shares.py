@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 FIRST_TOUCH = 0.30
 """fault.anon + fault.entry + fault.core."""

@@ -13,14 +13,15 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pinprof import files, store
+from pinprof.base import files
+from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.collect import chosen, host
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm.beside import records_events
-from pinprof.errors import CollectError, ToolMissing
-from pinprof.libraries import CUPTI
+from pinprof.machine.libraries import CUPTI
+from pinprof.streams import store
 
 LIBRARY_VARIABLE = "CUDA_INJECTION64_PATH"
 """Environment variable of CUDA's driver: the library to load."""
@@ -44,7 +45,7 @@ _MOST_FILES = 16
 
 
 def _check(request: RecordRequest) -> None:
-    """Raise where CUPTI is asked for by name and cannot be had."""
+    """Raise where CUPTI is asked for by name and is not available."""
     if request.gpu != "cupti":
         return
     if request.pid or request.own_process:

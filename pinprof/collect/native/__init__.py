@@ -28,10 +28,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pinprof.base.errors import CollectError, UsageError
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, UsageError
-from pinprof.store import PERF_DATA
+from pinprof.streams.store import PERF_DATA
 
 _MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
+from pinprof.base.errors import CollectError, ToolMissing
+from pinprof.base.units import format_ns
 from pinprof.collect import permission
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
@@ -20,11 +22,9 @@ from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing
-from pinprof.libraries import UNWINDING
-from pinprof.manifest import USER_ONLY
-from pinprof.store import LOG, PERF_DATA
-from pinprof.units import format_ns
+from pinprof.data.manifest import USER_ONLY
+from pinprof.machine.libraries import UNWINDING
+from pinprof.streams.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
 """Every process of the machine is listed first with --system-wide."""
@@ -37,7 +37,7 @@ _SETTLE_S = 0.5
 
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups", "thinned")
 SAMPLES_SHARE = 0.8
-"""Of the size that a recording may have; the rest is for memory over time (memory.py)."""
+"""The part of the size that a recording may have; the rest is for memory over time (memory.py)."""
 _RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
@@ -176,7 +176,7 @@ def _failed(problem: str, remedy: str) -> CollectError:
 
 
 def unwinding_library() -> str:
-    """The library that completes stacks; empty where it cannot be had, or does not know this machine."""
+    """The library that completes stacks; empty where it is not available, or does not know this machine."""
     try:
         return str(UNWINDING.find()) if unwinding.supported() else ""
     except ToolMissing:

@@ -15,12 +15,12 @@ import math
 from collections.abc import Mapping
 from enum import IntEnum
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 CREDIT_NS = 10_000_000
 """What the account holds at most, and when recording begins: two thousand calls with their stacks."""
 RETURN_SHARE = 0.5
-"""Of the budget: what a kind may cost that comes back."""
+"""The share of the budget that a kind may cost that comes back."""
 FIRST_WAIT_NS, LONGEST_WAIT_NS = 2_000_000_000, 64_000_000_000
 """How long a kind that gave way waits before it may come back, the first time and at most."""
 SEEN_TWICE = 3.0
@@ -45,7 +45,7 @@ class Prices:
     bare: int = 3500
 
     def of(self, level: Level) -> int:
-        """Of a call at a level; counting is paid by the window (probing.py)."""
+        """The cost of a call at a level; counting is paid by the window (probing.py)."""
         return (self.full, self.bare, 0)[level]
 
 

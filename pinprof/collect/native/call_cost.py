@@ -48,7 +48,7 @@ class EmptyFunction:
         self._untraced = min(self._took() for _ in range(_ROUNDS))
 
     def overhead(self, specs: Sequence[EventSpec]) -> dict[str, int] | None:
-        """`inside` and `around` in ns, traced by the events for entering and leaving; None where that cannot be told.
+        """`inside` and `around` in ns, traced by the events for entering and leaving; None where that is unknown.
 
         OSError when the events cannot be opened.
         """

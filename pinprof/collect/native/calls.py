@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
+from pinprof.base.errors import CollectError
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
@@ -26,8 +27,7 @@ from pinprof.collect.native.sampler import HEAD, LOST_SO_FAR, Orders
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.program import Program, find_program
 from pinprof.collect.recorder import Recorder
-from pinprof.errors import CollectError
-from pinprof.store import CALLS_DATA, CALLS_LOG
+from pinprof.streams.store import CALLS_DATA, CALLS_LOG
 
 _START_TIMEOUT_S = 20.0
 CRASHED = (
@@ -76,7 +76,7 @@ class CallTracer(Tool):
 
     def attach(self, program: Program) -> None:
         """Start the process."""
-        from pinprof.cuda_functions import COPIES
+        from pinprof.data.cuda_functions import COPIES
 
         control = self._control
         orders = Orders(

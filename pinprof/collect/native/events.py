@@ -18,11 +18,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.tracefs import Tracepoints
-from pinprof.cuda_functions import MEMORY
-from pinprof.lazy_dataclass import dataclass
+from pinprof.data.cuda_functions import MEMORY
 
 CLOCK_MONOTONIC = 1
 
@@ -154,7 +154,7 @@ def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
     """The same events as they are opened: off until told, in children as well or not.
 
     Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init); calls do so after
-    so many samples (perf_output_sample).
+    a number of samples (perf_output_sample).
     """
     more = pe.INHERIT if inherit else 0
     return [spec.having(flags=spec.attr.flags | more | (0 if spec.always_on else pe.DISABLED)) for spec in specs]

@@ -11,11 +11,11 @@ from dataclasses import field
 from itertools import chain
 from pathlib import Path
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event, unwinding
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.ring import Ring, map_rings, share
-from pinprof.lazy_dataclass import dataclass
 
 LEAST_RING_BYTES = 32 << 10
 """Room for ninety call chains between two readings."""

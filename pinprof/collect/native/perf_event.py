@@ -15,7 +15,7 @@ import platform
 import struct
 from functools import cache
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 # perf_type_id
 TYPE_SOFTWARE, TYPE_TRACEPOINT = 1, 2

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CLOCK_MONOTONIC, EventSpec
 
@@ -42,7 +42,7 @@ class PerfFile:
     def __init__(self, path: Path, events: Sequence[tuple[EventSpec, Sequence[int]]], room: int = 0) -> None:
         """Write the head: every event with the ids of its instances, to which more may be added until `finish`.
 
-        `room`: so many ids fit into the head; those beyond are told by `finish` alone.
+        `room` is the number of ids that fit into the head; `finish` writes those beyond.
         """
         self._events = events
         self._file = files.create(path)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event
 from pinprof.collect.native.budget import Budget, Level, Prices, untraced_rate
@@ -22,12 +23,11 @@ from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Tracepoints
-from pinprof.lazy_dataclass import dataclass
 
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
 _FAST_BYTES = 32 << 10
-"""Records come fast when so many have come since the last look."""
+"""Records come fast when this many have come since the last look."""
 _LOOK_SHARE = 5
 """A look may take a fifth of the time between two: a rarer one lets the program pay for traced calls for longer."""
 _WINDOW_S = 0.001
@@ -142,7 +142,7 @@ class Probes:
             raise
 
     def govern(self, opened: Opened, recognise: Callable[[int, Sequence[int]], None]) -> None:
-        """Take charge of the opened events; `recognise` is told of each that is opened again, and its new ids."""
+        """Take charge of the opened events; `recognise` gets each that is opened again, and its new ids."""
         self._opened, self._recognise = opened, recognise
         places = {spec.name: place for place, spec in enumerate(opened.specs)}
         for kind, points in self._points.items():
@@ -218,7 +218,7 @@ class Probes:
         self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
-        """While so many bytes of records wait: see what calls cost, and give up or take back what the budget says."""
+        """While these bytes of records wait: see what calls cost, and give up or take back what the budget says."""
         if not self._working:
             if self.opening and not self.begun and time.monotonic_ns() >= self._anchor_at_ns:
                 self._anchor_at_ns = _NEVER_NS

@@ -21,6 +21,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pinprof.base.files import written
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import existing, perf_event, unwinding
 from pinprof.collect.native.bounded import Bounded
 from pinprof.collect.native.events import EventSpec
@@ -31,8 +33,6 @@ from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.native.wakeups import Wakeups
 from pinprof.collect.pace import NO_LIMITS, Limits
-from pinprof.files import written
-from pinprof.lazy_dataclass import dataclass
 
 SAID = "pinprof-native: "
 

@@ -15,7 +15,7 @@ import random
 from dataclasses import field
 from typing import Generic, TypeVar
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 Record = TypeVar("Record")
 

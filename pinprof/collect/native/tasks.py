@@ -1,4 +1,4 @@
-"""Which threads a program consists of, by what the kernel has told of their beginnings and ends.
+"""Which threads a program consists of, by what the kernel has recorded of their beginnings and ends.
 
 /proc does not say whose descendant a process is whose parent has ended; the records do, and when each was started.
 """

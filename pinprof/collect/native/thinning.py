@@ -1,6 +1,6 @@
 """Keeps one sample in 2^n and gives it the weight of those left out, on the way from the rings to the file.
 
-    samples with a period       of a thread, one in so many; its period becomes the sum of all since the one before
+    samples with a period       of a thread, one in 2^n; its period becomes the sum of all since the one before
     samples without             the same; the upper half of its CPU field counts the samples left out (samples.py)
     waits                       of a thread, short ones are joined until they are 4 ms together, or 8: the last one
                                 is kept, and begins earlier by the length of those left out
@@ -8,8 +8,8 @@
 
 All threads are thinned alike, and the sums of every thread with a kept sample stay what they were: what is left over
 when a thread ends, or the recording, comes with the last sample that was left out. Of threads and processes that end
-before, `short_lived` keeps some. Which one of so many is kept is drawn at random, so that it
-keeps no step with what a program repeats. Other records pass as they are.
+before, `short_lived` keeps some. Which one of 2^n is kept is drawn at random, so that it keeps no
+step with what a program repeats. Other records pass as they are.
 
 A wait is a sample, the record that its thread leaves a processor and the one that it returns, perhaps in another ring.
 Rings are read one after another, so records as young as the reading itself wait for the next one.
@@ -22,11 +22,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import WAKEUPS, EventSpec
 from pinprof.collect.native.short_lived import Pool, Processes
 from pinprof.collect.pace import STEPS
-from pinprof.lazy_dataclass import dataclass
 
 JOINED_NS = 2_000_000
 """Waits are joined until they are as long as this, times two for each step."""
@@ -71,11 +71,11 @@ class _Turn:
     """One thread's samples of one event."""
 
     left: int
-    """So many more, and one is kept."""
+    """The number of further ones until one is kept."""
     over: int
-    """Of the draw: the rest of its block."""
+    """The rest of the draw's block."""
     weight: int = 0
-    """Of what was left out since the last that was kept: its periods, or its number."""
+    """What was left out since the last that was kept: its periods, or its number."""
     count: int = 0
     """How many these are."""
     kept: bool = False

@@ -25,8 +25,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import host
-from pinprof.lazy_dataclass import dataclass
 
 ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "%x2", "%x3")}
 """The registers of a function's first four integer arguments."""
@@ -42,7 +42,7 @@ _CRASHED = 1 << 7
 _SELF = Path("/proc/self")
 _EVENT = "anon_inode:[perf_event]"
 _MOST_ELEMENTS, _ARRAYS = 64, 2
-"""The kernel reads so many elements at most in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
+"""The kernel reads no more elements than these in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
 _LOCATION_BYTE = 8
 """Of CUmemAllocationProp, CUmemPoolProps and cudaMemPoolProps."""
 _SETTLE_S = 0.05

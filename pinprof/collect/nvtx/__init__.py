@@ -1,6 +1,6 @@
 """NVTX ranges of any program without nsys: a library that NVTX itself loads into the program, and its environment.
 
-    injection.c   the library: what NVTX is told goes into one file for each process
+    injection.c   the library: what NVTX receives goes into one file for each process
 
 `libraries.py` builds it. Files that it writes are read by `read/nvtx/injection.py`.
 """
@@ -12,11 +12,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof import files, store
+from pinprof.base import files
+from pinprof.base.errors import ToolMissing
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool
-from pinprof.errors import ToolMissing
-from pinprof.libraries import NVTX
+from pinprof.machine.libraries import NVTX
+from pinprof.streams import store
 
 LIBRARY_VARIABLE = "NVTX_INJECTION64_PATH"
 """Environment variable of NVTX itself: the library to load."""

@@ -10,16 +10,16 @@ import signal
 import time
 
 from pinprof import __version__
+from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.recorder import Recorder
-from pinprof.errors import CollectError
-from pinprof.store import LOG, PYTHON_STACKS
+from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
-"""Looks a second, unless the user says otherwise."""
+"""Samples per second, unless the user says otherwise."""
 READY_TIMEOUT_S = 5.0
 """Nothing is lost but lines when it takes longer."""
 _SETTLE_S, _LOOK_S = 0.5, 0.001

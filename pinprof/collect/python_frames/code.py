@@ -9,9 +9,9 @@ import struct
 from bisect import bisect_right
 from collections.abc import Mapping
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gather, read, word
-from pinprof.lazy_dataclass import dataclass
 
 _LONGEST_TEXT = 4096
 _LONGEST_TABLE = 1 << 20

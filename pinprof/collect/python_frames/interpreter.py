@@ -1,7 +1,7 @@
 """One process that runs Python: the stack of each of its threads, now.
 
-The program runs on while frames.c reads its memory, a few microseconds a thread. What is no frame any more is told by
-its code object.
+The program runs on while frames.c reads its memory, a few microseconds a thread. The code object shows what has
+stopped being a frame.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field
 from itertools import islice
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, identity, read_code
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gather, Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
 from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Reader, Seen, Window
-from pinprof.lazy_dataclass import dataclass
 
 NO_STACK = -1
 UNKNOWN = -2

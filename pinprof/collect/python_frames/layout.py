@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from pinprof import elf_headers
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.memory import Gone, read, word
-from pinprof.elf_headers import Headers
-from pinprof.lazy_dataclass import dataclass
+from pinprof.machine import elf_headers
+from pinprof.machine.elf_headers import Headers
 
 _COOKIE = b"xdebugpy"
 _NAMED = re.compile(r"libpython3\.\d+[a-z]*\.so.*|python[\d.]*t?d?|uwsgi")

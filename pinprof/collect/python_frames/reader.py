@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.libraries import FRAMES
+from pinprof.machine.libraries import FRAMES
 
 NOT_SEEN, AS_BEFORE, ANOTHER = range(3)
 """How a look at a thread went."""
@@ -55,7 +55,7 @@ class _Thread(ctypes.Structure):
 
 @lru_cache
 def _library() -> ctypes.CDLL:
-    """ToolMissing where it cannot be had."""
+    """ToolMissing where it is not available."""
     library = ctypes.CDLL(str(FRAMES.find()))
     library.pinprof_frames_new.restype = ctypes.c_void_p
     library.pinprof_frames_thread.restype = ctypes.POINTER(_Thread)
@@ -103,7 +103,7 @@ class Reader:
     """Reads the threads of a process."""
 
     def __init__(self, pid: int, layout: Layout) -> None:
-        """ToolMissing where the library cannot be had."""
+        """ToolMissing where the library is not available."""
         library, copies = _library(), layout.bytecode_copy
         ends = layout.code + 8, layout.previous + 8, layout.instruction + 8, layout.owner + 1, copies and copies + 4
         given = _Layout(
@@ -138,7 +138,7 @@ class Reader:
         self._arguments = self._process, pointers, ctypes.c_size_t(len(threads))
 
     def look(self) -> bool:
-        """Look at all of them; False where one is not there any more."""
+        """Look at all of them; False where one is gone."""
         result = self._look(*self._arguments)
         if result == _GONE:
             raise Gone("no process")

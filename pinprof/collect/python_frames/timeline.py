@@ -13,10 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
 from pinprof.collect.python_frames.reader import Window
-from pinprof.lazy_dataclass import dataclass
 
 _WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
 _MOST_WINDOWS = 16

@@ -22,7 +22,7 @@ from fcntl import ioctl
 from pathlib import Path
 
 from pinprof.collect.uvm.ring import CONTROL_BYTES, Ring
-from pinprof.uvm_events import COUNTERS, ENTRY_BYTES, PROCESSORS, UUID_BYTES
+from pinprof.data.uvm_events import COUNTERS, ENTRY_BYTES, PROCESSORS, UUID_BYTES
 
 DEVICE = Path("/dev/nvidia-uvm-tools")
 MEMORY_DEVICE = "/dev/nvidia-uvm"

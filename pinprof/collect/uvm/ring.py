@@ -7,7 +7,7 @@ places are taken modulo the length, a power of two, as the driver takes them (uv
 
 from __future__ import annotations
 
-from pinprof.uvm_events import EVENTS
+from pinprof.data.uvm_events import EVENTS
 
 CONTROL_BYTES = 16 + 64 * 8
 _GET_AHEAD, _GET_BEHIND, _, _PUT_BEHIND = range(4)

@@ -2,7 +2,7 @@
 
 Entries go from the driver's queue into the file as they are, with one system call for each reading. The header is
 written after them, so whatever ends the recorder, the file holds all that was read before. Where there is a budget and
-migrations are so many that noting them costs more than that, the address space is let go of: a queue and counters slow
+so frequent migrations that noting them costs more than that, the address space is let go of: a queue and counters slow
 migrations down whatever is enabled.
 """
 
@@ -14,10 +14,10 @@ import struct
 import time
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
 from pinprof.collect.uvm import driver
 from pinprof.collect.uvm.driver import Counters, Queue, Refused
-from pinprof.uvm_events import (
+from pinprof.data.uvm_events import (
     CLOCK,
     CLOCK_AT,
     CLOCK_RAW_AT,

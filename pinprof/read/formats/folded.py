@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Bool, Capture, Event, Int64, Losses
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from pinprof.model import KERNEL, USER, Dso
+from pinprof.data.model import KERNEL, USER, Dso
 from pinprof.read.assembly import UNKNOWN, UNRECORDED, StackBuilder, dso_of, is_kernel_entry, kernel_dso
 
 BY_ENTRY = (

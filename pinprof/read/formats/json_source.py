@@ -10,8 +10,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.reader import Progress, untold
 
@@ -103,7 +103,7 @@ class ArrayStream:
         self._at += 1
 
     def _peek(self) -> str:
-        """The next character that is no space; ValueError at the end of the file."""
+        """The next character other than a space; ValueError at the end of the file."""
         while True:
             if found := _NO_SPACE.search(self._buffer, self._at):
                 self._at = found.start()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pinprof.activity import UNRECORDED, Api, CopyKind, MemoryKind, MigrationCause, OpKind, SyncKind
+from pinprof.data.activity import UNRECORDED, Api, CopyKind, MemoryKind, MigrationCause, OpKind, SyncKind
 
 CALLS: Mapping[str, Api] = {
     "cuda_runtime": Api.RUNTIME,

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, USER, Capture, Dso, Event, Losses
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, USER, Capture, Dso, Event, Losses
 from pinprof.read.assembly import (
     MAX_DEPTH,
     MAX_WEIGHT,
@@ -80,7 +80,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: Path) -> Capture:
-    """One event per sample type; FormatError for bytes that are no profile."""
+    """One event per sample type; FormatError for bytes of something else."""
     source = ByteSource(path)
     data = source.whole(_LIMIT)
     importer = _Importer(str(path))

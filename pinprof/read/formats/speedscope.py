@@ -15,9 +15,9 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Capture, ClockSync, Event, Losses
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Capture, ClockSync, Event, Losses
 from pinprof.read.assembly import (
     MAX_DEPTH,
     MAX_WEIGHT,

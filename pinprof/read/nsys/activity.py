@@ -1,4 +1,4 @@
-"""The tables of `pinprof.activity` from an Nsight Systems export."""
+"""The tables of `pinprof.data.activity` from an Nsight Systems export."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pinprof.activity import (
+from pinprof.base.columns import PairIndex, fitting, in_order, is_uniform, narrowed, packed, rows_of, taken, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import (
     UNRECORDED,
     Api,
     ApiCallTable,
@@ -21,10 +23,8 @@ from pinprof.activity import (
     PageFaultTable,
     SchedTable,
 )
-from pinprof.columns import PairIndex, fitting, in_order, is_uniform, narrowed, packed, rows_of, taken, uniform
-from pinprof.cuda_functions import plain_name
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64
+from pinprof.data.cuda_functions import plain_name
+from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read.by_thread import outermost
 from pinprof.read.long_columns import ROWS_AT_ONCE, put_together
 from pinprof.read.nsys import schema
@@ -112,7 +112,7 @@ class _Piece:
         return self.raw[name] if name in self.raw else uniform(missing, len(self.raw["start"]), np.int64)
 
     def steps(self) -> Iterator[Int64 | slice]:
-        """The rows, so many at a time that what is made of them takes little memory."""
+        """The rows, in parts so short that what is made of them takes little memory."""
         for first in range(0, self.count, ROWS_AT_ONCE):
             last = min(first + ROWS_AT_ONCE, self.count)
             rows = self.rows

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof import store
-from pinprof.activity import Activity
-from pinprof.manifest import Manifest
-from pinprof.model import NO_NODE, Capture, Losses, SampleTable
+from pinprof.base.units import format_count
+from pinprof.data.activity import Activity
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import NO_NODE, Capture, Losses, SampleTable
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.perf import capture as perf
 from pinprof.read.ranges import read_ranges
 from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
-from pinprof.units import format_count
+from pinprof.streams import store
 
 _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""
@@ -106,8 +106,8 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
 def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
     """What could not be used of some of the samples. Which chains are cut is not known by then: their share is kept."""
     table, losses = capture.stacks, capture.losses
-    symbols = table.frames.symbol
-    nameless = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in symbols], np.int64)
+    names = table.frames.function
+    nameless = np.array([name.startswith("[") and name.endswith("]") for name in names], np.int64)
     on_stack = nameless[table.frame]
     for level in table.levels():
         parent = table.parent[level]

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import Activity, OpKind, SchedTable
-from pinprof.columns import distinct, pack, pairs_of
-from pinprof.errors import CaptureError
-from pinprof.manifest import Manifest
-from pinprof.model import Capture, ClockSync, RangeTable
+from pinprof.base.columns import distinct, pack, pairs_of
+from pinprof.base.errors import CaptureError
+from pinprof.data.activity import Activity, OpKind, SchedTable
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture, ClockSync, RangeTable
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.activity import read_cuda, read_faults, read_memory, read_os_calls, read_sched
 from pinprof.read.nsys.numbers import number
@@ -30,7 +30,7 @@ from pinprof.read.nsys.source import EXPORT_AGAIN, MAGIC, Source, open_source
 from pinprof.read.nsys.tables import Tables
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.store import new_manifest
+from pinprof.streams.store import new_manifest
 
 _PROCESS_TREE = "ProcessTree"
 """Scope of CPU samples: the program and its children. Otherwise samples of unrelated processes may be among them."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import MarkTable
-from pinprof.columns import pack, pairs_of
-from pinprof.model import Bool, Int32, Int64, RangeTable
+from pinprof.base.columns import pack, pairs_of
+from pinprof.data.activity import MarkTable
+from pinprof.data.model import Bool, Int32, Int64, RangeTable
 from pinprof.read.by_thread import threads
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers

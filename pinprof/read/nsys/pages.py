@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Bool, Int64, UInt8
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int64, UInt8
+from pinprof.base.lazy_dataclass import dataclass
 
 _HEADER_BYTES = 100
 _PLAIN_FORMAT = b"\x01\x01"
@@ -75,7 +75,7 @@ class Layout:
 
     page_bytes: int
     usable_bytes: int
-    """Of each page, without what is reserved for extensions at its end."""
+    """Each page's, without what is reserved for extensions at its end."""
     pages: int
 
     @classmethod
@@ -107,7 +107,7 @@ class TablePages:
 
     @property
     def size_bytes(self) -> int:
-        """Of the pages that hold the rows."""
+        """The pages' that hold the rows."""
         return len(self.leaves) * self._layout.page_bytes
 
     def read(self, wanted: Collection[int]) -> Iterator[tuple[int, int, dict[int, Values]]]:

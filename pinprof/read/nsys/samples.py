@@ -1,6 +1,6 @@
 """CPU samples with callchains from an Nsight Systems export.
 
-nsys resolves user frames itself. Of the kernel it keeps at most the innermost address, without a name; a kallsyms of
+nsys resolves user frames itself. From the kernel it keeps at most the innermost address, without a name; a kallsyms of
 the recording boot gives it one. A whole callchain is kept for one sample in SAMPLES_PER_BACKTRACE, of the others the
 innermost frame alone. Addresses are signed in SQLite: those of the kernel are negative.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import pack, unpack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
+from pinprof.base.columns import pack, unpack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers, number

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 NEWEST = (3, 28)
 """The newest schema (major, minor) that this table has been compared with."""

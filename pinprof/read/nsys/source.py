@@ -19,9 +19,9 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.errors import CaptureError, FormatError, ToolMissing
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32
+from pinprof.base.errors import CaptureError, FormatError, ToolMissing
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32
 from pinprof.read.nsys.numbers import DTYPES, ID_MASK, SHIFT, Numbers, from_pages, missing
 from pinprof.read.nsys.pages import Layout, TablePages, Unusual
 from pinprof.read.nsys.schema import Column, Part

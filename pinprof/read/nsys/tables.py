@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import in_order, packed, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64, UInt8, UInt64
+from pinprof.base.columns import in_order, packed, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64, UInt8, UInt64
 from pinprof.read.nsys.numbers import DTYPES, Numbers, missing
 from pinprof.read.nsys.schema import MISSING, STRINGS, TableSchema
 from pinprof.read.nsys.source import Source

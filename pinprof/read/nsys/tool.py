@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pinprof import files, nsys
-from pinprof.model import Capture
+from pinprof.base import files
+from pinprof.data.model import Capture
+from pinprof.machine import nsys
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
 

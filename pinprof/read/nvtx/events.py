@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, Int64, UInt8, UInt64
+from pinprof.data.model import Int32, Int64, UInt8, UInt64
 from pinprof.read.nvtx.file import Kind, NvtxFile
 
 NAMELESS = "(no name)"

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int32, Int64
 
 MAGIC = b"PINPNVTX"
 CHUNK_MAGIC = b"PINPCHNK"

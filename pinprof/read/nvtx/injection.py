@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import MarkTable
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64, RangeTable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted
+from pinprof.data.activity import MarkTable
+from pinprof.data.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.events import NvtxEvents, numbered
 from pinprof.read.nvtx.file import Kind, NvtxFile
-from pinprof.units import format_counted
 
 DEEPEST = 128
 """Ranges of a thread that are shown inside one another."""

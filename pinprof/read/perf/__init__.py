@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pinprof import store
 from pinprof.read.reader import Certainty, Reader, by_head, later
+from pinprof.streams import store
 
 
 def _is_capture(path: Path, _head: bytes) -> Certainty:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.activity import GivenUp
-from pinprof.columns import Bool, Int64
-from pinprof.cuda_functions import MEMORY
+from pinprof.base.columns import Bool, Int64
+from pinprof.data.activity import GivenUp
+from pinprof.data.cuda_functions import MEMORY
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
 from pinprof.read.perf.passes import Raw

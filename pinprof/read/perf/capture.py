@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import gzip
-import io
 import os
-import shutil
-import subprocess
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pinprof import files, store
-from pinprof.activity import GivenUp
-from pinprof.errors import CaptureError, FormatError, ToolMissing
-from pinprof.manifest import Manifest
-from pinprof.model import Capture, RangeTable, SampleTable
+from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.units import format_counted
+from pinprof.data.activity import GivenUp
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture, RangeTable, SampleTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import data as perf_data
-from pinprof.read.perf import records as rec
-from pinprof.read.perf import stack_copies
+from pinprof.read.perf import script_text, stack_copies
 from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
@@ -32,23 +27,9 @@ from pinprof.read.recording_threads import without_recording_threads
 from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.read.thread_names import with_nvtx_names
-from pinprof.units import format_counted
+from pinprof.streams import store
 
 _KALLSYMS = Path("/proc/kallsyms")
-_SCRIPT_FIELDS = (
-    ("comm", 0),
-    ("pid", rec.TID),
-    ("tid", rec.TID),
-    ("cpu", rec.CPU),
-    ("time", rec.TIME),
-    ("period", 0),
-    ("event", 0),
-    ("addr", rec.ADDR),
-    ("ip", 0),
-    ("sym", 0),
-    ("dso", 0),
-)
-"""Fields of `perf script`, and what every event must record for perf to print one; it refuses otherwise."""
 
 
 def read_file(path: Path, options: ReadOptions) -> Capture:
@@ -69,7 +50,7 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
     resolver = Resolver(kallsyms=options.kallsyms, symfs=options.symfs) if options.kallsyms else None
     ranges, notes = _ranges(options.ranges)
     source = ByteSource(path, options.progress)
-    capture = read_perf_script(_lines(source), str(path), resolver, ranges=ranges)
+    capture = read_perf_script(script_text.lines(source.chunks()), str(path), resolver, ranges=ranges)
     if source.damage:
         notes = (*notes, f"The text ends early: {source.damage}.")
     return capture.with_notes(*notes)
@@ -176,7 +157,7 @@ def seal(directory: Path) -> frozenset[int]:
     path = directory / store.PERF_DATA
     recording = perf_data.load(path)
     if recording.needs_perf:
-        _store_script(recording, directory / store.PERF_SCRIPT)
+        script_text.store_text(recording, directory / store.PERF_SCRIPT)
     resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
     manifest = store.read_manifest(directory)
     sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
@@ -225,11 +206,16 @@ def _finish(
 
     clock = perf_data.clock_of(recording.header.sources)
     # What perf is asked now it answers from the kernel of this machine.
-    named = _stored_script(recording) is not None or own_kallsyms(recording) is not None
-    with closing(_script_lines(recording, options.symfs)) as lines:
+    named = script_text.stored(recording) is not None or own_kallsyms(recording) is not None
+    text = script_text.ScriptText(recording, options.symfs)
+    with closing(text.lines()) as lines:
         capture = read_perf_script(
             lines, str(recording.path), resolver, ranges=ranges, clock=clock.source, kernel_named=named
         )
+    if text.stopped and not len(capture.samples):
+        note = f"{script_text.STOPPED}, so functions of the program that are not innermost are missing."
+        bare = perf_data.load(recording.path, options.progress, as_recorded=True)
+        return perf_data.to_capture(bare, resolver, manifest, ranges).with_notes(note, *notes)
     if not len(capture.samples):
         raise FormatError(
             str(recording.path),
@@ -240,75 +226,10 @@ def _finish(
             slug="perf-script",
         )
     note = "perf script made the call chains from copied stacks or branch records."
+    if text.stopped:
+        notes = (f"{script_text.STOPPED}, so later samples are missing.", *notes)
     made = perf_data.synthesized_manifest(recording.header) if manifest is None else manifest
     return replace(capture, manifest=made).with_notes(*recording.header.notes, note, *notes)
-
-
-def _script_lines(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:
-    """What `perf script` makes of a recording: stored in the capture, or by running perf now."""
-    # The copies that perf could make chains of again are gone from a capture's own file.
-    if stored := _stored_script(recording):
-        yield from _lines(ByteSource(stored))
-    else:
-        yield from _perf_script(recording, symfs)
-
-
-def _stored_script(recording: perf_data.Recording) -> Path | None:
-    """The text that perf printed on the recording machine, in a capture."""
-    stored = recording.path.parent / store.PERF_SCRIPT
-    return stored if stored.is_file() else None
-
-
-def _store_script(recording: perf_data.Recording, target: Path) -> None:
-    """Keep perf's text in the capture: unwinding needs the binaries of this machine."""
-    with (
-        closing(_perf_script(recording, None)) as lines,
-        files.replacing(target) as raw,
-        gzip.open(raw, "wt", 6, "utf-8") as copy,
-    ):
-        copy.writelines(lines)
-
-
-def _perf_script(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:
-    """The lines that perf prints."""
-    process = _start_perf_script(recording, symfs)
-    assert process.stdout is not None
-    with process, io.TextIOWrapper(process.stdout, "utf-8", "replace") as lines:
-        try:
-            yield from lines
-        finally:
-            process.kill()
-
-
-def _start_perf_script(recording: perf_data.Recording, symfs: Path | None) -> subprocess.Popen[bytes]:
-    perf = shutil.which("perf")
-    if perf is None:
-        raise ToolMissing(
-            f"{recording.path} holds copied stacks or branch records, and perf, which makes call chains of them, is "
-            "not installed.",
-            "Install perf (Debian: apt install linux-perf), or record with --call-graph fp.",
-            "perf-missing",
-        )
-    recorded = [source.attr.sample_type for source in recording.header.sources if not source.attr.is_dummy]
-    fields = [name for name, bit in _SCRIPT_FIELDS if all(kind & bit == bit for kind in recorded)]
-    options = ["--symfs", str(symfs)] if symfs else []
-    return subprocess.Popen(
-        # --no-inline: pinprof counts functions as the linker knows them, in every reader.
-        [perf, "script", "-i", str(recording.path), "--ns", "--no-inline", "-F", ",".join(fields), *options],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def _lines(source: ByteSource) -> Iterator[str]:
-    """The lines of a text file; bytes that are not UTF-8 become U+FFFD."""
-    carry = b""
-    for chunk in source.chunks():
-        *whole, carry = (carry + chunk).split(b"\n")
-        for line in whole:
-            yield line.decode("utf-8", "replace")
-    yield carry.decode("utf-8", "replace")
 
 
 def _ranges(path: Path | None) -> tuple[RangeTable, tuple[str, ...]]:

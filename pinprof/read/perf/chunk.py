@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import packed
-from pinprof.cuda_functions import READ_PIECES
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64, UInt64
+from pinprof.base.columns import packed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, address_chains
 from pinprof.read.perf.chains import ChainGatherer, Chains
@@ -52,12 +52,12 @@ class Reduced:
 
 
 class Reducer:
-    """Turns chunks of one file into columns, and remembers the chains that it has told of."""
+    """Turns chunks of one file into columns, and remembers the chains that it has passed on."""
 
     def __init__(
         self, file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer | None = None
     ) -> None:
-        """`file` is open; the others are those of the whole recording. Without `chains` it tells of those it finds."""
+        """`file` is open; the others are those of the whole recording. Without `chains` it passes on those it finds."""
         self._file, self._spaces, self._deferred = file, spaces, deferred
         self._tells = chains is None
         self._chains = ChainGatherer() if chains is None else chains

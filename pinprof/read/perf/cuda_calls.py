@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
-from pinprof.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
-from pinprof.errors import PinprofError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
-from pinprof.own_code import library_part
+from pinprof.base.errors import PinprofError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted
+from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, Caller, CopyKind, GivenUp, Location
+from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
+from pinprof.data.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
@@ -28,7 +29,6 @@ from pinprof.read.perf.cuda_memory import NOBODY, Arguments
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.perf.stacks import build_stacks
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.units import format_counted
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = frozenset({"cuda calls", "memory"})
@@ -40,7 +40,7 @@ _MOST_PIECE = np.uint64(1 << 48)
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
 _INNERMOST = 2
-"""Of a chain: where the program's part begins, and the function that was entered."""
+"""For a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 _LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
@@ -53,7 +53,7 @@ class CudaCalls:
     activity: Activity
     notes: tuple[str, ...]
     stacks: StackTable | None = None
-    """Of the callers; the calls' `stack` points into it."""
+    """The callers'; the calls' `stack` points into it."""
     after: Mapping[int, Process] = field(default_factory=dict)
     """What is known of the processes' memory in the end."""
 
@@ -190,7 +190,7 @@ def _table(
     row = entered[kept]
     places: dict[str, int] = {}
     of_node: dict[int, tuple[int, int]] = {}
-    sites: dict[str, int] = {}
+    sites: dict[Caller, int] = {}
     for number in np.unique(node[row]).tolist():
         name, site = _called(stacks, number)
         of_node[number] = (
@@ -240,7 +240,7 @@ def _table(
 
 
 def _batched(row: Int64, pieces: UInt64, rows: Int64, sizes: UInt64) -> Int64:
-    """Per call what its first READ_PIECES pieces are together, -1 for a call that is no batch; `rows` have `sizes`."""
+    """Per call what its first READ_PIECES pieces are together, -1 for a single call; `rows` have `sizes`."""
     order = np.argsort(rows, kind="stable")
     place = np.searchsorted(rows[order], row)
     found = np.flatnonzero((np.append(rows[order], -1)[place] == row) & (pieces > 0))
@@ -308,28 +308,29 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
 
 
 def _name(stacks: StackTable, node: int) -> str:
-    return plain_name(stacks.frames.function(int(stacks.frame[node])))
+    return plain_name(stacks.frames.function[int(stacks.frame[node])])
 
 
-def _called(stacks: StackTable, node: int) -> tuple[str, str]:
+def _called(stacks: StackTable, node: int) -> tuple[str, Caller | None]:
     """The function that a stack ends in, and its caller, as the top of this module says."""
     frames = stacks.frames
     own = [
         frame
         for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
         if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
-        and plain_name(frames.function(frame)) not in FUNCTIONS
-        and not _LINKED_RUNTIME.fullmatch(frames.function(frame))
+        and plain_name(frames.function[frame]) not in FUNCTIONS
+        and not _LINKED_RUNTIME.fullmatch(frames.function[frame])
     ]
     chosen = [
         *(frame for frame in own if is_own(frames, frame)),
-        *(frame for frame in own if frames.symbol[frame].startswith("py::")),
+        *(frame for frame in own if frames.function[frame].startswith("py::")),
         *own,
     ]
     for frame in chosen[:1]:
-        symbol, library = frames.symbol[frame], frames.dsos[int(frames.dso[frame])].name
-        return _name(stacks, node), symbol if frames.source_of(frame) else f"{symbol} ({library})"
-    return _name(stacks, node), ""
+        path = frames.source_of(frame)
+        file = path.rpartition("/")[2] or frames.dsos[int(frames.dso[frame])].name
+        return _name(stacks, node), Caller(frames.function[frame], file, frames.lines[frame], path)
+    return _name(stacks, node), None
 
 
 def is_own(frames: FrameTable, frame: int) -> bool:

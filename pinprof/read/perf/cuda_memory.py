@@ -24,7 +24,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import (
+from pinprof.base.columns import Bool, Int64, UInt8, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import (
     UNRECORDED,
     ApiCallTable,
     CopyKind,
@@ -33,9 +35,7 @@ from pinprof.activity import (
     MemoryOperation,
     MemoryUsageTable,
 )
-from pinprof.columns import Bool, Int64, UInt8, UInt64
-from pinprof.cuda_functions import FUNCTIONS, Function
-from pinprof.lazy_dataclass import dataclass
+from pinprof.data.cuda_functions import FUNCTIONS, Function
 from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, Place, Process, place_of
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import NOTHING

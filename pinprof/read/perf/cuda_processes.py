@@ -1,7 +1,7 @@
 """What is known of a process's memory at some time: what it has mapped, and what CUDA granted or registered.
 
 A recording that is a part of a longer one (portions/) begins with processes that hold memory already. What is known of
-them by then lies beside it as JSON: `calls-before.json`.
+them by then is next to it as JSON: `calls-before.json`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinprof.activity import Location, MemoryKind
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.shapes import COUNT, MOST, PID, Column, Each, OneOf, Record, Row, Unfit, Whole, read
+from pinprof.data.activity import Location, MemoryKind
 from pinprof.read.perf.places import Places
 from pinprof.read.perf.records import DataArea
-from pinprof.shapes import COUNT, MOST, PID, Column, Each, OneOf, Record, Row, Unfit, Whole, read
 
 ANONYMOUS = ("//anon", "/dev/zero", "/anon_hugepage")
 _NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")
@@ -95,7 +95,7 @@ class Known:
     """What is known of processes at a time."""
 
     time_ns: int = -1
-    """Of what is told of processes by records up to then, all is in `processes`; before all records by default."""
+    """All that records up to then say about processes is in `processes`; before all records by default."""
     processes: Mapping[int, Process] = field(default_factory=dict)
     """By pid."""
 

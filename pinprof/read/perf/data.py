@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
-from pinprof.errors import FormatError, readable
-from pinprof.lazy_dataclass import dataclass
-from pinprof.manifest import Manifest
-from pinprof.model import (
+from pinprof.base.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
+from pinprof.base.errors import FormatError, readable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import (
     READY,
     Bool,
     Capture,
@@ -56,7 +56,7 @@ from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.reader import Progress, untold
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.read.thread_names import changed_names, kernel_names
-from pinprof.store import new_manifest
+from pinprof.streams.store import new_manifest
 
 CLOCK_MONOTONIC = 1
 _CLOCK_NAMES = {0: "realtime", CLOCK_MONOTONIC: "monotonic", 4: "monotonic-raw", 7: "boottime", 11: "tai"}
@@ -84,10 +84,13 @@ class Recording:
         return any(source.attr.needs_unwinding for source in self.header.sources)
 
 
-def load(path: Path, progress: Progress = untold) -> Recording:
-    """Read the records of a perf.data file; CaptureError if it cannot be opened, FormatError if it is none."""
+def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False) -> Recording:
+    """Read the records of a perf.data file (`read_records`).
+
+    CaptureError if it cannot be opened, FormatError if it is none.
+    """
     with readable(path), path.open("rb", buffering=0) as file:
-        header, raw = read_records(file, path, progress)
+        header, raw = read_records(file, path, progress, as_recorded=as_recorded)
     recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.columns import PairIndex
-from pinprof.model import Int32, Int64, UInt64
+from pinprof.base.columns import PairIndex
+from pinprof.data.model import Int32, Int64, UInt64
 from pinprof.read.perf.addresses import address_chains
 from pinprof.read.perf.sequences import positions
 

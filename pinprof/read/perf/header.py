@@ -12,8 +12,8 @@ import struct
 from dataclasses import field
 from typing import Any, BinaryIO
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.perf.records import Attr, c_string, parse_attr, parse_build_id
 
 MAGIC = b"PERFILE2"

@@ -16,8 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Dso, Int32, Int64, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Dso, Int32, Int64, UInt64
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 TaskRecord = MapRecord | CommRecord | ForkRecord

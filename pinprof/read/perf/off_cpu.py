@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Table, pack, pairs_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
+from pinprof.base.columns import Table, pack, pairs_of
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
 from pinprof.read.perf.samples import words_of

@@ -1,6 +1,6 @@
 """The two passes over the records of a perf.data file: what tasks did, and then the samples.
 
-perf writes the buffers of processors one after another, so a mapping may stand behind the samples that need it. The
+perf writes the buffers of processors one after another, so a mapping may follow the samples that need it. The
 first pass takes in what is not a sample, and where samples are; the second reduces these to columns and distinct call
 chains, a chunk at a time, so that memory grows with these and not with the file. What is compressed is walked twice.
 """
@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pinprof.columns import Int64, UInt64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Int64, UInt64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
 from pinprof.read.perf.deferred import DeferredChains
@@ -67,11 +67,16 @@ class Raw:
     """Whether samples carry times."""
 
 
-def read_records(file: BinaryIO, path: Path, progress: Progress = untold) -> tuple[Header, Raw]:
-    """The head of a file and all its records; no samples where perf has yet to make their call chains."""
+def read_records(
+    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False
+) -> tuple[Header, Raw]:
+    """The head of a file and all its records.
+
+    Where perf has yet to make the samples' call chains there are no samples, or with `as_recorded` those without them.
+    """
     header = read_header(file, str(path))
     tasks, chains = TaskReader(header, portion(progress, 0, _FIRST_PASS)), ChainGatherer()
-    if any(source.attr.needs_unwinding for source in header.sources):
+    if not as_recorded and any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
         reduce, ahead = Workers(file.fileno()).reducing(spaces, tasks.deferred, chains)

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 import numpy as np
 
-from pinprof.columns import Int64, UInt64
+from pinprof.base.columns import Int64, UInt64
 
 NOTHING = -1
 _END = 2**64 - 1

@@ -11,7 +11,7 @@ import struct
 import sys
 from typing import NamedTuple
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 RECORD_HEADER = struct.Struct("<IHH")
 

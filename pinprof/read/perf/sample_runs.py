@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.model import Int64
+from pinprof.data.model import Int64
 from pinprof.read.perf import records as rec
 
 _SHORTEST = 4

@@ -21,8 +21,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import (
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import (
     KERNEL,
     Capture,
     ClockSync,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Bool, GrowingColumn, Int32, Int64, UInt64
+from pinprof.base.columns import Bool, GrowingColumn, Int32, Int64, UInt64
 from pinprof.read.interning import Interner
 
 _BLOCK = 1 << 11

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from pinprof import files
-from pinprof.errors import FormatError
+from pinprof.base import files
+from pinprof.base.errors import FormatError
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import Header
 

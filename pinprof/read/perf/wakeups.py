@@ -16,9 +16,9 @@ from typing import Self
 
 import numpy as np
 
-from pinprof.columns import Bool, Int32, UInt8, UInt64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
+from pinprof.base.columns import Bool, Int32, UInt8, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import NO_CHAIN
 from pinprof.read.perf.header import EventSource

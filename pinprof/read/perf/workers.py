@@ -1,7 +1,7 @@
 """Processes that reduce chunks of a large recording, one for each processor.
 
 They are started by name and not forked, since whoever reads may have threads, and not by multiprocessing, which runs
-the user's script again. Where one can't be started or ends early, its chunks are reduced here.
+the user's script again. Where one can't be started, ends early or does not answer, its chunks are reduced here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _WORTH_IT = 400_000
 _SAMPLE_BYTES = 200
 """What a sample takes in a file, about: it has a chain of some twenty addresses."""
 _MOST = 8
+PATIENCE_S = 120.0
+"""A worker that takes longer to answer is ended: a chunk takes a second."""
 
 
 class Workers:
@@ -46,7 +48,7 @@ class Workers:
         self._stack.close()
 
     def expect(self, samples: int = 0, *, size_bytes: int = 0) -> None:
-        """Start, if there are as many samples as make it worth it, or bytes that may be those of so many."""
+        """Start, if there are as many samples as make it worth it, or bytes that may be theirs."""
         if self._each or max(samples, size_bytes // _SAMPLE_BYTES) < _WORTH_IT or not sys.executable:
             return
         count = min(len(os.sched_getaffinity(0)), _MOST)
@@ -64,10 +66,12 @@ class Workers:
             own = Reducer(self._file, spaces, deferred, chains)
             return (lambda chunk: partial(own.reduced, chunk)), 0
         here = Reducer(self._file, spaces, deferred)
-        for worker in self._each:
-            worker.begin(self._file, spaces, deferred)
         # Of each worker the answers come in the order of the questions.
-        turns = cycle([(worker, self._stack.enter_context(ThreadPoolExecutor(1))) for worker in self._each])
+        each = [(worker, self._stack.enter_context(ThreadPoolExecutor(1))) for worker in self._each]
+        known = pickle.dumps((self._file, spaces, deferred), 5)
+        for worker, thread in each:
+            thread.submit(worker.begin, known)
+        turns = cycle(each)
 
         def reduce(worker: _Worker, chunk: Chunk) -> Reduced | None:
             with suppress(OSError, EOFError, pickle.UnpicklingError):
@@ -77,7 +81,15 @@ class Workers:
         def begin(chunk: Chunk) -> Callable[[], Reduced]:
             worker, thread = next(turns)
             answer = thread.submit(reduce, worker, chunk)
-            return lambda: answer.result() or here.reduced(chunk)
+
+            def reduced() -> Reduced:
+                try:
+                    return answer.result(PATIENCE_S) or here.reduced(chunk)
+                except TimeoutError:
+                    worker.end()
+                    return here.reduced(chunk)
+
+            return reduced
 
         return begin, 2 * len(self._each)
 
@@ -88,12 +100,12 @@ class _Worker:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self._to, self._from = process.stdin, process.stdout
+        self._to, self._from, self.end = process.stdin, process.stdout, process.kill
 
-    def begin(self, file: int, spaces: SpaceTable, deferred: DeferredChains) -> None:
+    def begin(self, known: bytes) -> None:
         """Tell what is known of the whole recording."""
         with suppress(OSError):
-            pickle.dump((file, spaces, deferred), self._to, 5)
+            self._to.write(known)
 
     def reduced(self, chunk: Chunk) -> Reduced:
         """EOFError or OSError where the process is gone."""

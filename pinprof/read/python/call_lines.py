@@ -22,16 +22,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import ApiCallTable
-from pinprof.columns import pack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, UNDECIDED_LINE, Bool, Int32, Int64, SampleTable, StackTable, UInt8
-from pinprof.own_code import library_part
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted, format_share
+from pinprof.data.activity import ApiCallTable, Caller
+from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Int32, Int64, SampleTable, StackTable, UInt8
+from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import threads
 from pinprof.read.python.matching import CERTAIN, NONE, UNDECIDED
 from pinprof.read.python.native_callers import Callers, callers_of
 from pinprof.read.python.stacks import NO_STACK, PythonStacks, Windows
-from pinprof.units import format_counted, format_share
 
 _NO_LINE = -1
 _NEVER = 1 << 62
@@ -132,21 +132,20 @@ def _calls_of(samples: SampleTable, calls: ApiCallTable) -> Int64:
 def _with_sites(calls: ApiCallTable, stack: Int32, open_: Bool, line_of: Int32, stacks: PythonStacks) -> ApiCallTable:
     assert calls.site is not None
     sites = {site: number for number, site in enumerate(calls.sites)}
-    nameless = np.array([not site or site.startswith("[") for site in (*calls.sites, "")], np.bool_)
+    nameless = np.array([*(site.function.startswith("[") for site in calls.sites), True], np.bool_)
     site = calls.site.copy()
     if (unnamed := open_ & nameless[site]).any():
-        site[unnamed] = sites.setdefault(UNDECIDED_LINE, len(sites))
+        site[unnamed] = sites.setdefault(Caller(UNDECIDED_LINE), len(sites))
     line = line_of[stack]
     number = np.zeros(len(stacks.frames) + 1, np.int32)
     for frame in np.unique(line[line != _NO_LINE]).tolist():
-        number[frame] = sites.setdefault(_text(stacks, frame), len(sites))
+        number[frame] = sites.setdefault(_caller(stacks, frame), len(sites))
     return replace(calls, site=np.where(line != _NO_LINE, number[line], site), sites=tuple(sites))
 
 
-def _text(stacks: PythonStacks, frame: int) -> str:
-    function, file, line = stacks.frames[frame]
-    place = library_part(file) or file.rpartition("/")[2] or file
-    return f"{function} ({place}:{line})" if line else f"{function} ({place})"
+def _caller(stacks: PythonStacks, frame: int) -> Caller:
+    function, path, line = stacks.frames[frame]
+    return Caller(function, library_part(path) or path.rpartition("/")[2] or path, line, path)
 
 
 def _lines(stacks: PythonStacks) -> Int32:

@@ -27,9 +27,22 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.columns import UInt8, pack, pairs_of, unpack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, FrameTable, Int32, Int64, StackTable
+from pinprof.base.columns import UInt8, pack, pairs_of, unpack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted, format_ns, format_share
+from pinprof.data.model import (
+    LONGEST_NAME,
+    NO_NODE,
+    READY,
+    USER,
+    Bool,
+    Capture,
+    Dso,
+    FrameTable,
+    Int32,
+    Int64,
+    StackTable,
+)
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.call_lines import settle_samples, with_lines
@@ -38,7 +51,6 @@ from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
 from pinprof.read.python.wakers import wakers_among_samples, wakers_apart
 from pinprof.read.thread_names import with_python_names
-from pinprof.units import format_counted, format_ns, format_share
 
 _TRAMPOLINE = re.compile(r"py::(.*?):((?:/|<|[^:]*\.pyx?$).*)", re.DOTALL)
 """_PyPerf_Callbacks, Python/perf_trampoline.c: `py::%s:%s` of co_qualname and co_filename."""
@@ -81,7 +93,7 @@ class _Kinds:
 
 def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
     """The capture with Python's functions as frames; the same object where it has none."""
-    trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.symbol)
+    trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.function)
     if not trampolines and stacks_file is None:
         return capture
     kinds = _kinds(capture.stacks.frames)
@@ -144,12 +156,13 @@ class _Grafting:
         self._builder = StackBuilder()
         frames = capture.stacks.frames
         self._native = [
-            self._builder.frame(symbol, frames.dsos[dso], mode, source)
-            for symbol, dso, mode, source in zip(
-                frames.symbol,
+            self._builder.frame(function, frames.dsos[dso], mode, source, line)
+            for function, dso, mode, source, line in zip(
+                frames.function,
                 frames.dso.tolist(),
                 frames.mode.tolist(),
                 frames.source or [""] * len(frames),
+                frames.lines,
                 strict=True,
             )
         ]
@@ -175,7 +188,7 @@ class _Grafting:
         ]
         nodes, before = self._builder.stacks(chains), self._capture.stacks
         after = self._builder.table()
-        blind = [symbol.startswith("[") for symbol in before.frames.symbol]
+        blind = [symbol.startswith("[") for symbol in before.frames.function]
         left = {made for made, unnamed in zip(self._native, blind, strict=True) if unnamed}
         dropped = (
             _frames_on(before, blind)[node] - _frames_on(after, [n in left for n in range(len(after.frames))])[nodes]
@@ -260,9 +273,7 @@ class _Grafting:
         return made
 
     def _function(self, name: str, file: str, line: int) -> int:
-        dso = Dso(file, "", "python")
-        place = f"{dso.name}:{line}" if line else dso.name
-        return self._builder.frame(f"{name} ({place})", dso, USER)
+        return self._builder.frame(name, Dso(file, "", "python"), USER, line=line)
 
 
 def _frames_on(stacks: StackTable, counted: Sequence[bool]) -> Int64:
@@ -306,7 +317,7 @@ def _same(function: tuple[str, str], seen: PythonFrame) -> bool:
 def _kinds(frames: FrameTable) -> _Kinds:
     function: list[tuple[str, str] | None] = []
     loop, machinery, nowhere = [], [], []
-    for symbol, index, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    for symbol, index, mode in zip(frames.function, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)
@@ -318,20 +329,18 @@ def _kinds(frames: FrameTable) -> _Kinds:
     return _Kinds(function, loop, machinery, nowhere)
 
 
-def _spans(capture: Capture) -> Bool:
-    """Which samples are times off the processors."""
-    return np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event]
-
-
 def _kept(capture: Capture) -> Bool:
-    """Which of these are times in which others kept the thread from running."""
-    wait = capture.samples.wait
-    return np.zeros(len(capture.samples), np.bool_) if wait is None else _spans(capture) & ((wait & READY) > 0)
+    """Which samples are times in which others kept the thread from running."""
+    samples = capture.samples
+    if samples.wait is None:
+        return np.zeros(len(samples), np.bool_)
+    return capture.spans[samples.event] & ((samples.wait & READY) > 0)
 
 
 def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, UInt8]:
     """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
-    samples, spans = capture.samples, _spans(capture)
+    samples = capture.samples
+    spans = capture.spans[samples.event]
     waits = spans & ~_kept(capture)
     # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
     middle = samples.time_ns + np.where(spans, samples.weight // 2, 0)

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read.python.stacks import NO_STACK
 
 NONE, CERTAIN, NEARER, UNDECIDED = range(4)

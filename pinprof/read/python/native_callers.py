@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from pinprof.cuda_functions import FUNCTIONS, LINKED_RUNTIME, plain_name
-from pinprof.model import StackTable
+from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, plain_name
+from pinprof.data.model import StackTable
 
 _MOST = 12
 """Native callers next to CUDA that tell calls apart."""
@@ -23,7 +23,7 @@ def callers_of(native: StackTable, node: int, loops: Sequence[bool]) -> Callers:
     callers: list[tuple[str, str]] = []
     for above in native.chain(node):
         frame = int(native.frame[above])
-        name, library = frames.function(frame), frames.dsos[int(frames.dso[frame])].name
+        name, library = frames.function[frame], frames.dsos[int(frames.dso[frame])].name
         if loops[frame] or name.startswith("py::") or library == "[unknown]":
             break
         if library.startswith(_CUDA) or _LINKED_RUNTIME.fullmatch(name) or plain_name(name) in FUNCTIONS:

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from pinprof.model import USER, FrameTable
+from pinprof.data.model import USER, FrameTable
 
 _START = re.compile(r"_start|(__GI_)?_*clone3?|start_thread|thread_start")
 _MOST_FRAMES = 12
@@ -25,7 +25,7 @@ class Roots:
         """`ends`: per frame whether what follows differs from moment to moment (the interpreter's evaluation loop)."""
         self._starts = [
             mode == USER and _START.fullmatch(symbol) is not None
-            for symbol, mode in zip(frames.symbol, frames.mode.tolist(), strict=True)
+            for symbol, mode in zip(frames.function, frames.mode.tolist(), strict=True)
         ]
         self._ends = ends
 

@@ -30,9 +30,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import UNDECIDED_LINE, Bool, Int32, Int64
-from pinprof.shapes import TEXT, Column, Each, Facts, Record, Row, Whole, parsed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.shapes import TEXT, Column, Each, Facts, Record, Row, Whole, parsed
+from pinprof.data.model import UNDECIDED_LINE, Bool, Int32, Int64
 
 MAX_BYTES = 1 << 30
 """The text that one file may unpack to."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.model import NO_NODE, Bool, Capture, SampleTable
+from pinprof.data.model import NO_NODE, Bool, Capture, SampleTable
 
 
 def wakers_among_samples(capture: Capture) -> tuple[Capture, Bool | None]:

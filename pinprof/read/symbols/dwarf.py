@@ -26,11 +26,11 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from pinprof import elf_headers
-from pinprof.columns import UInt8, UInt64
-from pinprof.elf_headers import Section
-from pinprof.libraries import DWARF
-from pinprof.model import Dso
+from pinprof.base.columns import UInt8, UInt64
+from pinprof.data.model import Dso
+from pinprof.machine import elf_headers
+from pinprof.machine.elf_headers import Section
+from pinprof.machine.libraries import DWARF
 from pinprof.read.symbols.elf import UNREADABLE, Image, debug_files, open_regular, same_build_id
 from pinprof.read.zstd import ZstdDecompressor, ZstdError
 
@@ -65,7 +65,7 @@ _SYSTEM = re.compile(
 def is_own_code(dso: Dso) -> bool:
     """Whether a DSO is the program's own: a file that belongs neither to the system nor to a language or CUDA.
 
-    Not told by whether it has debug information: distributions and conda ship libraries with it.
+    Debug information does not show it: distributions and conda ship libraries with it.
     """
     return dso.kind == "file" and dso.path.startswith("/") and _SYSTEM.fullmatch(dso.path) is None
 

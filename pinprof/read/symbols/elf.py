@@ -21,10 +21,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pinprof import elf_headers
-from pinprof.elf_headers import DYNSYM, SYMTAB, Headers
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, UInt64
+from pinprof.machine import elf_headers
+from pinprof.machine.elf_headers import DYNSYM, SYMTAB, Headers
 from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
 
 MAX_MINI_DEBUG_BYTES = 256 << 20

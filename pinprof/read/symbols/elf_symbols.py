@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64, UInt64
 
 _SYM64 = np.dtype("<u4, u1, u1, <u2, <u8, <u8")
 _SYM64.names = ("name", "info", "other", "section", "value", "size")

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.errors import CaptureError, FormatError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
+from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.packed import PackedError, unpacked
 
 MAX_BYTES = 512 << 20

@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
 from pinprof.read.symbols.sealed import UserKey
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pinprof.errors import PinprofError
-from pinprof.model import Dso, Int32, UInt64
+from pinprof.base.errors import PinprofError
+from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.sealed import Run, SealedAddresses, SealedLines, SealedSymbols, UserKey, user_key
 

@@ -29,12 +29,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from pinprof import files
-from pinprof.errors import CaptureError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Dso, Int32, UInt64
+from pinprof.base import files
+from pinprof.base.errors import CaptureError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.shapes import COUNT, TEXT, Column, Each, OneOf, Record, Whole, parsed
+from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.packed import PackedError, unpacked
-from pinprof.shapes import COUNT, TEXT, Column, Each, OneOf, Record, Whole, parsed
 
 SCHEMA_VERSION = 1
 

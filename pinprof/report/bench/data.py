@@ -7,9 +7,9 @@ from typing import Any
 
 from pinprof.analyze.costs.bench import Study
 from pinprof.analyze.costs.costs import MOVES, Cost
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import MEASURES
-from pinprof.units import format_bytes, format_ns, format_rate
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_ns, format_rate
+from pinprof.data.rates import MEASURES
 
 
 @dataclass(frozen=True)

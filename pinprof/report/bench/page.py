@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pinprof.rates import MEASURES
+from pinprof.data.rates import MEASURES
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
 from pinprof.report.page import html

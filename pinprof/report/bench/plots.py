@@ -10,9 +10,9 @@ import numpy as np
 
 from pinprof.analyze.costs.bench import Study
 from pinprof.analyze.costs.costs import GIB, MOVES, Cost
-from pinprof.rates import prefault_threads
+from pinprof.base.units import format_bytes, format_ns, format_rate
+from pinprof.data.rates import prefault_threads
 from pinprof.report.figures import layout, limit, title
-from pinprof.units import format_bytes, format_ns, format_rate
 
 _STYLES: Mapping[str, tuple[str, str, str]] = {
     "touch.first": ("fault", "circle", "solid"),

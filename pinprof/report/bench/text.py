@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.costs.costs import GIB, BreakEven, Cost
-from pinprof.rates import Rate
+from pinprof.base.units import format_bytes, format_ns, format_share
+from pinprof.data.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
 from pinprof.report.terminal.layout import console_of, kept, plain_table, sentence, tidy, titled
-from pinprof.units import format_bytes, format_ns, format_share
 
 _CHOOSE = "Recommendations for this machine"
 _MOST_SIZES = 6

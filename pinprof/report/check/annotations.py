@@ -15,7 +15,7 @@ from pinprof.report.check.places import Places
 from pinprof.report.check.sarif import fingerprint
 
 _MOST = 10
-"""GitHub shows so many errors and so many warnings of a step."""
+"""GitHub shows this many errors and this many warnings of a step."""
 _COMMANDS: Mapping[Outcome, str] = {Outcome.BROKEN: "error", Outcome.UNASSESSABLE: "warning"}
 _SEVERITIES: Mapping[Outcome, str] = {Outcome.BROKEN: "major", Outcome.UNASSESSABLE: "minor"}
 

@@ -11,19 +11,19 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.units import format_bytes, format_counted
 from pinprof.check.budgets import format_amount
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check import words
 from pinprof.report.check.places import Places
 from pinprof.report.export.markdown import code, text
-from pinprof.units import format_bytes, format_counted
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 _LARGEST = 1 << 20
 """Bytes of one step's summary; GitHub shows none of a larger one."""
 _MOST_ROWS, _MOST_PLACES = 100, 3
-"""Of a table, and of one budget in it."""
+"""Bytes of a table, and of one budget in it."""
 
 
 def write(checked: Checked, stream: IO[str]) -> None:
@@ -34,7 +34,7 @@ def write(checked: Checked, stream: IO[str]) -> None:
 def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ) -> str:
     """Add the check to the step's summary if the environment names one; a sentence where that fails, else empty.
 
-    A summary that cannot be written changes no verdict, so it is no error.
+    A summary that cannot be written changes no verdict, so it raises nothing.
     """
     path = environment.get(SUMMARY, "")
     if not path:

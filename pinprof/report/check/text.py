@@ -10,13 +10,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.base.units import format_counted
 from pinprof.check.selftest import Tested
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check import words
 from pinprof.report.check.places import Places
 from pinprof.report.terminal.console import PrintableConsole
 from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, sentence, tidy
-from pinprof.units import format_counted
 
 _STYLES = {Outcome.BROKEN: "bold red", Outcome.UNASSESSABLE: "bold yellow", Outcome.HOLDS: "green"}
 _MOST_SITES = 3

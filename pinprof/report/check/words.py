@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from pinprof.base.units import format_counted
 from pinprof.check.budgets import format_amount
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check.places import Places, Spot
 from pinprof.report.names import shortened, without_home
-from pinprof.units import format_counted
 
 LONGEST_NAME, LONGEST_SENTENCE = 200, 600
 """Characters. A name that is longer keeps its beginning and its end."""

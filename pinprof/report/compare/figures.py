@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath
 
+from pinprof.base.units import format_counted, format_ns, format_share, format_weight
 from pinprof.compare.results import ComparedStacks, Difference, Family, Fate, OpportunityChange, Row, Side
 from pinprof.compare.stacks import unmatched
-from pinprof.units import format_counted, format_ns, format_share, format_weight
 
 FAMILY_TITLES: Mapping[Family, str] = {
     "phase": "Phases",

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.columns import Float64, Int32, Int64
+from pinprof.base.columns import Float64, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import threshold
 from pinprof.compare.results import ComparedFrames, ComparedStacks, Difference, Side
 from pinprof.compare.rows import FROM_RECORDING, LEAST_SAMPLES
 from pinprof.compare.stacks import summed
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, FrameTable, StackTable
+from pinprof.data.model import KERNEL, NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, ROOT, USER_CODE, FlameData, Layout, Thread, pack_columns
 from pinprof.report.flame_tables import Numbered, preorder
-from pinprof.statistics import threshold
 
 MOST_ROWS = 400_000
 """What a page carries; above it, the lightest stacks end in their callers."""

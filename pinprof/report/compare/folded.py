@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import IO
 
+from pinprof.base.errors import UsageError
 from pinprof.compare.results import ComparedStacks
-from pinprof.errors import UsageError
-from pinprof.model import KERNEL, NO_NODE
+from pinprof.data.model import KERNEL, NO_NODE
 from pinprof.report.export.flamegraph_style import SEPARATORS
 
 _KERNEL = "_[k]"

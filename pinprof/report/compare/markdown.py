@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
+from pinprof.base.units import format_counted, format_weight
 from pinprof.compare.results import FAMILIES, Difference, Family
 from pinprof.report.compare import figures
 from pinprof.report.export.markdown import code, text
 from pinprof.report.names import without_home
-from pinprof.units import format_counted, format_weight
 
 _MOST_ROWS = 8
 

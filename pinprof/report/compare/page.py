@@ -11,6 +11,7 @@ from typing import Any
 
 from pinprof.analyze import LEVELS
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.base.units import format_share
 from pinprof.compare.results import Difference
 from pinprof.report import palette
 from pinprof.report.compare import figures
@@ -21,7 +22,6 @@ from pinprof.report.flame import pack_strings
 from pinprof.report.names import printable
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
-from pinprof.units import format_share
 
 _SHEETS = ("styles/page.css", "styles/compare.css")
 

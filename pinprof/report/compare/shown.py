@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_weight
 from pinprof.compare.results import FAMILIES, Difference, Family, Fate, OpportunityChange, Row
-from pinprof.lazy_dataclass import dataclass
 from pinprof.report.compare import figures
-from pinprof.units import format_weight
 
 _FIRST, _MOST = 8, 100
 """Rows of a family that are open at first, and that the page has at all."""

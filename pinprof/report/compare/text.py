@@ -9,13 +9,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.base.units import format_counted, format_weight
 from pinprof.compare.results import FAMILIES, Difference, Family, Row
 from pinprof.report.compare import figures
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.names import printable, shortened
 from pinprof.report.terminal.console import PrintableConsole
 from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, kept, plain_table, sentence, tidy, titled
-from pinprof.units import format_counted, format_weight
 
 _MOST_ROWS = 8
 """Of one family."""

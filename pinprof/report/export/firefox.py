@@ -18,8 +18,8 @@ import numpy as np
 
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, LEVELS, Analysis
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Capture, Event
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Capture, Event
 from pinprof.report import rows
 
 PROCESSED_VERSION = 48

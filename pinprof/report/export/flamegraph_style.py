@@ -13,8 +13,8 @@ import re
 
 import numpy as np
 
-from pinprof.columns import pack, unpack
-from pinprof.model import KERNEL, Capture, Dso, FrameTable, Int32, Int64
+from pinprof.base.columns import pack, unpack
+from pinprof.data.model import KERNEL, Capture, Dso, FrameTable, Int32, Int64
 from pinprof.report.rows import threads_of
 
 SEPARATORS = re.compile(r"[;\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

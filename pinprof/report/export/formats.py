@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pinprof.analyze import Analysis
-from pinprof.errors import UsageError, unwritable
+from pinprof.base.errors import UsageError, unwritable
 from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded
 
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.results import EventResult
+from pinprof.base import units
 from pinprof.report.data import ReportData, share_of
 from pinprof.report.gather import build
 from pinprof.report.names import printable

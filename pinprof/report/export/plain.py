@@ -7,8 +7,8 @@ from typing import IO, Literal, get_args
 
 import numpy as np
 
-from pinprof.errors import UsageError
-from pinprof.model import KERNEL, NO_NODE, Bool, Capture, FrameTable, Int32
+from pinprof.base.errors import UsageError
+from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, FrameTable, Int32
 from pinprof.report.export import flamegraph_style
 from pinprof.report.export.flamegraph_style import SEPARATORS
 from pinprof.report.names import NO_CALLCHAIN

@@ -14,7 +14,7 @@ import numpy as np
 
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis
-from pinprof.model import NO_NODE, Capture
+from pinprof.data.model import NO_NODE, Capture
 from pinprof.report import rows
 
 _UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "count", "events": "count", "samples": "count"}

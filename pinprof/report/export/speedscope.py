@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from pinprof import __version__
 from pinprof.analyze import Analysis
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read.formats.speedscope import SCHEMA
 from pinprof.report import rows
 

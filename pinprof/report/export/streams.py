@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from pinprof import files, terminal
-from pinprof.errors import unwritable
+from pinprof.base import files, terminal
+from pinprof.base.errors import unwritable
 
 STANDARD_OUTPUT = Path("-")
 

@@ -24,13 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from pinprof import files
-from pinprof.activity import UNRECORDED, Api, ApiCallTable, CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.analyze.lines import lines_of_samples
-from pinprof.columns import in_order
-from pinprof.errors import ToolMissing
-from pinprof.model import NO_NODE, Int32, UInt8
+from pinprof.base import files
+from pinprof.base.columns import in_order
+from pinprof.base.errors import ToolMissing
+from pinprof.data.activity import (
+    UNRECORDED,
+    Api,
+    ApiCallTable,
+    CopyKind,
+    GpuOpTable,
+    MemoryKind,
+    MigrationCause,
+    OpKind,
+)
+from pinprof.data.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
 from pinprof.report.export.streams import encoded
 from pinprof.report.section import listed

@@ -16,11 +16,11 @@ from typing import IO, Any
 import numpy as np
 
 from pinprof import __version__
-from pinprof.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
 from pinprof.analyze import CATEGORIES, Analysis
-from pinprof.columns import in_order
-from pinprof.errors import UsageError
-from pinprof.model import NO_NODE, Capture, Int64
+from pinprof.base.columns import in_order
+from pinprof.base.errors import UsageError
+from pinprof.data.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
+from pinprof.data.model import NO_NODE, Capture, Int64
 from pinprof.read.formats.kineto import CAUSES, DIRECTIONS, KINDS, SYNCS
 from pinprof.report import rows
 
@@ -114,7 +114,7 @@ def _names(capture: Capture) -> Iterator[Json]:
     for pid in sorted({pid for pid, _ in threads}):
         name = capture.threads.get((pid, pid)) or f"process {pid}"
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
-    spans = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event]
+    spans = capture.spans[capture.samples.event]
     sampled, waiting = (
         {*zip(capture.samples.pid[rows].tolist(), capture.samples.tid[rows].tolist(), strict=True)}
         for rows in (~spans, spans)

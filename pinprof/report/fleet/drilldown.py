@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from pinprof import analyze, files, read
-from pinprof.errors import PinprofError
+from pinprof import analyze, read
+from pinprof.base import files
+from pinprof.base.errors import PinprofError
 from pinprof.fleet.mapping import fetched
 from pinprof.fleet.results import CAPTURE, Answer, Member
 from pinprof.fleet.sources import sources_of
@@ -21,7 +22,7 @@ _SUFFIX = ".pages"
 
 
 def with_pages(answer: Answer, page: Path, most: int, tell: Callable[[str], None]) -> Answer:
-    """The answer whose members know their pages; at most so many new ones are written to a folder beside `page`.
+    """The answer whose members know their pages; at most `most` new ones are written to a folder beside `page`.
 
     A page that was written for the same capture before is not written again.
     """

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet.results import Answer, Change, Member, Series
-from pinprof.lazy_dataclass import dataclass
 from pinprof.report.compare.page import change_rules
 from pinprof.report.data import Cause
 from pinprof.report.flame import pack

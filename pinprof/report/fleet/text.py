@@ -8,13 +8,13 @@ from pathlib import Path
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from pinprof.base.units import format_count, format_counted, format_ns, format_share
 from pinprof.fleet.results import Answer
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.fleet import words
 from pinprof.report.names import printable, shortened
 from pinprof.report.terminal.console import PrintableConsole
 from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, plain_table, sentence, tidy, titled
-from pinprof.units import format_count, format_counted, format_ns, format_share
 
 _MOST, _FEW = 60, 5
 """Rows of a table in all of it, and in the summary."""

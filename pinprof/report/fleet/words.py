@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from pinprof.base.units import format_counted, format_ns, format_ns_range, format_share
 from pinprof.fleet.results import CAPTURE, Answer, Because, Change, Outlier, Saving
-from pinprof.units import format_counted, format_ns, format_ns_range, format_share
 
 
 def who(one: Outlier) -> str:

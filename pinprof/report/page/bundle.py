@@ -20,8 +20,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from pinprof import cache, files
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import cache, files
+from pinprof.base.lazy_dataclass import dataclass
 
 _ASSETS = Path(__file__).parents[1] / "assets"
 PLOT_SCRIPT = "plotly.min.js"

@@ -16,9 +16,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from pinprof import __version__, cache, documentation, units
+from pinprof import __version__
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.errors import unwritable
+from pinprof.base import cache, documentation, units
+from pinprof.base.errors import unwritable
 from pinprof.report import palette, styles
 from pinprof.report.data import LEVEL_TITLES, Cause, ReportData, share_of
 from pinprof.report.export.streams import binary_output
@@ -28,7 +29,7 @@ from pinprof.report.names import event_label, printable
 from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
 from pinprof.report.section import ForScripts, picked
 
-SHEETS = ("styles/page.css", "styles/opportunities.css", "styles/activity.css", "styles/costs.css")
+SHEETS = ("styles/page.css", "styles/opportunities.css", "styles/activity.css")
 
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
 """Where templates come from."""

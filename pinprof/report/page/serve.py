@@ -18,14 +18,15 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pinprof.errors import CollectError
-from pinprof.terminal import say
+from pinprof.base.errors import CollectError
+from pinprof.base.terminal import say
 
 HOST = "127.0.0.1"
 _HOST_NAMES = (HOST, "localhost")
 MOST_CONNECTIONS = 16
 ASK_WITHIN_S = 5.0
 """For a whole request to arrive."""
+_NOTHING = b"There is nothing here. Open the whole address that pinprof printed.\n"
 STALLED_S = 30.0
 """Without a byte that the other end takes."""
 
@@ -59,6 +60,17 @@ class PageServer(ThreadingHTTPServer):
         named = frozenset(f"{name}:{self.server_port}" for name in _HOST_NAMES)
         return named | frozenset(_HOST_NAMES) if self.server_port == 80 else named
 
+    @property
+    def other_name(self) -> str:
+        """What to say to a browser that calls this server something else: it does so behind a forwarded port."""
+        port = self.server_port
+        return (
+            f"pinprof serves this page only at http://{HOST}:{port}, and your browser asked for another host or port.\n"
+            f"Forward the port to the same number, for example with ssh -L {port}:{HOST}:{port} MACHINE, or run the "
+            "container with --network host. Then open the address that pinprof printed.\n"
+            "The page is also a file, which you can copy and open.\n"
+        )
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, or hang up where too many do so already."""
         if not self._places.acquire(blocking=False):
@@ -88,7 +100,7 @@ class PageServer(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has hung up, or that was hung up on, is no event."""
+        """A client that has hung up, or that was hung up on, needs no message."""
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, OSError):
             say("".join(traceback.format_exception(error)), error=True, end="")
@@ -112,22 +124,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked(self.connection)
         # A foreign name that resolves to this machine is a page of somebody else asking through the user's browser.
         if self.headers.get("Host", "").lower() not in self.server.host_names:
-            self.send_error(HTTPStatus.FORBIDDEN)
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", self.server.other_name.encode(), body=body)
         elif not secrets.compare_digest(self.path.encode(), self.server.path.encode()):
-            self.send_error(HTTPStatus.NOT_FOUND)
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", _NOTHING, body=body)
         else:
-            self.send_response(HTTPStatus.OK)
-            for name, value in (
-                ("Content-Type", "text/html; charset=utf-8"),
-                ("Content-Length", str(len(self.server.page))),
-                ("Cache-Control", "no-store"),
-                ("Referrer-Policy", "no-referrer"),
-                ("X-Content-Type-Options", "nosniff"),
-            ):
-                self.send_header(name, value)
-            self.end_headers()
-            if body:
-                self.wfile.write(self.server.page)
+            self._send(HTTPStatus.OK, "text/html", self.server.page, body=body)
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes, *, body: bool) -> None:
+        self.send_response(status)
+        for name, value in (
+            ("Content-Type", f"{kind}; charset=utf-8"),
+            ("Content-Length", str(len(content))),
+            ("Cache-Control", "no-store"),
+            ("Referrer-Policy", "no-referrer"),
+            ("X-Content-Type-Options", "nosniff"),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class names it so
         """Keep the terminal for the summary; the token is in every request line."""

@@ -15,7 +15,7 @@ from pinprof.report.section import picked
 
 SCHEMA = 1
 MOST_LOSSES = 2000
-"""Meetings of a hold that are listed one by one, the costliest ones; all are in its figures."""
+"""Meetings of a hold that are listed one by one, the most expensive ones; all are in its figures."""
 
 
 def to_json(launch: Launch) -> dict[str, Any]:

@@ -14,13 +14,13 @@ from urllib.parse import quote
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns
 from pinprof.ranks.results import WAITS, Hold, Lane, Launch, RankFacts
 from pinprof.report.data import Cause
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
 from pinprof.report.ranks import words
-from pinprof.units import format_ns
 
 _SHEETS = ("styles/page.css", "styles/compare.css", "styles/ranks.css")
 _WIDTH, _HEIGHT = 1000, 10
@@ -36,7 +36,7 @@ class Stretch:
     """All pieces of one cause in a lane, as one path."""
 
     slug: str
-    """Of its colour; empty for waits for other ranks."""
+    """Its colour's; empty for waits for other ranks."""
     title: str
     path: str
 

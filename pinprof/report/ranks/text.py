@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.ranks.results import Hold, Launch
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.names import printable, shortened
 from pinprof.report.ranks import words
 from pinprof.report.terminal.console import PrintableConsole
 from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, plain_table, sentence, tidy, titled
-from pinprof.units import format_counted, format_ns, format_share
 
 _MOST_GROUPS, _MOST_LINES, _MOST_CAUSES, _MOST_NODES = 8, 5, 5, 8
 _LONGEST_GROUP = 300

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_ns_range, format_share
 from pinprof.ranks.headline import main_cause, rank_names, when
 from pinprof.ranks.results import Excess, Group, Hold, Launch, Node
-from pinprof.units import format_bytes, format_count, format_counted, format_ns, format_ns_range, format_share
 
 __all__ = ["MEANING", "main_cause", "rank_names", "when"]
 

@@ -19,7 +19,7 @@ from pinprof.analyze.activity.results import (
     Spread,
     UvmAnalysis,
 )
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import Shared
 from pinprof.report.section import Section, listed, picked
 

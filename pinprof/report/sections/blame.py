@@ -8,11 +8,11 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.blame.results import CERTAINTIES, BlameResult, BlameRow, Holder, HolderKind
 from pinprof.analyze.evidence import LEAST_NS
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import shortened
 from pinprof.report.rows import timed_span

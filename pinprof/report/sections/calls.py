@@ -9,10 +9,10 @@ from typing import Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit, Purpose
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
@@ -91,7 +91,7 @@ class Calls(Section):
 
     @property
     def memory(self) -> list[CallResult]:
-        """Those about memory, which are told before all others."""
+        """Those about memory, which come before all others."""
         return [call for call in self.activity.whole.calls if call.purpose in MEMORY_CALLS]
 
     @property

@@ -14,7 +14,7 @@ from rich.text import Text
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import Finding
 from pinprof.analyze.rules.rules import CUDA_RULES
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from pinprof.analyze import Analysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData, pack_strings
 from pinprof.report.names import printable

@@ -10,11 +10,11 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import EventResult
 from pinprof.analyze.selection import Part
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import CaptureFacts, ReportData, Shared
 from pinprof.report.names import event_label, printable
 from pinprof.report.section import Section

@@ -8,10 +8,10 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Kind, Ledger, SiteResult
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.figures import layout, title
 from pinprof.report.names import printable, shortened

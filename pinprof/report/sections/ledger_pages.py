@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pinprof import units
 from pinprof.analyze.ledger.results import SiteResult
+from pinprof.base import units
 
 
 def pages_text(site: SiteResult) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from pinprof.analyze import Analysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import Shared
 from pinprof.report.section import Section
 

@@ -9,17 +9,17 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.memory import MemoryResult
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes
+from pinprof.data.model import Int64
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.figures import layout, title
 from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.styles import Style
 from pinprof.report.terminal.layout import kept, sentence, titled
-from pinprof.units import format_bytes
 
 CURVES: tuple[tuple[str, Style], ...] = (
     ("rss", Style("resident", "user")),

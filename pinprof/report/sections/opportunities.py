@@ -11,11 +11,12 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site, ToMeasure
-from pinprof.lazy_dataclass import dataclass
+from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.sites import Site
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable
@@ -29,7 +30,7 @@ LOOKED_FOR = (
 )  # fmt: skip
 """Kinds of opportunity, said where none was found."""
 _SHOWN = 0.03
-"""Of what an opportunity costs: causes of less are left to the page."""
+"""The share of what an opportunity costs: causes of less are left to the page."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import Phase, Steps
-from pinprof.lazy_dataclass import dataclass
+from pinprof.analyze.course.results import Phase, Steps
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import Section, picked

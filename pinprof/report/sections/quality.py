@@ -10,12 +10,12 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Losses
-from pinprof.rates import Rates
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Losses
+from pinprof.data.rates import Rates
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pinprof.analyze import Analysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section

@@ -9,17 +9,17 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import CopyResult, DeviceTime, TransferAnalysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_count
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.figures import layout, limit, title
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
 from pinprof.report.styles import DIRECTIONS, memory_style
 from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
-from pinprof.units import format_bytes, format_count
 
 _SYMBOLS = {"H2D": "triangle-up", "D2H": "triangle-down-open"}
 _SMALLEST_PX, _LARGEST_PX = 11, 26

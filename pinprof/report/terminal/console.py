@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from pinprof.terminal import forget, printable_lines
+from pinprof.base.terminal import forget, printable_lines
 
 
 class PrintableConsole(Console):

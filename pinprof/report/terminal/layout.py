@@ -12,15 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.results import RangeResult
+from pinprof.base.terminal import write
 from pinprof.report import palette
 from pinprof.report.data import Shared, Tile
 from pinprof.report.names import shortened
 from pinprof.report.styles import Style
 from pinprof.report.terminal.console import PrintableConsole
-from pinprof.terminal import write
 
 PLAIN_WIDTH = 100
-"""Width when the output is no terminal."""
+"""Width when the output goes to a file or a pipe."""
 
 DEEPEST = 15
 """Depth of a range from which on its name stands no further to the right: neither table nor chart has the room."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import IO
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.compare.page import change_rules
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash

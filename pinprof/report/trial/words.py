@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from pinprof import units
+from pinprof.base import units
 from pinprof.trial.result import CureResult, Ratio, TrialResult, Unit
 
 

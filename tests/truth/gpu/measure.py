@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pinprof import __version__
-from pinprof.units import parse_bytes
+from pinprof.base.units import parse_bytes
 from tests.truth.gpu import agreement, overhead, profilers, runs
 from tests.truth.gpu.runs import Program
 from tests.truth.gpu.table import Table

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pinprof import nsys
+from pinprof.machine import nsys
 
 HERE = Path(__file__).parent / "programs"
 PINPROF = (sys.executable, "-m", "pinprof", "record", "--no-report", "--no-calibrate", "--force")

@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.activity import CopyKind, MigrationCause, OpKind
 from pinprof.collect.uvm import driver
+from pinprof.data.activity import CopyKind, MigrationCause, OpKind
+from pinprof.data.uvm_events import Counter, Event
 from pinprof.read import ReadOptions, read, uvm
-from pinprof.uvm_events import Counter, Event
 from tests.truth.gpu import uvm_probe
 
 PROGRAMS = Path(__file__).with_name("programs")

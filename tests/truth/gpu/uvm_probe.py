@@ -20,7 +20,7 @@ from typing import Any
 
 from pinprof.collect.uvm import descriptors, driver
 from pinprof.collect.uvm.source import KINDS
-from pinprof.uvm_events import COUNTERS, ENTRY_BYTES, PROCESSORS, UUID_BYTES
+from pinprof.data.uvm_events import COUNTERS, ENTRY_BYTES, PROCESSORS, UUID_BYTES
 
 LENGTH = 1 << 14
 MOST_EVENTS, MOST_OF_A_KIND = 32, 4

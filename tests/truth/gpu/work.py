@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pinprof.activity import UNRECORDED, Activity, CopyKind, MemoryKind, OpKind
+from pinprof.data.activity import UNRECORDED, Activity, CopyKind, MemoryKind, OpKind
 
 _MIGRATIONS = {
     CopyKind.UVM_HOST_TO_DEVICE: "to the GPU",

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from pinprof.activity import GivenUp
 from pinprof.analyze import Finding, analyze, evidence
 from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
 from pinprof.analyze.rules.needs import CALLS, CUDA
 from pinprof.analyze.rules.pinning import FAILING_PIN_BYTES, GIANT_PIN_BYTES
 from pinprof.analyze.rules.rule import TRIFLE
 from pinprof.analyze.rules.rules import RULES
+from pinprof.data.activity import GivenUp
 from tests.support.activities import (
     ALL,
     GIB,

@@ -13,7 +13,7 @@ from pinprof.analyze import CATEGORIES, LEAF, WORK_ATTRIBUTES, analyze
 from pinprof.analyze.attribution.attribute import walk
 from pinprof.analyze.attribution.heuristics import LOOP_ADDRESSES, LOOP_SAMPLES, in_loop
 from pinprof.analyze.attribution.matching import kernel_frame, normalise
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from tests.support.examples import examples
 from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
 from tests.support.work import calls

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.analyze.costs.bench import study
 from pinprof.analyze.costs.costs import BreakEven, link_of
-from pinprof.rates import Rate, Rates, is_measure
+from pinprof.data.rates import Rate, Rates, is_measure
 from tests.support.bench_rates import GIB, gpu_rates
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.blame.table import MOST_ARROWS, MOST_ROWS, blame_of
-from pinprof.model import BY_THREAD, Capture, WakeupTable
+from pinprof.data.model import BY_THREAD, Capture, WakeupTable
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
 WAITS, PLACES, THREADS = 100_000, 400, 4

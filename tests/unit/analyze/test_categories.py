@@ -12,7 +12,7 @@ import pytest
 from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
 from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT
 from pinprof.analyze.attribution.work import WORK
-from pinprof.model import READY
+from pinprof.data.model import READY
 from tests.support.h200 import kernel_functions
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze.activity.clock import AGREEMENT_NS, join, match_clocks, match_ranges
-from pinprof.errors import CaptureError
-from pinprof.model import Capture, RangeTable
+from pinprof.base.errors import CaptureError
+from pinprof.data.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
 from tests.support.activities import MS, SECOND, US, Call, export, kernel, traced
 from tests.support.h200 import DATA

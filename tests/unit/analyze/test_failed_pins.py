@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.activity import UNRECORDED, MemoryKind
 from pinprof.analyze import Analysis, Finding, analyze
+from pinprof.data.activity import UNRECORDED, MemoryKind
 from tests.support.activities import MIB, MS, Call, Op, to_device, traced
 
 PAGEABLE, PINNED = MemoryKind.PAGEABLE, MemoryKind.PINNED

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import analyze
-from pinprof.model import READY, Capture
+from pinprof.data.model import READY, Capture
 from tests.support.activities import Call, activity
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import pinprof.columns
+import pinprof.base.columns
 from pinprof.analyze import intervals
 from pinprof.analyze.intervals import Intervals, difference, intersection, numbers, union, union_by_key, union_where
 
@@ -57,7 +57,7 @@ def test_a_set_as_it_stands_is_no_copy() -> None:
 def test_a_union_in_pieces_is_that_of_the_chosen_intervals(pairs: Pairs, chosen: list[bool], piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intervals, "_PIECE_ROWS", piece)
-        patch.setattr(pinprof.columns, "_AT_ONCE", piece)
+        patch.setattr(pinprof.base.columns, "_AT_ONCE", piece)
         found = union_where(np.array(chosen[: len(pairs)], np.bool_), *columns(pairs))
     kept = [pair for pair, wanted in zip(pairs, chosen, strict=False) if wanted]
     assert held(found) == instants(kept)
@@ -66,7 +66,7 @@ def test_a_union_in_pieces_is_that_of_the_chosen_intervals(pairs: Pairs, chosen:
 @given(PAIRS, PAIRS, st.sampled_from([1, 3, 1 << 16]))
 def test_intersection_and_difference_are_those_of_sets(left: Pairs, right: Pairs, part: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pinprof.columns, "_AT_ONCE", part)
+        patch.setattr(pinprof.base.columns, "_AT_ONCE", part)
         assert held(intersection(of(left), of(right))) == instants(left) & instants(right)
         assert held(difference(of(left), of(right))) == instants(left) - instants(right)
 

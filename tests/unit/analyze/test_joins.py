@@ -10,7 +10,7 @@ import pytest
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.blame.results import BlameResult, HolderKind
 from pinprof.analyze.blame.table import blame_of
-from pinprof.model import BY_THREAD, CONTINUED, Capture, ExitTable, WakeupTable
+from pinprof.data.model import BY_THREAD, CONTINUED, Capture, ExitTable, WakeupTable
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
 MS = 1_000_000

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
@@ -19,7 +18,8 @@ from pinprof.analyze.ledger.curves import BINS, curves_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.lifetimes import settled
 from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
-from pinprof.model import RangeTable
+from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
+from pinprof.data.model import RangeTable
 from pinprof.read import read
 from tests.support.scenes import MS, Traced, table
 from tests.support.stacks import Range, Sample, capture

@@ -7,7 +7,7 @@ import pytest
 
 from pinprof.analyze.ledger.pages import LEAST_PAGES, MOST_LOOKS, pages_of
 from pinprof.analyze.ledger.results import FOREVER, KINDS, AllocationTable, Pages
-from pinprof.model import PageTable
+from pinprof.data.model import PageTable
 
 MIB, PAGE = 1 << 20, 4096
 PINNED, DEVICE = KINDS.index("pinned"), KINDS.index("device")

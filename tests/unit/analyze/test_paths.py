@@ -12,7 +12,7 @@ import pytest
 from pinprof import read
 from pinprof.analyze import analyze
 from pinprof.analyze.ranges.paths import RangePath, range_paths
-from pinprof.model import RangeTable
+from pinprof.data.model import RangeTable
 from pinprof.read import ReadOptions
 from pinprof.report.export.document import write_json
 from pinprof.report.gather import build

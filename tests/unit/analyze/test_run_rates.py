@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.activity import Activity, ApiCallTable
 from pinprof.analyze.opportunities.run_rates import run_rates
 from pinprof.analyze.results import EventResult
-from pinprof.model import Event
-from pinprof.rates import Rate
+from pinprof.data.activity import Activity, ApiCallTable
+from pinprof.data.model import Event
+from pinprof.data.rates import Rate
 from tests.support.small_capture import small_capture
 
 MIB = 1 << 20

@@ -13,8 +13,8 @@ from pinprof import read
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.extent import timed_span
 from pinprof.analyze.selection import Selection
-from pinprof.errors import UsageError
-from pinprof.model import Capture
+from pinprof.base.errors import UsageError
+from pinprof.data.model import Capture
 
 DATA = Path(__file__).parents[2] / "data"
 TRACED = DATA / "h200" / "pinned-perf-nsys.pinprof.tar.xz"

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.activity import OpKind
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.results import ActivityAnalysis, UvmAnalysis
 from pinprof.analyze.activity.uvm import DRAIN_GAP_NS, SERVICE_NS, STORM_MIGRATIONS, WARP, WARP_SERVICE_NS
 from pinprof.analyze.activity.uvm_blocks import BLOCKS
+from pinprof.data.activity import OpKind
 from tests.support.activities import (
     ALL,
     KIB,

@@ -6,7 +6,7 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from tests.support.stacks import Sample, capture
 
 LONE_KERNEL, LONE_USER, WHOLE = ["clear_page_erms"], ["main@/app"], ["main@/app", "asm_exc_page_fault"]

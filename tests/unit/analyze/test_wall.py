@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.ranges import spans as spans_module
-from pinprof.model import CONTINUED, READY, Capture
+from pinprof.data.model import CONTINUED, READY, Capture
 from pinprof.report.sections.calls import split_parts
 from pinprof.report.sections.ranges.walls import REMAINDER
 from tests.support.activities import Call, activity

@@ -13,11 +13,11 @@ import pytest
 from pinprof.workloads.backends.driver import DriverBackend
 from pinprof.workloads.backends.host import HostBackend
 
-from pinprof import rates
+from pinprof.base.errors import CudaError
 from pinprof.bench import calibration_worker
 from pinprof.bench.calibration import calibration_of
 from pinprof.collect.proc import alive
-from pinprof.errors import CudaError
+from pinprof.data import rates
 from pinprof.scenario import HostMemory
 from tests.support.fake_driver import FakeDriver
 

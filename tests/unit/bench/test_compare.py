@@ -9,10 +9,10 @@ from pathlib import Path
 import pyperf
 import pytest
 
+from pinprof.base.errors import CaptureError
 from pinprof.bench import suite as bench_suite
 from pinprof.bench.compare import compare
 from pinprof.bench.suite import load_suite, rates_of, spread_out, unstable
-from pinprof.errors import CaptureError
 
 STEADY = (1.00e-3, 1.01e-3, 0.99e-3, 1.00e-3, 1.02e-3, 0.98e-3)
 

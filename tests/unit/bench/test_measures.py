@@ -11,9 +11,9 @@ import pytest
 from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda_api
 
-from pinprof import rates
+from pinprof.base.errors import CudaError, ScenarioError
 from pinprof.bench.measures import TRIALS, Site, names, trial_of
-from pinprof.errors import CudaError, ScenarioError
+from pinprof.data import rates
 from pinprof.scenario import Backend
 from tests.support.fake_cuda import FakeCuda
 

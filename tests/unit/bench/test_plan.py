@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pinprof.base.errors import ScenarioError, UsageError
 from pinprof.bench.plan import Job, Request, chosen, plan, set_values
-from pinprof.errors import ScenarioError, UsageError
 
 GPU = {
     "emulated": False,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from pinprof.base.errors import CudaError, ScenarioError
 from pinprof.bench import session
 from pinprof.bench.plan import LeftOut, Request
 from pinprof.bench.process import Worker
 from pinprof.bench.worker import _Jobs
-from pinprof.errors import CudaError, ScenarioError
 
 
 def job(**changes: Any) -> dict[str, Any]:

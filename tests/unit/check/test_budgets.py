@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinprof.base.errors import UsageError
 from pinprof.check.budgets import FEWEST_RUNS, LIMITED, Place, budgets_of, format_amount, refuse_alike
 from pinprof.check.measures import MEASURES
-from pinprof.errors import UsageError
 
 
 def test_every_measure_can_be_limited_and_taken() -> None:

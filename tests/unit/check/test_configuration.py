@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import settings
+from pinprof.base import settings
+from pinprof.base.errors import UsageError
 from pinprof.check import configuration
-from pinprof.errors import UsageError
 
 OWN = """# budgets
 [[budget]]
@@ -25,9 +25,52 @@ def test_the_nearest_file_is_found_and_one_without_a_table_of_pinprofs_passed_by
     inner.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text("[tool.pinprof]\n[[tool.pinprof.budget]]\npairs = 0\n")
     (tmp_path / "a" / "pyproject.toml").write_text("[tool.ruff]\nline-length = 120\n")
-    assert settings.nearest(inner) == tmp_path / "pyproject.toml"
+    assert settings.nearest(inner) == settings.Nearest(tmp_path / "pyproject.toml")
     (inner / "pinprof.toml").write_text(OWN)
-    assert settings.nearest(inner) == inner / "pinprof.toml"
+    assert settings.nearest(inner) == settings.Nearest(inner / "pinprof.toml")
+
+
+@pytest.fixture
+def nested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder three below one with settings, with a home that is elsewhere."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "pinprof.toml").write_text(OWN)
+    folder = tmp_path / "a" / "b" / "c"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_nothing_above_the_repository_counts(nested: Path, tmp_path: Path) -> None:
+    assert settings.nearest(nested).path == tmp_path / "pinprof.toml"
+    (nested.parent / ".git").write_text("gitdir: elsewhere\n")
+    assert settings.nearest(nested).path is None
+    (nested.parent / "pinprof.toml").write_text(OWN)
+    assert settings.nearest(nested).path == nested.parent / "pinprof.toml"
+
+
+def test_nothing_above_the_home_counts(nested: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(nested.parent))
+    assert settings.nearest(nested).path is None
+    assert settings.nearest(nested.parent.parent).path == tmp_path / "pinprof.toml"
+
+
+def test_files_that_others_can_write_are_passed_by_and_named(nested: Path, tmp_path: Path) -> None:
+    near, shared = nested / "pinprof.toml", nested.parent / "pyproject.toml"
+    for path, text in ((near, OWN), (shared, "[tool.pinprof\n"), (nested / "pyproject.toml", "[tool.other]\n")):
+        path.write_text(text)
+        path.chmod(0o646)
+    found = settings.nearest(nested)
+    assert found.path == tmp_path / "pinprof.toml"
+    assert found.left_out == (
+        f"{near} is left out: other users can write it.",
+        f"{shared} is left out: other users can write it.",
+    )
+
+
+def test_junk_that_does_not_name_pinprof_is_no_file_of_ours(nested: Path, tmp_path: Path) -> None:
+    (nested / "pyproject.toml").write_text("[[[[")
+    (nested.parent / "pinprof.toml").mkdir()
+    assert settings.nearest(nested) == settings.Nearest(tmp_path / "pinprof.toml")
 
 
 def test_budgets_know_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

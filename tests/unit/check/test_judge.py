@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from pinprof.base.errors import CaptureError, UsageError
 from pinprof.check.budgets import Budget
 from pinprof.check.chance import LEVEL
 from pinprof.check.judge import in_turns, judge, precise, told
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.check.view import Amount, Unassessable
-from pinprof.errors import CaptureError, UsageError
 from tests.support.checked_runs import LOOP, PAGEABLE, budget, measured, run, runs
 
 MS = 1e6

@@ -11,7 +11,7 @@ import pytest
 from pinprof.check.measures import MEASURES
 from pinprof.check.taken import take
 from pinprof.check.view import Amount, Unassessable, View
-from pinprof.model import Losses
+from pinprof.data.model import Losses
 from tests.support.checked_runs import ASYNC, LOOP, PAGEABLE, PINNED, analysed, budget
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.base.errors import CollectError, ProgramNotFound, TrialError
 from pinprof.check import program
 from pinprof.check.budgets import Budget
 from pinprof.check.program import Request, record
 from pinprof.check.taken import Run
 from pinprof.check.view import Amount
-from pinprof.errors import CollectError, ProgramNotFound, TrialError
 from pinprof.trial import recorded
 from pinprof.trial.processes import Ended
 from pinprof.trial.recorded import Recording

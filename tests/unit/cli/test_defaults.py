@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from pinprof.base.errors import UsageError
+from pinprof.base.settings import COMMANDS
 from pinprof.cli import cli, main
 from pinprof.cli.defaults import defaults_of
-from pinprof.errors import UsageError
-from pinprof.settings import COMMANDS
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -89,6 +89,42 @@ def test_what_cannot_be_meant_is_refused(project: Path, text: str, said: str) ->
     with pytest.raises(UsageError) as caught:
         found("record")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[record\n", "[record]\nfrequenzy = 9", "record = 3", "\0"])
+def test_settings_above_that_cannot_be_meant_stop_nothing(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    (project / "pinprof.toml").write_text(text)
+    (project / "inner").mkdir()
+    monkeypatch.chdir(project / "inner")
+    assert found("record") == {}
+    said = capsys.readouterr().err
+    assert said.startswith(str(project / "pinprof.toml"))
+    assert said.endswith("None of its settings are used.\n")
+
+
+def test_settings_that_others_can_write_are_left_out_and_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "pinprof.toml").write_text("[record]\nsystem-wide = true\n")
+    (project / "pinprof.toml").chmod(0o666)
+    assert found("record") == {}
+    assert "is left out: other users can write it." in capsys.readouterr().err
+
+
+def test_a_check_names_budgets_that_others_can_write(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pinprof.toml").write_text("[[budget]]\npairs = 0\n")
+    (project / "pinprof.toml").chmod(0o666)
+    capture = str(DATA / "cases/host_churn.pinprof.tar.xz")
+    with pytest.raises(SystemExit):
+        main(["check", capture])
+    said = capsys.readouterr().err
+    assert "is left out: other users can write it." in said
+    assert "--budget" in said
+    with pytest.raises(SystemExit) as ended:
+        main(["check", capture, "--budget", "pinprof.toml"])
+    assert ended.value.code in (0, 3, 4)
 
 
 def test_no_option_that_names_a_file_can_be_set(project: Path) -> None:

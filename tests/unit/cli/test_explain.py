@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from pinprof import documentation
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.opportunities.catalogue import CURES
 from pinprof.analyze.rules.rules import RULES
+from pinprof.base import documentation
 from pinprof.cli import COMMANDS
 from pinprof.explain import documents, topics
 from pinprof.trial import cures

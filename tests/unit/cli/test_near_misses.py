@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.base.errors import ProgramNotFound
 from pinprof.collect.program import find_program
-from pinprof.errors import ProgramNotFound
 from tests.support.command import pinprof
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
-from pinprof import recording, store
+from pinprof import recording
+from pinprof.base.errors import CaptureError, CollectError, UsageError
+from pinprof.cli import launch
 from pinprof.cli.launch import one_rank, report_launch
 from pinprof.cli.ranks import Rank, expanded, output, this_rank
 from pinprof.collect import RecordRequest
-from pinprof.errors import CaptureError, CollectError, UsageError
 from pinprof.read import ReadOptions
-from pinprof.store import MANIFEST
+from pinprof.streams import store
+from pinprof.streams.store import MANIFEST
 
 BEGAN = re.compile(rf"\d{{8}}-\d{{6}}-{os.getppid()}")
 
@@ -113,3 +116,20 @@ def test_one_rank_of_a_launch_is_picked_and_others_are_listed() -> None:
 def test_a_form_of_one_recording_is_refused_for_a_launch_before_anything_is_read() -> None:
     with pytest.raises(UsageError, match="format for a single rank"):
         report_launch(Path("job.ranks"), [Path("missing")], "pprof", None, ReadOptions())
+
+
+def dies_of_rank_1(path: Path, options: ReadOptions) -> launch._Read:
+    """In place of reading a rank."""
+    number = launch.rank_of(path) or 0
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return launch._Read(number, None, "read")
+
+
+def test_a_rank_whose_process_dies_is_named_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_reduced", dies_of_rank_1)
+    captures = [Path(f"job.ranks/rank-{number}.pinprof") for number in range(3)]
+    found = list(launch._several_at_a_time(captures, ReadOptions(), 2))
+    assert [one.number for one in found] == [0, 1, 2]
+    assert [one.problem == "read" for one in found] == [True, False, True]
+    assert "died" in found[1].problem

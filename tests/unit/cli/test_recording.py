@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from pinprof import collect, recording
+from pinprof.base.errors import UsageError
 from pinprof.cli import record, run
 from pinprof.cli.recording import labels_of
-from pinprof.errors import UsageError
-from pinprof.store import default_name
+from pinprof.streams.store import default_name
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.base.errors import UsageError
 from pinprof.cli import cli, main, pipeline
-from pinprof.errors import UsageError
 
 
 @pytest.fixture

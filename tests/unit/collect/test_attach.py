@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from pinprof.base.errors import CollectError
 from pinprof.collect import attach
 from pinprof.collect.attach import RunningProgram
-from pinprof.errors import CollectError
 
 
 @pytest.fixture

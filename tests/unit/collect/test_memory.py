@@ -19,7 +19,7 @@ from pinprof.collect.collector import Setup
 from pinprof.collect.memory import MemoryWatch
 from pinprof.collect.program import Program
 from pinprof.collect.request import RecordRequest
-from pinprof.store import MEMORY
+from pinprof.streams.store import MEMORY
 
 MIB = 1 << 20
 

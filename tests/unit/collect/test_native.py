@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from pinprof import collect
+from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.collect import RecordRequest, native, own_processes, permission
 from pinprof.collect import perf as perf_tool
 from pinprof.collect.native import attached, call_cost, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
-from pinprof.errors import CollectError, ToolMissing, UsageError
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import read_header

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pinprof import collect
+from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.collect import RecordRequest, checks, nsys, nsys_export, nsys_keeper, nsys_shim
-from pinprof.errors import CollectError, ToolMissing, UsageError
 from pinprof.read import read
 from pinprof.read.nsys import export as reader
 from tests.support.nsys_file import real

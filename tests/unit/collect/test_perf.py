@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.collect import RecordRequest, perf, permission
-from pinprof.errors import CollectError, ToolMissing, UsageError
 
 PERF = perf.Perf("/usr/bin/perf", "6.1.0", buildid_mmap=True)
 

@@ -17,7 +17,7 @@ from pinprof.collect.native import calls, perf_event, tracefs
 from pinprof.collect.native.events import mappings
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.request import RecordRequest
-from pinprof.cuda_functions import FUNCTIONS, KINDS, READ_PIECES, kind_of
+from pinprof.data.cuda_functions import FUNCTIONS, KINDS, READ_PIECES, kind_of
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from typing import cast
 
 import pytest
 
+from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.collect import py_spy, python
 from pinprof.collect.collector import Setup
 from pinprof.collect.python_frames import READY, UNKNOWN, beside
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing, UsageError
 
 AUTO = RecordRequest(command=("python3",), python="auto")
 
@@ -65,7 +65,7 @@ def test_without_the_library_that_reads_frames_auto_takes_py_spy_or_says_why(mon
     def missing(_: object) -> None:
         raise ToolMissing("There is no library.", "Install it.", "c-library")
 
-    monkeypatch.setattr("pinprof.libraries.Library.find", missing)
+    monkeypatch.setattr("pinprof.machine.libraries.Library.find", missing)
     monkeypatch.setattr(python, "find_py_spy", lambda: "/bin/py-spy")
     assert python.plan(AUTO) == python.Plan({}, py_spy="/bin/py-spy")
     monkeypatch.setattr(python, "find_py_spy", lambda: None)

@@ -20,7 +20,7 @@ from pinprof.collect.native.perf_file import PerfFile
 from pinprof.collect.native.short_lived import Processes
 from pinprof.collect.native.thinning import JOINED_NS, Thinner
 from pinprof.collect.pace import STOPPED
-from pinprof.model import SampleTable
+from pinprof.data.model import SampleTable
 from pinprof.read import read
 
 SPECS = standard(frequency=1000, fault_period=64, off_cpu=True, kernel=True)

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof import store, uvm_events
+from pinprof.base.errors import CollectError
 from pinprof.collect import BESIDE, RecordRequest, checks, load
 from pinprof.collect.collector import Setup, Waiter
 from pinprof.collect.own_processes import collector_environment
@@ -29,9 +29,10 @@ from pinprof.collect.program import Program
 from pinprof.collect.uvm import REFUSED, beside, descriptors, driver, source
 from pinprof.collect.uvm import __main__ as follower
 from pinprof.collect.uvm.ring import CONTROL_BYTES, Ring
-from pinprof.errors import CollectError
+from pinprof.data import uvm_events
+from pinprof.data.uvm_events import ENTRY_BYTES, Counter, Event, State
 from pinprof.read import uvm
-from pinprof.uvm_events import ENTRY_BYTES, Counter, Event, State
+from pinprof.streams import store
 from tests.support import uvm_layout as layout
 from tests.support.uvm_driver import Driver, write
 from tests.truth.gpu import uvm_probe

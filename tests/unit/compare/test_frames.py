@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinprof.compare.frames import frame_key, function_key, library_key
-from pinprof.model import KERNEL, LONGEST_NAME, USER, Dso
+from pinprof.data.model import KERNEL, LONGEST_NAME, USER, Dso
 
 SAME = [
     ("fill(float*, int) [clone .isra.0]", "fill(float*, int)"),

@@ -12,8 +12,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving, Site
-from pinprof.analyze.opportunities.wall import RUNNABLE
+from pinprof.analyze.course.wall import RUNNABLE
+from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving
+from pinprof.analyze.sites import Site
+from pinprof.base.statistics import Estimate
 from pinprof.compare.engine import compare
 from pinprof.compare.headline import clock_row, headline
 from pinprof.compare.lines import Moves
@@ -23,7 +25,6 @@ from pinprof.compare.runs import Figure
 from pinprof.report.compare import document, figures, markdown, text
 from pinprof.report.compare.page import render as page
 from pinprof.report.terminal.console import PrintableConsole
-from pinprof.statistics import Estimate
 from tests.unit.compare.test_rows import MS, run_with, simulated
 
 RUN = WorkUnit("run", "Times are those of whole runs.")

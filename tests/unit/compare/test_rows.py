@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.base.statistics import LEVEL, Estimate
 from pinprof.compare import rows as engine
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import Family, MoreRuns, Row
 from pinprof.compare.rows import FEW_SAMPLES, ONE_RUN, rows_of
 from pinprof.compare.runs import Figure, Run
-from pinprof.manifest import Manifest
-from pinprof.statistics import LEVEL, Estimate
+from pinprof.data.manifest import Manifest
 
 MS = 1_000_000
 # Of a run of a second of work: start-up and exit, three nested ranges, calls, causes and lines that samples estimate.

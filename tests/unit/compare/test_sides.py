@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.base.errors import CaptureError, PinprofError, UsageError
 from pinprof.compare.results import ComparedWeights, Family
 from pinprof.compare.runs import Figure, Run
 from pinprof.compare.sides import program, recordings_of, refuse_incomparable
 from pinprof.compare.stacks import EventStacks
-from pinprof.errors import CaptureError, PinprofError, UsageError
-from pinprof.manifest import Manifest
-from pinprof.model import Dso, FrameTable, StackTable
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Dso, FrameTable, StackTable
 from tests.support.command import pinprof
 
 FOLDED = "main;work;fill 12\nmain;work 3\n"

@@ -11,7 +11,7 @@ import pytest
 
 from pinprof.analyze import attribute
 from pinprof.compare.stacks import compared_stacks, event_stacks, unmatched
-from pinprof.model import KERNEL, NO_NODE, USER
+from pinprof.data.model import KERNEL, NO_NODE, USER
 from tests.support.command import pinprof
 from tests.support.small_capture import small_capture
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinprof.compare.surroundings import coverage, differing, slower
-from pinprof.rates import Rate, Rates
+from pinprof.data.rates import Rate, Rates
 
 HERE = {"kernel": "6.1", "huge pages": "madvise", "kernel seen": "yes", "samples per second": "999"}
 

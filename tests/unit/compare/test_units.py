@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pinprof.base.errors import UsageError
 from pinprof.compare.units import chosen
-from pinprof.errors import UsageError
 
 STEPS = {"run": 1.0, "range:step": 20.0, "step step": 20.0, "GiB copied": 1.5}
 

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
+from pinprof.base.errors import UsageError
 from pinprof.check.budgets import budgets_of
 from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
-from pinprof.errors import UsageError
 from pinprof.pytest_plugin.counts import Counting, Others, others_now
 from pinprof.pytest_plugin.judging import message
 from pinprof.pytest_plugin.recorder import Recorder

@@ -7,14 +7,18 @@ import io
 import lzma
 import random
 import re
+import shutil
 import tarfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 import zstandard
 
-from pinprof.errors import CaptureError, PinprofError
+from pinprof.base.errors import CaptureError, PinprofError
 from pinprof.read import archive, read
 from tests.support.h200 import DATA
 
@@ -87,6 +91,85 @@ def test_what_no_capture_holds_is_refused(tmp_path: Path, added: tarfile.TarInfo
 def test_a_file_that_comes_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="cannot be unpacked: File exists"):
         read(with_members(tmp_path / "x.tar", member("calls.pinprof/twice"), member("calls.pinprof/twice")))
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much of each member is written, with what is usual set to a MiB and what is written anyway to none."""
+    sizes: list[int] = []
+    write = archive.write_sparse
+
+    def counted(chunks: Iterable[bytes], target: BinaryIO) -> None:
+        before = target.tell()
+        write(chunks, target)
+        sizes.append(target.tell() - before)
+
+    monkeypatch.setattr(archive, "write_sparse", counted)
+    monkeypatch.setattr(archive, "usual_bytes", lambda path: 1 << 20)
+    return sizes
+
+
+def bomb(path: Path, *, whole: bool, cut: int = 0) -> Path:
+    """A small archive that begins with 64 MiB of zeros; the rest of it is a capture where `whole`."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as packed:
+        packed.addfile(member("calls.pinprof/perf.data.old", size=64 << 20), io.BytesIO(bytes(64 << 20)))
+        if whole:
+            with tarfile.open(fileobj=io.BytesIO(PLAIN)) as given:
+                for one in given:
+                    packed.addfile(one, given.extractfile(one))
+    path.write_bytes(lzma.compress(content.getvalue(), preset=0)[: -cut or None])
+    return path
+
+
+@pytest.mark.parametrize(("cut", "told"), [(0, "has no capture"), (2000, "damaged archive: truncated xz data")])
+def test_what_is_refused_is_refused_before_much_is_written(
+    tmp_path: Path, written: list[int], cut: int, told: str
+) -> None:
+    path = bomb(tmp_path / "x.tar.xz", whole=False, cut=cut)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(CaptureError, match=told):
+        read(path)
+    assert written == []
+
+
+def test_more_than_the_size_of_an_archive_allows_is_refused(
+    tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "SPARED_BYTES", 0)
+    monkeypatch.setattr(archive, "MOST_RATIO", 50)
+    with pytest.raises(CaptureError, match="too many for its own size"):
+        read(bomb(tmp_path / "x.tar.xz", whole=True))
+    assert written == []
+
+
+def test_an_archive_for_which_there_is_no_room_is_refused(
+    tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    with pytest.raises(CaptureError, match=r"unpacks to [\d,]+ bytes, and .* has room for 1,048,576") as caught:
+        read(bomb(tmp_path / "x.tar.xz", whole=True))
+    assert str(tmp_path / "x.tar.xz") in caught.value.problem
+    assert written == []
+
+
+def test_a_capture_with_much_beside_it_is_read_and_zeros_take_no_room(
+    tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with archive.unpacked(bomb(tmp_path / "x.tar.xz", whole=True), "x") as folder:
+        assert len(read(folder).samples)
+        zeros = (folder / "perf.data.old").stat()
+    assert (zeros.st_size, zeros.st_blocks) == (64 << 20, 0)
+
+
+def test_many_members_are_counted_before_they_are_written(
+    tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_USUAL_MEMBERS", 2)
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 6)
+    with pytest.raises(CaptureError, match="more than 6 members"):
+        read(with_members(tmp_path / "x.tar"))
+    assert len(written) <= 2
 
 
 def test_an_archive_of_something_else_says_what_to_pack(tmp_path: Path) -> None:

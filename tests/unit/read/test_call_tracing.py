@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.activity import Activity, GivenUp
+from pinprof.data.activity import Activity, GivenUp
 from pinprof.read.perf import call_tracing, cuda_calls
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.store import new_manifest
+from pinprof.streams.store import new_manifest
 from tests.support.perf_file import pipe_mode
 
 MS = 1_000_000

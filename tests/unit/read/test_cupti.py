@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, GivenUp, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.data.activity import (
+    UNRECORDED,
+    Activity,
+    ApiCallTable,
+    CopyKind,
+    GivenUp,
+    MemoryKind,
+    MigrationCause,
+    OpKind,
+)
 from pinprof.read import cupti
 from pinprof.read.cupti import HEADER, RECORD, GpuFile, Kind, State
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof import rates
 from pinprof.analyze.costs.bench import study
 from pinprof.analyze.memory import summarise_memory
+from pinprof.base.errors import CaptureError, PinprofError
 from pinprof.bench.compare import compare
 from pinprof.bench.suite import load_suite, rates_of
-from pinprof.errors import CaptureError, PinprofError
+from pinprof.data import rates
 from pinprof.read.memory import read_memory
 from pinprof.read.python import stacks as python_stacks
 from tests.support.examples import examples

@@ -14,7 +14,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.errors import CaptureError, FormatError, PinprofError
+from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.read import packed, read
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.packed import PackedError, is_packed, plain_pieces, unpacked

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.model import RangeTable
+from pinprof.data.model import RangeTable
 from pinprof.read import range_sources
 from pinprof.read.nvtx.file import Kind
 from pinprof.read.ranges import parse_ranges

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.errors import CaptureError, FormatError
+from pinprof.base.errors import CaptureError, FormatError
 from pinprof.read.ranges import parse_ranges, read_ranges, summable
 from tests.support.work import calls
 

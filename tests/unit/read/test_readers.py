@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pinprof import read
+from pinprof.base.errors import FormatError
 from pinprof.cli import main
-from pinprof.errors import FormatError
 from pinprof.read.formats import folded
 from pinprof.read.reader import Certainty, Reader
 from tests.support.documented import module

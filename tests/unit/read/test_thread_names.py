@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read.perf.records import CommRecord, ForkRecord
 from pinprof.read.python.stacks import PythonStacks, Runs
 from pinprof.read.thread_names import kernel_names, with_nvtx_names, with_python_names

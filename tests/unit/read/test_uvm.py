@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof import store
-from pinprof.activity import Activity, CopyKind, GpuOpTable, MigrationCause, OpKind
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.migrations import prepare_migrations
+from pinprof.data.activity import Activity, CopyKind, GpuOpTable, MigrationCause, OpKind
+from pinprof.data.uvm_events import CLOCK, COUNTERS, ENTRY_BYTES, Counter, Event, State
 from pinprof.read import ReadOptions, read, uvm
-from pinprof.uvm_events import CLOCK, COUNTERS, ENTRY_BYTES, Counter, Event, State
+from pinprof.streams import store
 from tests.support import perf_file
 from tests.support import uvm_layout as layout
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.results import CallResult
-from pinprof.model import Capture
+from pinprof.data.activity import CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
+from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, read
 from pinprof.report.data import ReportData
 from pinprof.report.export.document import to_json

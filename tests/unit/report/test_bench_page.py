@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from pinprof.analyze.costs.bench import study
-from pinprof.rates import Rates
+from pinprof.data.rates import Rates
 from pinprof.report.bench.data import BenchReport
 from pinprof.report.bench.page import render
 from pinprof.report.bench.text import print_bench

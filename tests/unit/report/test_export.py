@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.activity import Activity
-from pinprof.errors import UsageError
-from pinprof.model import KERNEL, NO_NODE, USER, Capture
+from pinprof.base.errors import UsageError
+from pinprof.data.activity import Activity
+from pinprof.data.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.export.plain import write_folded
 from tests.support.small_capture import small_capture
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import Analysis, analyze
-from pinprof.errors import CollectError, UsageError
-from pinprof.model import USER, RangeTable
+from pinprof.base.errors import CollectError, UsageError
+from pinprof.data.model import USER, RangeTable
 from pinprof.read import read
 from pinprof.read.formats import chrome_trace
 from pinprof.report.export import firefox as export_firefox

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
-from pinprof.model import NO_NODE, FrameTable, StackTable
+from pinprof.data.model import NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import FlameData, RangeRows
 from pinprof.report.flame_tables import flame_data, preorder
 from pinprof.report.sections.causes.hot_tree import NO_CAUSE, hot_trees

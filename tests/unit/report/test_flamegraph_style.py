@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.model import KERNEL, USER, Capture, Dso
+from pinprof.data.model import KERNEL, USER, Capture, Dso
 from pinprof.read.formats.folded import read
 from pinprof.read.perf.script import read_perf_script
 from pinprof.report.export.flamegraph_style import _frame_name

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.analyze import analyze
-from pinprof.model import KERNEL, NO_NODE, USER, Capture
+from pinprof.data.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.data import ReportData
 from pinprof.report.export.document import to_json, write_json
 from pinprof.report.gather import build

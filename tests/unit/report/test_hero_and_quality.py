@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pinprof.analyze import analyze
-from pinprof.model import Event
+from pinprof.data.model import Event
 from pinprof.report import gather
 from pinprof.report.data import ReportData
 from pinprof.report.names import event_label

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.errors import PinprofError
+from pinprof.base.errors import PinprofError
 from pinprof.report.page import collection
 from pinprof.report.page.bundle import PLOT_SCRIPT, bundle
 from pinprof.report.page.html import embed_json, flattened, prose, render, write_html

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import OpKind
 from pinprof.analyze import analyze
+from pinprof.data.activity import OpKind
 from pinprof.report.data import ReportData
 from pinprof.report.flame import pack_columns
 from pinprof.report.gather import build

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from pinprof.errors import CollectError
+from pinprof.base.errors import CollectError
 from pinprof.report.page import serve
 from pinprof.report.page.serve import PageServer
 
@@ -59,6 +59,17 @@ def test_a_foreign_host_name_is_refused(server: PageServer) -> None:
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:1", "127.0.0.1:80", "localhost:", ":{port}"])
 def test_a_wrong_port_in_the_host_name_is_refused(server: PageServer, host: str) -> None:
     assert ask(server, server.path, host=host.format(port=server.server_port))[0] == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:9", "machine.example:8000", "abc.tunnels.example"])
+def test_who_comes_by_a_forwarded_port_is_told_which_port_to_forward(server: PageServer, host: str) -> None:
+    status, body = ask(server, server.path, host=host)
+    port = server.server_port
+    assert status == 403
+    assert f"ssh -L {port}:127.0.0.1:{port}".encode() in body
+    assert server.path.strip("/").encode() not in body
+    assert host.encode() not in body
+    assert ask(server, server.path, "HEAD", host=host) == (403, b"")
 
 
 def connected(server: PageServer) -> socket.socket:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.page import html

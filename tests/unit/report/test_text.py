@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pinprof.errors import PinprofError
-from pinprof.model import Event
+from pinprof.base.errors import PinprofError
+from pinprof.data.model import Event
 from pinprof.report.terminal.text import print_text, render
 from tests.support.sample_report import rebuilt, sample_report
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import analyze
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.report import threads
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.gather import build

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pinprof.errors import UsageError
+from pinprof.base.errors import UsageError
 from pinprof.trial.measure import Measure, parse
 from pinprof.trial.processes import Ended
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.errors import ProgramNotFound, TrialError, UsageError
-from pinprof.libraries import compiler
-from pinprof.model import RangeTable
+from pinprof.base.errors import ProgramNotFound, TrialError, UsageError
+from pinprof.data.model import RangeTable
+from pinprof.machine.libraries import compiler
 from pinprof.trial import recorded, session
 from pinprof.trial.measure import parse
 from pinprof.trial.processes import Ended

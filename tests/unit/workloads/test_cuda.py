@@ -12,7 +12,7 @@ import pytest
 from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda, cuda_api, cuda_stream, kernels
 
-from pinprof.errors import CudaError, ScenarioError, ToolMissing, UsageError
+from pinprof.base.errors import CudaError, ScenarioError, ToolMissing, UsageError
 
 
 class Code(IntEnum):

@@ -14,7 +14,7 @@ from pinprof.workloads.backends import cuda_api, libc
 from pinprof.workloads.backends.tensors import torch
 
 from pinprof import scenario
-from pinprof.errors import CudaError, ScenarioError, ToolMissing, UsageError
+from pinprof.base.errors import CudaError, ScenarioError, ToolMissing, UsageError
 from pinprof.scenario import Options, catalog
 from tests.support.fake_cuda import FakeCuda
 

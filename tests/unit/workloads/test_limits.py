@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pinprof.workloads.backends import limits
 
-from pinprof.errors import ScenarioError
+from pinprof.base.errors import ScenarioError
 
 GIB = 1 << 30
 

@@ -1,4 +1,4 @@
-// Quantities as text, the same rules as pinprof/units.py (tests/browser compares the two).
+// Quantities as text, the same rules as pinprof/base/units.py (tests/browser compares the two).
 
 const NS_UNITS = [
   ["s", 1e9],

@@ -9,12 +9,12 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Event
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Event
 from pinprof.report import palette
 from pinprof.report.data import ReportData, Shared, share_of
 from pinprof.report.names import event_label, printable

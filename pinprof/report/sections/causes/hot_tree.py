@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.groups import add_at
-from pinprof.columns import slices
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
+from pinprof.base.columns import slices
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Int16, Int32, Int64, UInt8
 from pinprof.report.flame import FlameData
 
 NO_CAUSE = -1

@@ -9,11 +9,11 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ScopeActivity
 from pinprof.analyze.results import RangeResult
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked

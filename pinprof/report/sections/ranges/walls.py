@@ -11,10 +11,10 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import RangeResult, RangeWall
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled
@@ -61,7 +61,7 @@ class Wall:
         return self.result.wall_ns >= _ERRORS * self.result.error_ns
 
     def parts(self) -> list[Part]:
-        """Processor time by cause, waits, small parts, the remainder."""
+        """CPU time by cause, waits, small parts, the remainder."""
         causes = [*self.result.on_cpu.items(), *self.result.off_cpu.items()]
         return parts_of(causes, self.result.remainder_ns, REMAINDER, _SMALLEST)
 

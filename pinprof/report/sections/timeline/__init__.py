@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pinprof.analyze import Analysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, listed, picked

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind, PageFaultTable
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
-from pinprof.model import Int32, Int64
+from pinprof.data.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind, PageFaultTable
+from pinprof.data.model import Int32, Int64
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.sections.timeline.model import INTERVALS, Lane, MemoryUse
 from pinprof.report.sections.uvm.migration_field import FIELD_STYLES, cause_styles

@@ -14,8 +14,8 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.activity.calls import purpose_of
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
-from pinprof.columns import rows_of
-from pinprof.model import CONTINUED, Capture, Int32
+from pinprof.base.columns import rows_of
+from pinprof.data.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, timed_span
 from pinprof.report.sections.memory import Memory
@@ -35,7 +35,7 @@ QUIET = 0.05
 ARROWS = 8
 """The longest waits whose threads have lanes of their own."""
 STEPS = 1_200
-"""Of a density of events that are no time."""
+"""For a density of events other than time."""
 CELLS = 150_000
 """Steps of time and their causes, of all densities together."""
 
@@ -126,7 +126,7 @@ def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple
 
 
 def _finest_ns(analysis: Analysis, span: int) -> int:
-    """A step that holds two samples of one processor; of an event that is no time, a fixed part of the span."""
+    """A step that holds two samples of one processor; of an event other than time, a fixed part of the span."""
     main = analysis.main
     if main is None or main.event.unit != "ns":
         return span // STEPS
@@ -162,7 +162,7 @@ def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int
 
 
 def _numbers(pairs: list[tuple[int, int]], numbers: dict[tuple[int, int], int]) -> tuple[int, ...]:
-    """Of the threads that a reader can choose, each once."""
+    """The threads that a reader can choose, each once."""
     return tuple(dict.fromkeys(numbers[pair] for pair in pairs if pair in numbers))
 
 
@@ -270,7 +270,7 @@ def _wait_lanes(
 ) -> Iterator[Lane]:
     """What each thread waited for while it was off the CPU."""
     samples = analysis.capture.samples
-    spans = np.array([event.spans for event in analysis.capture.events], np.bool_)
+    spans = analysis.capture.spans
     if samples.wait is None or not spans.any():
         return
     waiting = spans[samples.event] & (samples.weight > 0)

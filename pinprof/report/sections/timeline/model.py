@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64
 from pinprof.report.styles import Style
 from pinprof.report.thinning import Spans
 

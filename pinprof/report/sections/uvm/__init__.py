@@ -9,11 +9,11 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis, MigrationResult, ScopeActivity, UvmAnalysis
 from pinprof.analyze.activity.uvm import SERVICE_NS, WARP_SERVICE_NS, at_most
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import GpuOpTable, MigrationCause, OpKind, PageFaultTable
 from pinprof.analyze.activity.results import BlockTable
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import union
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, Int32, Int64, UInt8, UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import GpuOpTable, MigrationCause, OpKind, PageFaultTable
+from pinprof.data.model import Capture, Int32, Int64, UInt8, UInt64
 from pinprof.report.styles import CAUSES, Style
 from pinprof.report.thinning import Spans, thin
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pinprof.activity import CallOverhead, GivenUp, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.data.activity import CallOverhead, GivenUp, MemoryKind, MemoryOperation, MemoryUsageTable
 from tests.support.scenes import (
     CREATED,
     MAIN,

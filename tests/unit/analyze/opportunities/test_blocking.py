@@ -13,8 +13,8 @@ from pinprof.analyze.blame.table import blame_of
 from pinprof.analyze.blame.waits import Certainty
 from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import Site
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.sites import Site
 from tests.support.scenes import CREATED, FREE, MIB, MS, Traced, ran, recorded, scene, waited
 
 IN_DRIVER = (

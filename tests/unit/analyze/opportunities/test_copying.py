@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pinprof.activity import CallOverhead, GivenUp, MemoryKind
+from pinprof.analyze.course.results import Steps
 from pinprof.analyze.opportunities import copying
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import Steps
-from pinprof.rate_book import RateBook
+from pinprof.data.activity import CallOverhead, GivenUp, MemoryKind
+from pinprof.data.rate_book import RateBook
 from tests.support.scenes import (
     MAIN,
     MIB,

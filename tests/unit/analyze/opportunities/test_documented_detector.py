@@ -9,7 +9,7 @@ import pytest
 from pinprof.analyze import analyze
 from pinprof.analyze.opportunities import catalogue, search
 from pinprof.analyze.opportunities.results import Opportunities
-from pinprof.rate_book import REFERENCE, RateBook
+from pinprof.data.rate_book import REFERENCE, RateBook
 from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from tests.support.activities import MS

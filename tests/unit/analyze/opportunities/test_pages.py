@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.analyze.opportunities import pages
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.model import ExitTable, MemoryLog, ProcessMemory
+from pinprof.data.model import ExitTable, MemoryLog, ProcessMemory
 from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu, waited
 from tests.support.stacks import Sample
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pinprof.activity import CallOverhead
+from pinprof.data.activity import CallOverhead
 from tests.support.scenes import CREATED, FREE, MAIN, MS, POLLS, SMALL, Traced, ran, recorded, scene, waited
 from tests.support.stacks import Range
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from pinprof.activity import MemoryKind
 from pinprof.analyze.opportunities import turns
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.rate_book import RateBook
+from pinprof.data.activity import MemoryKind
+from pinprof.data.rate_book import RateBook
 from tests.support.scenes import MIB, MS, Traced, prices, ran, recorded, scene, to_gpu, to_host
 
 PINNED = MemoryKind.PINNED

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKind, OpKind, SyncKind
 from pinprof.analyze import analyze
-from pinprof.errors import FormatError, PinprofError
-from pinprof.model import Capture
+from pinprof.base.errors import FormatError, PinprofError
+from pinprof.data.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKind, OpKind, SyncKind
+from pinprof.data.model import Capture
 from pinprof.read import byte_source, read
 from pinprof.read.formats import chrome_trace, kineto
 from tests.support.examples import examples

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
-from pinprof.errors import FormatError, PinprofError
-from pinprof.model import KERNEL, NO_NODE, USER, Capture
+from pinprof.base.errors import FormatError, PinprofError
+from pinprof.data.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.read import read
 from pinprof.read.assembly import MAX_DEPTH
 from pinprof.read.formats import folded

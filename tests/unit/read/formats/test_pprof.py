@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
-from pinprof.errors import FormatError, PinprofError
-from pinprof.model import KERNEL, NO_NODE, Capture
+from pinprof.base.errors import FormatError, PinprofError
+from pinprof.data.model import KERNEL, NO_NODE, Capture
 from pinprof.read import read
 from pinprof.read.formats import pprof, protobuf
 from pinprof.report.export.pprof import write

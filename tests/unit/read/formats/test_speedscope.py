@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.errors import FormatError, PinprofError
-from pinprof.model import NO_NODE, Capture
+from pinprof.base.errors import FormatError, PinprofError
+from pinprof.data.model import NO_NODE, Capture
 from pinprof.read import read
 from pinprof.read.formats import speedscope
 from pinprof.report.export.speedscope import write_capture

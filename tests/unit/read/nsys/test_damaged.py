@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.errors import CaptureError, FormatError, PinprofError, ToolMissing
+from pinprof.base.errors import CaptureError, FormatError, PinprofError, ToolMissing
 from pinprof.read import read
 from pinprof.read.nsys.numbers import number
 from tests.support.nsys_file import call, copy, real, write_export

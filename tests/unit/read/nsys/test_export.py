@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.activity import Access, Api, CopyKind, MemoryKind, MemoryOperation, MigrationCause, OpKind
-from pinprof.model import KERNEL, Capture
+from pinprof.data.activity import Access, Api, CopyKind, MemoryKind, MemoryOperation, MigrationCause, OpKind
+from pinprof.data.model import KERNEL, Capture
 from pinprof.read import read
 from tests.support.nsys_file import real
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.activity import OpKind
-from pinprof.columns import rows_of
-from pinprof.model import Capture
+from pinprof.base.columns import rows_of
+from pinprof.data.activity import OpKind
+from pinprof.data.model import Capture
 from pinprof.read import long_columns, read
 from pinprof.read.nsys import numbers, source
 from tests.bench.make_nsys_sqlite import write

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
-from pinprof.errors import PinprofError
+from pinprof.base.errors import PinprofError
 from pinprof.read import read
 from pinprof.read.nsys import source
 from pinprof.read.nsys.pages import Layout, TablePages, Unusual

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.activity import UNRECORDED, Api, CopyKind, MigrationCause, OpKind, SyncKind
-from pinprof.model import KERNEL, Capture
+from pinprof.data.activity import UNRECORDED, Api, CopyKind, MigrationCause, OpKind, SyncKind
+from pinprof.data.model import KERNEL, Capture
 from pinprof.read import ReadOptions, read
 from tests.support.nsys_file import GLOBAL_PID, GLOBAL_TID, PID, TID, call, copy, nvtx, session, write_export
 

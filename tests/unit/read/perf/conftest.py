@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import read
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from tests.support.perf_file import Reader
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.activity import GivenUp
+from pinprof.data.activity import GivenUp
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.call_losses import CallLosses
 

@@ -12,8 +12,8 @@ import pytest
 
 from pinprof import read
 from pinprof.analyze import analyze
-from pinprof.columns import uniform
-from pinprof.model import Capture
+from pinprof.base.columns import uniform
+from pinprof.data.model import Capture
 from pinprof.read import long_columns
 from pinprof.read.perf import chunk, stream, workers
 from pinprof.read.perf.samples import RawSamples
@@ -39,6 +39,20 @@ def no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_WORTH_IT", 0)
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(workers.sys, "executable", "/bin/true")
+
+
+def test_workers_that_do_not_answer_are_ended_and_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = read.read(DATA / CAPTURES[0])
+    deaf = tmp_path / "deaf"
+    deaf.write_text("#!/bin/sh\nexec sleep 600\n")
+    deaf.chmod(0o700)
+    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    no_process_starts(monkeypatch)
+    monkeypatch.setattr(workers.sys, "executable", str(deaf))
+    monkeypatch.setattr(workers, "PATIENCE_S", 0.05)
+    assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
 
 
 @pytest.mark.parametrize("name", CAPTURES)

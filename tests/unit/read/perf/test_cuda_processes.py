@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.activity import Location, MemoryKind, MemoryOperation
+from pinprof.data.activity import Location, MemoryKind, MemoryOperation
 from pinprof.read.perf.cuda_processes import Held, Known, Place, Process, load, running, written
 from pinprof.read.perf.records import CommRecord
 from tests.unit.read.perf.test_cuda_memory import BUFFER, HEAP, MIB, PID, PIN, TO_DEVICE, Program

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof import read
-from pinprof.errors import PinprofError
-from pinprof.model import NO_NODE, Capture
+from pinprof.base.errors import PinprofError
+from pinprof.data.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
 from tests.support.examples import examples, in_proportion

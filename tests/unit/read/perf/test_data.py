@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pinprof import read
-from pinprof.errors import CaptureError, FormatError, PinprofError
-from pinprof.model import NO_NODE
+from pinprof.base.errors import CaptureError, FormatError, PinprofError
+from pinprof.data.model import NO_NODE
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import read
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import store
-from pinprof.model import KERNEL, Capture
+from pinprof.data.model import KERNEL, Capture
 from pinprof.read import ReadOptions
 from pinprof.read.perf import capture as perf_capture
 from pinprof.read.perf import records as rec
+from pinprof.streams import store
 from tests.support import perf_file as pf
 
 TEXT_AT = 0xFFFFFFFF89400000

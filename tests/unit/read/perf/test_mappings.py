@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.model import Dso
+from pinprof.data.model import Dso
 from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapped, Mapping, Version, user_dso
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 

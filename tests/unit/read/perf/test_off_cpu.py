@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pinprof import read
 from pinprof.analyze import analyze
-from pinprof.model import READY, Capture
+from pinprof.data.model import READY, Capture
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, waits
 from tests.support.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer

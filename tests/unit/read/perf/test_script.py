@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pinprof.model import KERNEL, NO_NODE, USER, Capture, Frame
+from pinprof.data.model import KERNEL, NO_NODE, USER, Capture, Frame
 from pinprof.read.perf.script import read_perf_script, sniff
 from pinprof.read.ranges import parse_ranges
 from pinprof.read.symbols.resolver import Resolver

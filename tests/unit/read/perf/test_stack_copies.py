@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.errors import FormatError
+from pinprof.base.errors import FormatError
 from pinprof.read.perf import records as rec
 from pinprof.read.perf import stack_copies
 from pinprof.read.perf.header import EventSource, Features, Header

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.columns import GrowingColumn
-from pinprof.model import NO_NODE, Dso, Int32, UInt64
+from pinprof.base.columns import GrowingColumn
+from pinprof.data.model import NO_NODE, Dso, Int32, UInt64
 from pinprof.read.perf import sequences
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
@@ -155,4 +155,4 @@ def test_an_address_with_inlined_functions_is_several_frames(chains: list[list[i
     for index, symbol in enumerate(frames.symbol):
         named = symbol.endswith(")")
         assert frames.source_of(index) == ("/src/a.cpp" if named else "")
-        assert frames.function(index) == (symbol.partition(" (")[0] if named else symbol)
+        assert frames.function[index] == (symbol.partition(" (")[0] if named else symbol)

@@ -8,7 +8,7 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.analyze.blame.results import HolderKind
-from pinprof.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, Capture
+from pinprof.data.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, Capture
 from pinprof.read import read
 from tests.fuzz.seeds import wakeups_by_hand
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.activity import ApiCallTable
-from pinprof.model import UNDECIDED_LINE, Capture
+from pinprof.data.activity import ApiCallTable, Caller
+from pinprof.data.model import UNDECIDED_LINE, Capture
 from pinprof.read.python.call_lines import CallLines, settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, UNDECIDED
 from pinprof.read.python.stacks import NO_STACK, PythonStacks, Runs
 from tests.support.stacks import Sample, capture
 
 MS = 1_000_000
+NATIVE_SITE = Caller("native", "lib")
 PID = 100
 FRAMES = [
     ("step", "/app/train.py", 8),
@@ -44,7 +45,7 @@ def found_lines(
     source: str = "",
     names: Sequence[str] = (),
     sizes: Sequence[int] | None = None,
-    site: str = "native (lib)",
+    site: Caller = NATIVE_SITE,
     kept: Sequence[tuple[float, float]] = (),
 ) -> CallLines:
     """What is found of calls: (start and end in ms, stack); `source` is work's file.
@@ -73,7 +74,7 @@ def sites(*arguments: Any, **more: Any) -> list[str]:
     """The sites of these calls."""
     calls = found_lines(*arguments, **more).calls
     assert calls.site is not None
-    return [calls.sites[site] for site in calls.site.tolist()]
+    return [calls.sites[site].text for site in calls.site.tolist()]
 
 
 def short(*starts: float) -> list[tuple[float, float, tuple[str, ...]]]:
@@ -130,9 +131,10 @@ def test_a_line_that_runs_before_and_after_a_call_says_nothing_of_it() -> None:
     names = ["cudaDeviceSynchronize"] * len(waits) + ["cudaMemcpy"] * len(copies)
     expected = ["step (train.py:8)"] * len(waits) + [UNDECIDED_LINE] * len(copies)
     looks = python([(start + 0.4, STEP_8) for start, *_ in waits])
-    found = found_lines([*waits, *copies], looks, names=names, site="[libffi.so.8] (libffi.so.8)")
+    nameless = Caller("[libffi.so.8]", "libffi.so.8")
+    found = found_lines([*waits, *copies], looks, names=names, site=nameless)
     assert found.calls.site is not None
-    assert [found.calls.sites[site] for site in found.calls.site.tolist()] == expected
+    assert [found.calls.sites[site].text for site in found.calls.site.tolist()] == expected
     assert found.notes == (
         "The Python line of 50 CUDA calls (50 %) is undecided: too few calls like them were seen in Python.",
     )

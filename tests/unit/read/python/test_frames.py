@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read.python.frames import settle
 from tests.support.stacks import OFF_CPU, Sample, capture
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.errors import CaptureError, FormatError, PinprofError
+from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms, parse_kallsyms
 from tests.support.work import calls
 

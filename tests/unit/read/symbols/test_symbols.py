@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.errors import CaptureError
-from pinprof.model import Dso, Int32, UInt64
+from pinprof.base.errors import CaptureError
+from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.perf_map import parse_perf_map
 from pinprof.read.symbols.resolver import Resolver

@@ -1,0 +1,1 @@
+"""Errors, units, files, terminal, columns and statistics: nothing here knows what pinprof is for."""

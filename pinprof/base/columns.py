@@ -1,0 +1,329 @@
+"""Tables of columns: the types of numpy arrays, what every table can do, and pairs of numbers as one key; no I/O here.
+
+A pair of columns, (pid, tid) for example, is sorted, compared and looked up as one column of 64-bit keys, which numpy
+does many times faster than with pairs.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pinprof.base.lazy_dataclass import dataclass
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int16 = NDArray[np.int16]
+Int8 = NDArray[np.int8]
+UInt64 = NDArray[np.uint64]
+UInt8 = NDArray[np.uint8]
+Float64 = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+Texts = tuple[str, ...]
+"""A column of text."""
+
+Integer = TypeVar("Integer", bound=np.integer)
+
+_DTYPES: dict[str, Any] = {
+    "Int64": np.int64, "Int32": np.int32, "Int16": np.int16, "Int8": np.int8, "UInt64": np.uint64, "UInt8": np.uint8,
+    "Bool": np.bool_, "Float64": np.float64, "Texts": None,
+}  # fmt: skip
+_TIMES = ("time_ns", "start_ns", "end_ns")
+_AT_ONCE = 1 << 16
+"""Rows that are worked on in one go."""
+_columns_of: dict[type, Mapping[str, Any]] = {}
+"""What `_columns` answered before."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Columns of one length: the fields of this module's types. A column with a default may be None: not recorded.
+
+    Other fields (`names`, into which a column points) belong to all rows. Tables are compared by identity, since arrays
+    have no one answer: `eq=False, repr=False` of each class leaves out what would only cost time to import.
+    """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} rows>"
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def of(cls, count: int, /, **values: Any) -> Self:
+        """A table of `count` rows: columns from arrays or sequences, a number for all rows, 0 where none is given."""
+        for entry in fields(cls):
+            dtype, given = _columns(cls).get(entry.name), values.get(entry.name)
+            if dtype is not None and (given is not None or entry.default is MISSING):
+                given = 0 if given is None else given
+                values[entry.name] = np.full(count, given, dtype) if np.isscalar(given) else np.asarray(given, dtype)
+            elif entry.default is MISSING:
+                values.setdefault(entry.name, ())
+        return cls(**values)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls.of(0)
+
+    def take(self, rows: NDArray[Any] | slice) -> Self:
+        """The rows of a boolean mask, an index array or a slice."""
+        return replace(self, **{name: _taken(getattr(self, name), rows) for name in _columns(type(self))})
+
+    def joined(self, *others: Self) -> Self:
+        """The rows of this table, then those of others with the same `names`."""
+        tables = (self, *others)
+        return replace(self, **{name: _joined([getattr(t, name) for t in tables]) for name in _columns(type(self))})
+
+    def within(self, start_ns: int, end_ns: int) -> Self:
+        """The rows that happened, or began, in [start, end)."""
+        begins: Int64 = next(getattr(self, name) for name in _columns(type(self)) if name in _TIMES)
+        return self.take((begins >= start_ns) & (begins < end_ns))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: of a `uniform` column one value."""
+        return {name: _Uniform.of(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values = {name: uniform(*value) if isinstance(value, _Uniform) else value for name, value in state.items()}
+        vars(self).update(values)
+
+    def unload(self) -> None:
+        """Give back the memory of columns that lie in files; whoever looks at them again reads them again."""
+        for name in _columns(type(self)):
+            _unload(getattr(self, name))
+
+    def moved(self, offset_ns: int) -> Self:
+        """The same at times that are later by `offset_ns`."""
+        return replace(
+            self, **{name: getattr(self, name) + offset_ns for name in _columns(type(self)) if name in _TIMES}
+        )
+
+
+def _unload(column: Any) -> None:
+    base = column
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
+        base.obj.madvise(mmap.MADV_DONTNEED)
+
+
+class _Uniform(NamedTuple):
+    """A `uniform` column, pickled."""
+
+    value: Any
+    rows: int
+    dtype: Any
+
+    @classmethod
+    def of(cls, column: Any) -> Any:
+        """The column, if it is one."""
+        if not isinstance(column, np.ndarray) or column.strides != (0,) or not len(column):
+            return column
+        return cls(column[0], len(column), column.dtype)
+
+
+def _columns(table: type[Table]) -> Mapping[str, Any]:
+    """Column → type of its elements, None for text, in the order of the fields."""
+    if table not in _columns_of:
+        kinds = {entry.name: str(entry.type).removesuffix(" | None") for entry in fields(table)}
+        _columns_of[table] = {name: _DTYPES[kind] for name, kind in kinds.items() if kind in _DTYPES}
+    return _columns_of[table]
+
+
+def _taken(column: Any, rows: NDArray[Any] | slice) -> Any:
+    if not isinstance(column, tuple):
+        return None if column is None else taken(column, rows)
+    return tuple(map(column.__getitem__, np.arange(len(column))[rows].tolist()))
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    if isinstance(columns[0], tuple):
+        return tuple(text for column in columns for text in column)
+    if any(column is None for column in columns):
+        return None
+    filled = [column for column in columns if len(column)]
+    return filled[0] if len(filled) == 1 else np.concatenate(columns)
+
+
+def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:
+    """Per row the key of two signed 32-bit numbers: different pairs have different keys, and keys sort as pairs do."""
+    return np.asarray(first.astype(np.int64) << 32 | second.astype(np.int64) + (1 << 31))
+
+
+def unpack(keys: Int64) -> tuple[Int64, Int64]:
+    """Both columns of packed keys."""
+    return keys >> 32, (keys & 0xFFFF_FFFF) - (1 << 31)
+
+
+def pairs_of(keys: Int64) -> list[tuple[int, int]]:
+    """The pairs of packed keys as Python's numbers."""
+    return list(zip(*(column.tolist() for column in unpack(keys)), strict=True))
+
+
+def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> Int64:
+    """The packed keys of all pairs in two columns, ascending."""
+    parts = [np.unique(pack(first[part], second[part])) for part in slices(len(first), first, second)]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:
+    """The numbers in any of some columns of one type, ascending; fast where a column has one alone, as processes do."""
+    found = [columns[0][:0]]
+    for column in columns:
+        parts = (column[part] for part in slices(len(column), column))
+        found += [column[:1]] if is_uniform(column) else map(np.unique, parts)
+    return np.unique(np.concatenate(found))
+
+
+def is_uniform(column: NDArray[Any]) -> bool:
+    """Whether all rows, if there are any, have the same value."""
+    return not len(column) or bool(column[0] == column[-1] and column.min() == column.max())
+
+
+def uniform(value: int, count: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A read-only column that has one value in all its rows, of whatever number, in the memory of one."""
+    return np.broadcast_to(np.array(value, dtype), count)
+
+
+def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
+    """Some rows of a column, in any order; of a `uniform` one a uniform one."""
+    if column.strides != (0,) or isinstance(rows, slice) or not len(column):
+        return np.asarray(column[rows])
+    return uniform(column[0], int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows), column.dtype)
+
+
+def in_order(start: Int64) -> Int64 | slice:
+    """What puts rows in the order of `start`; nothing to move where they are so already."""
+    pieces = (start[part.start : part.stop + 1] for part in slices(len(start), start))
+    ordered = all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
+    return slice(None) if ordered else np.argsort(start, kind="stable")
+
+
+def slices(rows: int, *columns: NDArray[Any]) -> Iterator[slice]:
+    """All rows of a column, in parts so short that what lies between them stays in a processor's cache.
+
+    The memory of `columns` that lie in files is given back behind each.
+    """
+    for first in range(0, rows, _AT_ONCE):
+        yield slice(first, min(first + _AT_ONCE, rows))
+        for column in columns:
+            _unload(column)
+
+
+def rows_of(mask: Bool) -> Int64 | slice:
+    """The rows of a mask; a slice, which copies nothing, where they lie side by side."""
+    first, count = int(mask.argmax()) if len(mask) else 0, int(np.count_nonzero(mask))
+    return slice(first, first + count) if bool(mask[first : first + count].all()) else np.flatnonzero(mask)
+
+
+def narrowed(column: NDArray[Any]) -> NDArray[Any]:
+    """The column in the narrowest signed type that holds it, for numbers that nobody reckons with."""
+    if is_uniform(column):
+        return packed(column)
+    return column.astype(fitting(int(column.min()), int(column.max())), copy=False)
+
+
+def fitting(low: int, high: int) -> type[np.signedinteger[Any]]:
+    """The narrowest signed type from `low` to `high`."""
+    kinds = (np.int8, np.int16, np.int32)
+    return next((kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max), np.int64)
+
+
+def packed(column: NDArray[Any]) -> NDArray[Any]:
+    """The column, as a `uniform` one where it has one value alone."""
+    return uniform(column[0], len(column), column.dtype) if len(column) and is_uniform(column) else column
+
+
+class GrowingColumn:
+    """A column that is appended to; `uniform` as long as all that is appended is so, with one value."""
+
+    def __init__(self, dtype: DTypeLike, room: int = 0) -> None:
+        """`room`: how many values are expected; memory is taken as they come."""
+        self._column: NDArray[Any] = np.zeros(1, dtype)
+        self._room = room
+        self._uniform = True
+        self._filled = 0
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The column as it stands; what is appended later may replace its memory."""
+        if self._uniform:
+            return uniform(self._column[0], self._filled, self._column.dtype)
+        return self._column[: self._filled]
+
+    def whole(self) -> NDArray[Any]:
+        """The column when all is appended."""
+        return self.view
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Append some values."""
+        if not len(values):
+            return
+        one = values.strides == (0,) and (not self._filled or bool(values[0] == self._column[0]))
+        end = self._filled + len(values)
+        if self._uniform and one:
+            self._column[0] = values[0]
+        else:
+            if end > len(self._column):
+                grown = np.empty(max(end, self._room, len(self._column) * 3 // 2), self._column.dtype)
+                grown[: self._filled] = self.view
+                self._column = grown
+            elif self._uniform:
+                self._column[: self._filled] = self._column[0]
+            self._column[self._filled : end] = values
+            self._uniform = False
+        self._filled = end
+
+
+@dataclass(frozen=True)
+class PairIndex:
+    """(process, number) → row, where numbers may have 64 bits."""
+
+    numbers: Int64
+    """The distinct numbers, ascending."""
+    process: int | None
+    """The process of all pairs; None where there are several."""
+    keys: Int64
+    """Of several processes, per row its process and the place of its number in `numbers`, packed; ascending."""
+    rows: Int64
+    """Per key its row; of one process, per number the first row that has it. No wider than needed."""
+
+    @classmethod
+    def of(cls, process: Int32, number: Int64, rows: Int64) -> Self:
+        """An index of some rows of two columns."""
+        numbers, process = number[rows], process[rows]
+        rows = rows.astype(fitting(0, len(number)))
+        none = np.zeros(0, np.int64)
+        if is_uniform(process):
+            if not bool((numbers[1:] > numbers[:-1]).all()):
+                numbers, first = np.unique(numbers, return_index=True)
+                rows = rows[first]
+            return cls(numbers, int(process[0]) if len(process) else None, none, rows)
+        numbers, place = np.unique(numbers, return_inverse=True)
+        keys = pack(process, place)
+        order = np.argsort(keys, kind="stable")
+        return cls(numbers, None, keys[order], rows[order])
+
+    def find(self, process: Int32, number: Int64) -> Int64:
+        """Per pair the first row that has it, -1 where none does."""
+        found = np.full(len(number), -1, self.rows.dtype)
+        # Of different types, the look-up of each part would convert all of them.
+        numbers = self.numbers.astype(np.result_type(self.numbers, number), copy=False)
+        for part in slices(len(number) if len(self.rows) else 0):
+            wanted = number[part].astype(numbers.dtype, copy=False)
+            at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+            known = numbers[at] == wanted
+            if self.process is None:
+                keys = pack(process[part], at)
+                at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+                known &= self.keys[at] == keys
+            else:
+                known &= process[part] == self.process
+            found[part] = np.where(known, self.rows[at], -1)
+        return found

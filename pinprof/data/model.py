@@ -1,0 +1,448 @@
+"""The frozen types that readers produce and everything after them consumes; no I/O here.
+
+Tables are columns: numpy arrays of one length, integer nanoseconds and bytes, the unit in the field's name.
+Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC in pinprof's own captures).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from pinprof.base.columns import Bool as Bool
+from pinprof.base.columns import Int8 as Int8
+from pinprof.base.columns import Int16 as Int16
+from pinprof.base.columns import Int32 as Int32
+from pinprof.base.columns import Int64 as Int64
+from pinprof.base.columns import Table, Texts, pack, pairs_of, slices, uniform, unpack
+from pinprof.base.columns import UInt8 as UInt8
+from pinprof.base.columns import UInt64 as UInt64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import Activity, MarkTable
+from pinprof.data.manifest import Manifest
+from pinprof.data.rates import Rates
+
+Unit = Literal["ns", "faults", "bytes", "events", "samples"]
+"""`events`: what a processor's counter or a tracepoint counts; `samples`: nothing says what a sample stands for."""
+
+LONGEST_NAME = 512
+"""Neither a kernel (KSYM_NAME_LEN) nor an interpreter has longer names of functions; matching forged ones could take
+quadratic time.
+"""
+
+USER, KERNEL = 0, 1
+"""Values of `FrameTable.mode`."""
+
+READY, CONTINUED = 1, 2
+"""Bits of `SampleTable.wait`: the thread could have run on while another had the processor; the interval is the rest of
+one that was cut at the edge of a range.
+"""
+
+UNDECIDED_LINE = "[line undecided]"
+"""Stands for a Python function where what was recorded does not tell which line a sample belongs to."""
+
+NO_NODE = -1
+"""`SampleTable.stack` of a sample without a callchain, and `StackTable.parent` of a root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One sampled event. Events are never merged: a weight is only comparable within its event."""
+
+    name: str
+    """As recorded, for example `cpu-clock/freq=999/`."""
+    unit: Unit
+    period: int | None
+    """Fixed sampling period in `unit`, None when the event samples at a frequency."""
+    freq_hz: int | None
+    spans: bool = False
+    """Whether a sample is the interval [time, time + weight) that its thread spent off the CPU."""
+    merged: bool = False
+    """Whether the tool that wrote the recording added equal stacks up, so that a row may stand for several samples."""
+
+
+def clock_event(events: tuple[Event, ...]) -> int | None:
+    """The first event that samples time on the processors; None when none does."""
+    return next((number for number, event in enumerate(events) if event.unit == "ns" and not event.spans), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dso:
+    """A dynamic shared object, or what stands for one: `[kernel.kallsyms]`, `[nvidia_uvm]`, `[vdso]`, `[anon]`."""
+
+    path: str
+    build_id: str
+    """Lower-case hex; empty when unknown."""
+    kind: Literal["kernel", "module", "file", "vdso", "jit", "anon", "python"]
+    """`python`: a source file, whose functions have lines of their own."""
+
+    @property
+    def name(self) -> str:
+        """The last path component: `libcuda.so.580.159.04`, `[nvidia]`."""
+        return self.path.rsplit("/", 1)[-1] or self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One function in a callchain, as a row of `FrameTable`."""
+
+    symbol: str
+    """As people read it, see `FrameTable.symbol`."""
+    dso: Dso
+    mode: int
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """The distinct functions and lines of a capture; addresses within one are merged."""
+
+    function: tuple[str, ...]
+    """Demangled function name, or the DSO name in brackets where the address has no symbol. Formats that are text
+    alone may write a place behind it, which is part of the name."""
+    dso: Int32
+    """Index into `dsos`."""
+    mode: UInt8
+    """USER or KERNEL."""
+    dsos: tuple[Dso, ...]
+    source: tuple[str, ...] = ()
+    """Path of the source file of a native function with a known line, else empty; no entries where no frame has one. A
+    Python function's file is its DSO."""
+    inlined: frozenset[int] = frozenset()
+    """Frames that another tool's text marks as inlined into their caller, apart from the same function called."""
+    line: tuple[int, ...] = ()
+    """Line in the source file, 0 where it is not known; no entries where no frame has one."""
+
+    def __len__(self) -> int:
+        return len(self.function)
+
+    @cached_property
+    def symbol(self) -> tuple[str, ...]:
+        """What people read: `NAME (FILE:LINE)` with the file's name alone, `NAME (FILE)` or `NAME`."""
+        files = [self.source_of(index).rpartition("/")[2] for index in range(len(self))]
+        places = (f"{file}:{line}" if line else file for file, line in zip(files, self.lines, strict=True))
+        return tuple(f"{name} ({place})" if place else name for name, place in zip(self.function, places, strict=True))
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """Per frame its line, 0 where it is not known."""
+        return self.line or (0,) * len(self)
+
+    def source_of(self, index: int) -> str:
+        """The path of a frame's source file, empty where it is not known."""
+        dso = self.dsos[int(self.dso[index])]
+        return dso.path if dso.kind == "python" else self.source[index] if self.source else ""
+
+    def named(self, pattern: re.Pattern[str]) -> Bool:
+        """Per frame, whether all of its name matches."""
+        return np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in self.function], np.bool_)
+
+    def __getitem__(self, index: int) -> Frame:
+        return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))
+
+
+@dataclass(frozen=True)
+class StackTable:
+    """All callchains as one prefix tree. Every parent precedes its children, so one pass in order walks root to leaf.
+
+    A stack is named by its innermost node; following `parent` yields the chain leaf first, as perf stores it.
+    """
+
+    parent: Int32
+    """Node index of the caller; NO_NODE for a root (outermost frame)."""
+    frame: Int32
+    """Index into `frames`."""
+    frames: FrameTable
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def chain(self, node: int) -> Iterator[int]:
+        """Node indices from `node` outward to the root: leaf first."""
+        while node != NO_NODE:
+            yield node
+            node = int(self.parent[node])
+
+    def levels(self) -> Iterator[Int32]:
+        """Node indices grouped by depth, roots first: the order for vectorised passes down the tree."""
+        return iter(self._levels)
+
+    @cached_property
+    def _levels(self) -> list[Int32]:
+        depth = self.depth()
+        order = np.argsort(depth, kind="stable").astype(np.int32)
+        bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
+        return [order[start:end] for start, end in pairwise(bounds)]
+
+    def under(self, frames: Bool, *, roots: bool = False) -> Bool:
+        """Per node, whether one of these frames (a mask) is on its chain; one more element, False, read by NO_NODE.
+
+        With `roots` only the outermost frame of a chain counts.
+        """
+        result = np.append(frames[self.frame] & (self.parent == NO_NODE) if roots else frames[self.frame], False)
+        if result.any():
+            for nodes in self._levels:
+                result[nodes] |= result[self.parent[nodes]]
+        return result
+
+    def merged(self) -> tuple[StackTable, Int32]:
+        """The table with each chain of frames once, and old node → new node."""
+        node = np.full(len(self) + 1, NO_NODE, np.int32)
+        columns: tuple[list[Int32], list[Int32]] = ([np.zeros(0, np.int32)], [np.zeros(0, np.int32)])
+        size = 0
+        for nodes in self._levels:
+            keys, which = np.unique(pack(node[self.parent[nodes]], self.frame[nodes]), return_inverse=True)
+            node[nodes] = size + which.reshape(-1)
+            for column, values in zip(columns, unpack(keys), strict=True):
+                column.append(values.astype(np.int32))
+            size += len(keys)
+        parent, frame = map(np.concatenate, columns)
+        return StackTable(parent, frame, self.frames), node[:-1]
+
+    def depth(self) -> Int32:
+        """Per node, the number of its ancestors; roots are 0."""
+        # By jumps of doubling length; the last element stands for NO_NODE, which leads to itself.
+        ancestor: Int32 = np.append(self.parent, np.int32(NO_NODE))
+        depth: Int32 = (ancestor != NO_NODE).astype(np.int32)
+        while (ancestor != NO_NODE).any():
+            depth += depth[ancestor]
+            ancestor = ancestor[ancestor]
+        return np.asarray(depth[:-1])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampleTable(Table):
+    """One row per sample, ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    tid: Int32
+    cpu: Int32
+    """-1 when not recorded."""
+    event: Int16
+    """Index into `Capture.events`."""
+    weight: Int64
+    """The sample's period in its event's unit."""
+    stack: Int32
+    """Innermost node in the stack table; NO_NODE for a sample without callchain."""
+    ip: UInt64
+    """Address of the innermost instruction; 0 when not recorded."""
+    address: UInt64
+    """Data address (page-fault events recorded with -d); 0 when not recorded."""
+    wait: UInt8 | None = None
+    """Bits of `READY` and `CONTINUED` for an interval off the CPU; None when none were recorded."""
+
+
+BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ, BY_EXIT = range(4)
+"""Values of `WakeupTable.context`: a thread woke another; an interrupt did, while whatever thread ran; work did that
+follows interrupts, or that a thread does for the network on its way out of the kernel; a thread did by its end, which
+analysis concludes and no recording says.
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WakeupTable(Table):
+    """Threads of the program being woken, ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    """The waker's; 0 for the idle loop."""
+    tid: Int32
+    """-1 where the waker is outside the program and was not recorded itself."""
+    woken: Int32
+    """The thread that was woken: ids of threads are the machine's."""
+    context: UInt8
+    stack: Int32
+    """The waker's, in `Capture.stacks`; NO_NODE where it was not recorded."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExitTable(Table):
+    """Threads that ended, ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    tid: Int32
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RangeTable(Table):
+    """NVTX ranges, ordered by start, one row each; half-open intervals [start_ns, end_ns)."""
+
+    name: Texts
+    domain: Texts
+    start_ns: Int64
+    end_ns: Int64
+    pid: Int32
+    """-1 when the source does not say."""
+    tid: Int32
+    depth: Int32
+    """Nesting depth within its thread, 0 outermost."""
+    ended: Bool | None = None
+    """Whether it ended, rather than being taken to end with the recording; None where all did."""
+
+    @property
+    def closed(self) -> Bool:
+        """Per range, whether it ended: one that never does says nothing of what goes on inside."""
+        return np.ones(len(self), np.bool_) if self.ended is None else self.ended
+
+
+@dataclass(frozen=True)
+class ProcessMemory:
+    """What one process of the program held over time; columns of one length."""
+
+    pid: int
+    name: str
+    time_ns: Int64
+    values: Mapping[str, Int64]
+    """`rss, shmem, pinned, locked, swap, huge` in bytes and `threads`; what was not recorded is absent."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PageTable(Table):
+    """Single pages of the program's large mappings, as they were found at single moments; ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    address: UInt64
+    node: Int16
+    """The NUMA node; -1 where there was no page, -2 where it is not known."""
+    huge: Int8
+    """1 where it is mapped as a huge page, 0 where not, -1 where that is not known."""
+
+
+@dataclass(frozen=True)
+class MemoryLog:
+    """Memory of the program and counters of the machine, looked at about ten times a second."""
+
+    time_ns: Int64
+    machine: Mapping[str, Int64]
+    """Counter of /proc/vmstat → its value at each time; pages, or events since the machine started."""
+    processes: tuple[ProcessMemory, ...]
+    """In the order in which they were first seen: the program itself, then its descendants."""
+    bad_lines: int = 0
+    pages: PageTable = field(default_factory=PageTable.empty)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSync:
+    """Which clock sample times count in, and how far ranges may be off against it."""
+
+    source: str
+    """`monotonic`, or the name of the clock of a capture whose ranges cannot be aligned."""
+    offset_ns: int
+    """Added to range times to reach sample times."""
+    uncertainty_ns: int
+    """0 when both sides read the same clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Everything a reader could not use, counted: nothing is dropped silently."""
+
+    lost_samples: int = 0
+    """Samples the kernel reported as lost for want of ring-buffer space."""
+    unknown_records: int = 0
+    """Records of a type this version does not know; skipped whole."""
+    truncated_chains: int = 0
+    """Callchains that reached the recording depth limit: their outermost frames are missing."""
+    corrupt_bytes: int = 0
+    """Bytes at the end of the file, or inside it, that hold no whole record."""
+    unresolved_frames: int = 0
+    """Sampled frames (sample × frame) whose address has no symbol."""
+    missing_stacks: int = 0
+    """Samples without any callchain."""
+    other_processes: int = 0
+    """Samples of processes outside the recorded program, left out of everything else."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the reader about what this capture cannot say."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What one recording says, whatever wrote it."""
+
+    path: str
+    manifest: Manifest
+    events: tuple[Event, ...]
+    samples: SampleTable
+    stacks: StackTable
+    ranges: RangeTable
+    threads: Mapping[tuple[int, int], str]
+    """(pid, tid) → thread name, for threads that have samples."""
+    clock: ClockSync
+    losses: Losses = field(default_factory=Losses)
+    activity: Activity | None = None
+    """What a tracing tool recorded of CUDA, the GPU and the system; None when nothing traced it."""
+    call_stacks: StackTable | None = None
+    """The stacks of the activity's calls, by their column `stack`; None where these were not recorded."""
+    utc_offset_ns: int | None = None
+    """Added to sample times gives UTC, nanoseconds since 1970; None when the recorder noted no such pair."""
+    rates: Rates | None = None
+    """What memory operations cost on the machine of the run; None when nobody measured."""
+    memory: MemoryLog | None = None
+    """Memory over time; None when nothing recorded it."""
+    marks: MarkTable = field(default_factory=MarkTable.empty)
+    """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
+    wakeups: WakeupTable | None = None
+    """Who woke the program's threads; None where nothing recorded it."""
+    exits: ExitTable = field(default_factory=ExitTable.empty)
+    """When threads of the program ended, as far as that was recorded."""
+    strangers: Mapping[int, str] = field(default_factory=dict)
+    """Processes outside the program that woke its threads → name of their command; empty unless all were recorded."""
+    traced: Capture | None = None
+    """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""
+    inherited: frozenset[tuple[int, int]] = frozenset()
+    """(pid, tid) of threads that nobody named: they are called as what started them."""
+    renamed: Mapping[tuple[int, int], tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    """(pid, tid) → (from when, name) in the order of time, for threads that the kernel knew by several names: a program
+    that another one became."""
+    kernel_chains: bool = True
+    """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
+
+    @cached_property
+    def spans(self) -> Bool:
+        """Per event, whether its samples are intervals off the CPU."""
+        return np.array([event.spans for event in self.events], np.bool_)
+
+    @cached_property
+    def weight_at(self) -> Int64:
+        """Per event and stack node the weight of the samples that end there; the last column is of no stack."""
+        samples, nodes = self.samples, len(self.stacks) + 1
+        sums = np.zeros(len(self.events) * nodes, np.int64)
+        for part in slices(len(samples)):
+            node = samples.stack[part].astype(np.intp) % nodes
+            np.add.at(sums, samples.event[part] * np.intp(nodes) + node, samples.weight[part].astype(np.int64))
+        return sums.reshape(len(self.events), nodes)
+
+    @cached_property
+    def sampled_threads(self) -> Mapping[tuple[int, int], int]:
+        """(pid, tid) of every thread that samples are of, ascending → how many these are."""
+        samples = self.samples
+        keys, count = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for part in slices(len(samples), samples.pid, samples.tid):
+            found, more = np.unique(pack(samples.pid[part], samples.tid[part]), return_counts=True)
+            keys, of = np.unique(np.concatenate([keys, found]), return_inverse=True)
+            count = np.bincount(of.reshape(-1), np.concatenate([count, more]), len(keys)).astype(np.int64)
+        return dict(zip(pairs_of(keys), count.tolist(), strict=True))
+
+    @cached_property
+    def thread(self) -> Int32:
+        """Per sample the number of its thread among `sampled_threads`."""
+        samples = self.samples
+        keys = pack(*np.array([*self.sampled_threads], np.int64).reshape(-1, 2).T)
+        if len(keys) == 1:
+            return uniform(0, len(samples), np.int32)
+        found = np.empty(len(samples), np.int32)
+        for part in slices(len(samples), samples.pid, samples.tid):
+            found[part] = np.searchsorted(keys, pack(samples.pid[part], samples.tid[part]))
+        return found
+
+    def with_notes(self, *notes: str) -> Capture:
+        """The capture with more notes, each of them once."""
+        return replace(self, losses=replace(self.losses, notes=tuple(dict.fromkeys((*self.losses.notes, *notes)))))

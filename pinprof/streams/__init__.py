@@ -1,0 +1,1 @@
+"""The capture directory and the files in it."""

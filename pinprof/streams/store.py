@@ -1,0 +1,290 @@
+"""The capture directory `NAME.pinprof/`: the only thing that passes from collecting to reading.
+
+    manifest.json       what was recorded, how, where and how it ended (manifest.Manifest)
+    perf.data           samples
+    calls.data          CUDA calls: entered, with arguments and stack, and returned
+    calls-before.json   of a part of a longer recording: what CUDA had granted before (read/perf/cuda_processes.py)
+    perf-script.txt.gz  with copied stacks or branch records: what perf made of them where they were recorded
+    kallsyms.gz         kernel symbols of the recording boot
+    symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
+    memory.jsonl        memory of the program and the machine over time, one JSON object a line
+    ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
+    python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as they were seen (read/python/stacks.py)
+    nvtx/               what the program said through NVTX, one file a process (read/nvtx/file.py)
+    gpu/                what the GPU did, by CUPTI, one file a process (read/cupti.py)
+    uvm/                events of managed memory, by the driver, one file an address space (read/uvm.py)
+    nsys.sqlite         what Nsight Systems traced, its own export without what is private
+    nsys.nsys-rep       its report, only when asked for: it holds the program's environment
+    rates.json          what memory operations cost on this machine, by `pinprof bench` before or a calibration after
+    collector.log       what the recording tools printed
+
+It is written under `NAME.pinprof.partial` and renamed when whole. An interrupted one keeps that name, is marked in
+its manifest (`outcome.state`), and still reads.
+
+Schema history: 1 — first version.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from pinprof import __version__
+from pinprof.base import files, shapes
+from pinprof.base.errors import CaptureError, CollectError, unreadable, unwritable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.manifest import SHAPE, Manifest
+
+SCHEMA_VERSION = 1
+
+MANIFEST = "manifest.json"
+PERF_DATA = "perf.data"
+PERF_SCRIPT = "perf-script.txt.gz"
+KALLSYMS = "kallsyms.gz"
+SYMBOLS = "symbols.json.gz"
+RANGES = "ranges.jsonl"
+MEMORY = "memory.jsonl"
+NVTX = "nvtx"
+GPU = "gpu"
+UVM = "uvm"
+PYTHON_STACKS = "python-stacks.jsonl.gz"
+RATES = "rates.json"
+LOG = "collector.log"
+CALLS_DATA = "calls.data"
+CALLS_BEFORE = "calls-before.json"
+CALLS_LOG = "calls.log"
+NSYS_SQLITE = "nsys.sqlite"
+NSYS_REPORT = "nsys.nsys-rep"
+
+SUFFIX = ".pinprof"
+PARTIAL = ".partial"
+
+_TAKEN = -2
+_RESERVE = ".reserve"
+_RESERVE_BYTES = 256 * 1024
+"""Held while recording and given back before the manifest is written, so that a full disk cannot lose a capture."""
+
+
+@dataclass(frozen=True)
+class CaptureWriter:
+    """A capture directory being written; `finish()` makes it whole."""
+
+    path: Path
+    """The directory to write into, `NAME.pinprof.partial`."""
+    target: Path
+    """Its final name."""
+    manifest: Manifest
+    """The first one."""
+    lock: int = -1
+    """Held while it is written, so that nobody takes it for one that was left behind; -1 where that cannot be."""
+
+    @classmethod
+    def create(cls, target: Path, manifest: Manifest, *, force: bool = False) -> Self:
+        """Make the directory with a first manifest; CollectError if it cannot be, or if it exists and not `force`."""
+        target = captured(target)
+        partial = target.with_name(target.name + PARTIAL)
+        for existing in (target, partial):
+            if os.path.lexists(existing):
+                _remove(existing, force=force)
+        try:
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            partial.mkdir(files.PRIVATE_FOLDER)
+        except OSError as error:
+            raise _unwritable(partial, error) from error
+        writer = cls(partial, target, manifest, _locked(partial))
+        try:
+            files.written(partial / _RESERVE, bytes(_RESERVE_BYTES))
+            write_manifest(partial, manifest)
+        except BaseException as error:
+            writer.discard()
+            if not isinstance(error, OSError):  # broken off
+                raise
+            raise _unwritable(partial, error) from error
+        return writer
+
+    @property
+    def ranges(self) -> Path:
+        """Where the recorded program writes its ranges; absolute."""
+        return (self.path / RANGES).resolve()
+
+    def discard(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._unlock()
+
+    def release_reserve(self) -> None:
+        """Give the reserved bytes back, before the last files are written."""
+        (self.path / _RESERVE).unlink(missing_ok=True)
+
+    def finish(self, manifest: Manifest) -> Path:
+        """Write the final manifest, rename the directory to its final name and return that.
+
+        Where something else has that name by now, the capture is whole under the name that it has.
+        """
+        self.release_reserve()
+        write_manifest(self.path, manifest)
+        try:
+            self.path.rename(self.target)
+        except OSError:
+            return self.path
+        finally:
+            self._unlock()
+        return self.target
+
+    def _unlock(self) -> None:
+        if self.lock >= 0:
+            # By itself, because processes that were forked meanwhile hold the same lock.
+            fcntl.flock(self.lock, fcntl.LOCK_UN)
+            os.close(self.lock)
+
+
+def _remove(existing: Path, *, force: bool) -> None:
+    """Make room for a capture; CollectError where it may not be removed, or another pinprof is writing it."""
+    if not force:
+        remedy = "Give another name with -o, or --force to replace it."
+        raise CollectError(f"{existing} exists already.", remedy, "output")
+    if existing.is_symlink() or not is_capture(existing):
+        problem = f"{existing} is not a pinprof capture, so --force does not replace it."
+        raise CollectError(problem, "Give another name with -o.", "output")
+    lock = _locked(existing)
+    try:
+        if lock == _TAKEN:
+            problem = f"{existing} is in use by another pinprof, so --force does not replace it."
+            remedy = "Give every recording its own name. Leave out -o to name the ranks of a launch automatically."
+            raise CollectError(problem, remedy, "output")
+        shutil.rmtree(existing)
+    except OSError as error:
+        raise CollectError(
+            f"{existing} cannot be removed: {error.strerror}.", "Give another name.", "output"
+        ) from error
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def _locked(directory: Path) -> int:
+    """A lock on a directory as a descriptor; `_TAKEN` while another process has it, -1 where there are no locks."""
+    try:
+        file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        return _TAKEN if error.errno == errno.EWOULDBLOCK else -1
+    return file
+
+
+def _unwritable(partial: Path, error: OSError) -> CollectError:
+    return unwritable(f"The capture {partial}", error, "With -o, choose a writable place with enough space.")
+
+
+def file_name(name: str) -> str:
+    """A program's name as a part of file names."""
+    return (re.sub(r"[^\w.+-]", "_", name).lstrip(".-") or "program")[:60]
+
+
+def default_name(name: str) -> Path:
+    """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory."""
+    return Path(f"{file_name(name)}-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}")
+
+
+def new_manifest(**facts: Any) -> Manifest:
+    """A manifest of this version; fields not given are empty."""
+    empty: dict[str, Any] = {"command": (), "scenario": {}, "host": {}, "collectors": (), "outcome": {}}
+    return Manifest(schema_version=SCHEMA_VERSION, tool_version=__version__, **(empty | facts))
+
+
+def captured(path: Path) -> Path:
+    """The path of a capture that is given with or without its suffix."""
+    return path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)
+
+
+def is_capture(path: Path) -> bool:
+    """Whether a path is a directory with a manifest."""
+    return (path / MANIFEST).is_file()
+
+
+def refuse_links(directory: Path) -> None:
+    """CaptureError where a capture holds a link, a FIFO or a device: what it says would come from somewhere else.
+
+    Such a capture was not written by pinprof, and reading it could read any file of the reader's, or wait for ever.
+    """
+    if not os.path.lexists(directory / MANIFEST):
+        return
+    try:
+        for folder, names, others in os.walk(directory, onerror=_raise):
+            for name in (*names, *others):
+                if kind := files.irregular(Path(folder, name)):
+                    raise CaptureError(
+                        f"{Path(folder, name)} is {kind}, not a file of a capture.",
+                        "If you trust its target, copy the capture with `cp -rL`; otherwise remove it.",
+                        "irregular-file",
+                    )
+    except OSError as error:
+        raise unreadable(directory, error) from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def part(directory: Path, name: str) -> Path | None:
+    """A file of a capture; None when the capture does not have it."""
+    path = directory / name
+    return path if path.is_file() else None
+
+
+def holds_recording(directory: Path) -> bool:
+    """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
+    return any(part(directory, name) for name in (PERF_DATA, NSYS_SQLITE))
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
+    try:
+        raw = shapes.read(path / MANIFEST)
+    except FileNotFoundError:
+        raise CaptureError(
+            f"{path} is a directory without a {MANIFEST}, so it is not a pinprof capture.",
+            "Give the directory that `pinprof record` wrote, or a perf.data file.",
+            "not-a-capture",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CaptureError(
+            f"{path / MANIFEST} cannot be read: {error}.",
+            f"The samples may be intact. Try `pinprof report {path / PERF_DATA}`.",
+            "manifest",
+        ) from error
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CaptureError(
+            f"{path} has capture schema version {version!r:.40}; pinprof {__version__} reads version {SCHEMA_VERSION}.",
+            "Read it with the pinprof version that wrote it, or install a newer pinprof.",
+            "schema-version",
+        )
+    known = SHAPE.fit(raw)
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        tool_version=known.get("tool_version") or "unknown",
+        command=tuple(known.get("command") or ()),
+        scenario=known.get("scenario") or {},
+        host=known.get("host") or {},
+        collectors=tuple(known.get("collectors") or ()),
+        outcome=known.get("outcome") or {},
+        labels=known.get("labels") or {},
+    )
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step, so that a reader never sees half of one."""
+    files.written(directory / MANIFEST, json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n")
