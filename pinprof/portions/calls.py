@@ -35,7 +35,7 @@ class CallsPlace:
 
     size: int
     lost: tuple[int, int]
-    """Of what tells of memory, and of the rest."""
+    """Records that show memory, and the rest."""
     known: Known
     """Where a portion begins."""
     kept: int

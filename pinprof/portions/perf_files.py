@@ -72,7 +72,7 @@ def composed(head: bytes, *records: bytes | bytearray) -> bytes:
 
 
 def lost(count: int, event: int = 0) -> bytes:
-    """A record that so many found no room, in the ring of an event (0: the first one); none for 0."""
+    """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
     body = struct.pack("<QQ", event, count)
     return _RECORD.pack(_LOST, 0, _RECORD.size + len(body)) + body if count else b""
 

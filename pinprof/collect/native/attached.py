@@ -217,7 +217,7 @@ def user_only_note() -> str:
 
 
 def ring_bytes(each_cpu: int = 1) -> int:
-    """The size of a ring: room for seconds between two readings, and a bound on all together, so many on `each_cpu`."""
+    """The size of a ring: room for seconds between two readings, and a bound on all together, `each_cpu` on a CPU."""
     chosen = os.environ.get(RING_VARIABLE, "")
     if chosen.isdecimal():
         return 1 << max(int(chosen), 1).bit_length() - 1

@@ -125,7 +125,7 @@ class CallTracer(Tool):
             raise _untraced(_reason(last_word(self._log)))
 
     def lost_so_far(self) -> tuple[int, int]:
-        """How many records found no room, at the last `flush`: of what tells of memory, and of the rest."""
+        """How many records found no room, at the last `flush`: those that show memory, and the rest."""
         memory, others = last_word(self._log).get(LOST_SO_FAR, (0, 0))
         return int(memory), int(others)
 

@@ -46,7 +46,7 @@ class Opened:
     lost: list[int]
     """Per event the records that instances which are closed by now found no room for."""
     owners: list[int] = field(default_factory=list)
-    """Of the rings for events that crowd, which come and go."""
+    """Events that keep the rings of those that crowd, which come and go."""
 
     def rings_of(self, spec: EventSpec) -> Sequence[Ring]:
         """The rings, one for each CPU, that an event writes to."""

@@ -72,7 +72,7 @@ class _Kind:
     point: int
     episode: Episode | None = None
     counted: int = 0
-    """Of the event that tells the calls, at the last look."""
+    """The count of the event that shows the calls, at the last look."""
     window_ns: int = 0
     """When to count next."""
     pause_ns: int = _FIRST_PAUSE_NS

@@ -12,7 +12,7 @@ there.
 - A program that already ran when it was attached to, or whose page-locked memory was not all found, may have such
   memory elsewhere: what is not known is said to be unknown.
 - Where records may be missing (call_losses.py), memory that was granted before may have been freed, and any other may
-  have been granted: all memory is unknown until later records tell of it.
+  have been granted: all memory is unknown until later records show it.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ class Loss(NamedTuple):
     clock: int
     """0 where that is not known."""
     cpu: int
-    """Of the ring; -1 where that is not known."""
+    """The ring's; -1 where that is not known."""
     source: int
     """An event of this ring, not necessarily one that lost any; -1 for one that the file does not name."""
     lost: int

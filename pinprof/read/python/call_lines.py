@@ -36,7 +36,7 @@ from pinprof.read.python.stacks import NO_STACK, PythonStacks, Windows
 _NO_LINE = -1
 _NEVER = 1 << 62
 _FEWEST = 5
-"""Calls that were seen: so many in one line tell that of calls like them."""
+"""Calls that were seen: that many in one line show that of calls like them."""
 _FOR_EACH_CHANGE = 16
 """Calls that were seen, for each time that the next one was in another line: fewer, and the lines take turns."""
 _OFTEN = 16
@@ -47,7 +47,7 @@ _LONGER = 1
 
 @dataclass(frozen=True)
 class CallLines:
-    """What looks tell of calls."""
+    """What looks show about calls."""
 
     calls: ApiCallTable
     """With lines of Python as sites."""
