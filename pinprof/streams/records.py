@@ -71,9 +71,9 @@ def composed(head: bytes, *records: bytes | bytearray) -> bytes:
     return b"".join((_HEAD.pack(*fields), head[_HEAD.size : start], *records, *moved, head[table:] if count else b""))
 
 
-def lost(count: int) -> bytes:
-    """A record that says how many found no room; none for 0."""
-    body = struct.pack("<QQ", 0, count)
+def lost(count: int, event: int = 0) -> bytes:
+    """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
+    body = struct.pack("<QQ", event, count)
     return _RECORD.pack(_LOST, 0, _RECORD.size + len(body)) + body if count else b""
 
 

@@ -83,8 +83,8 @@ def _identity(layout: Layout, raw: bytes | bytearray) -> tuple[int, ...]:
 def read_code(pid: int, layout: Layout, address: int) -> Code:
     """The code object at an address; LookupError or ValueError where there is none.
 
-    A program runs on while it is read, and where code was there may be anything of its memory by now: what is not a code
-    object, a str or bytes where it should be reaches no recording.
+    A program runs on while it is read, and where code was there may be anything of its memory by now: what is not a
+    code object, a str or bytes where it should be reaches no recording.
     """
     kind = word(pid, address + layout.type_of)
     if read(pid, word(pid, kind + layout.type_name), 5) != b"code\0":

@@ -93,7 +93,8 @@ _STRUCTURES = {
         "enabled locked holder; thread: size prev next interp frame id native_id chunk status; "
         "frame: size previous code instruction locals owner; "
         "code: size filename name qualname linetable firstlineno argcount names kinds bytecode; "
-        "object: size type; type: size name repr flags; tuple: 3; list: 3; dict: 3; float: 2; long: 3; bytes: size length start; "
+        "object: size type; type: size name repr flags; tuple: 3; list: 3; dict: 3; float: 2; long: 3; "
+        "bytes: size length start; "
         "str: size state length ascii"
     ),
     14: (
@@ -102,7 +103,8 @@ _STRUCTURES = {
         "thread: size prev next interp frame id native_id chunk status; "
         "frame: size previous code instruction locals owner top copy; "
         "code: size filename name qualname linetable firstlineno argcount names kinds bytecode copies; "
-        "object: size type; type: size name repr flags; tuple: 3; list: 3; set: 4; dict: 3; float: 2; long: 3; bytes: size length start; "
+        "object: size type; type: size name repr flags; tuple: 3; list: 3; set: 4; dict: 3; float: 2; long: 3; "
+        "bytes: size length start; "
         "str: size state length ascii"
     ),
     15: (
@@ -111,7 +113,9 @@ _STRUCTURES = {
         "thread: size prev next interp frame base last sequence id native_id chunk status gil wanted exception state; "
         "exception: 1; frame: size previous code instruction locals owner top copy; "
         "code: size filename name qualname linetable firstlineno argcount names kinds bytecode copies; "
-        "object: size type; type: size name repr flags more cache; heap: 2; tuple: 3; list: 3; set: 4; dict: 3; float: 2; long: 3; bytes: size length start; "
+        "object: size type; type: size name repr flags more cache; heap: 2; tuple: 3; list: 3; set: 4; dict: 3; "
+        "float: 2; long: 3; "
+        "bytes: size length start; "
         "str: size state length ascii"
     ),
 }

@@ -24,6 +24,7 @@ from pinprof.collect.python_frames import processes as searching
 from pinprof.collect.python_frames.code import line_starts, read_code, text
 from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, Tables
 from pinprof.collect.python_frames.memory import Gone, read
+from pinprof.collect.python_frames.reader import Window
 from pinprof.collect.python_frames.timeline import Timeline
 
 PROGRAM = """
@@ -287,6 +288,19 @@ def test_runs_of_equal_looks_are_one_row() -> None:
     assert made["lags"] == {"7": [2] * 5}
     (thread,) = made["threads"]
     assert (thread["times"], thread["lasts"], thread["stacks"]) == ([4000, 10_000, 5000], [4000, 0, 0], [3, 4, 3])
+
+
+def test_the_windows_of_looks_are_those_of_the_threads_seen_in_most_places() -> None:
+    timeline = Timeline(1000, 10)
+    for look in range(1, 5):
+        time = 10_000 * look
+        windows = {tid: Window(time - 3050, time - 250, time + 1010) for tid in range(20) if (tid, look) != (0, 3)}
+        seen = [(tid, look if tid == 0 or look > tid else 0) for tid in range(20)]
+        timeline.saw(7, seen if look > 1 else seen[1:], time, time, windows)
+    threads = {thread["tid"]: thread for thread in timeline.to_json(50_000)["threads"]}
+    assert threads[0]["windows"] == [[-3, 0, -3], [28, 0, 28], [14, 0, 14]], "it appeared later, and was missed once"
+    assert threads[1]["windows"] == [[-3] * 4, [28] * 4, [14] * 4]
+    assert sum("windows" in thread for thread in threads.values()) == 16
 
 
 def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
