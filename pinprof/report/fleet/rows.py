@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from pinprof.report.export.streams import text_output
+from pinprof.report.forms import write_json
 from pinprof.report.names import printable
 
 
@@ -17,8 +17,7 @@ def write(relation: Any, form: str, output: Path | None) -> None:
     with text_output(output) as stream:
         if form == "json":
             found = [{name: _plain(value) for name, value in zip(names, row, strict=True)} for row in rows]
-            json.dump(found, stream, indent=1, ensure_ascii=True, allow_nan=False)
-            stream.write("\n")
+            write_json(found, stream)
             return
         for row in (names, *rows):
             stream.write("\t".join("" if cell is None else printable(str(cell)) for cell in row) + "\n")
