@@ -294,7 +294,7 @@ HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
 VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
-"""Of all vendors, by plain name."""
+"""The functions of all vendors, by plain name."""
 LINKED_RUNTIME, RUNTIME_API, COPYING, WAITING, EXPORTED, LOADING, STARTING, ENDING = (
     "|".join(f"(?:{getattr(vendor, part)})" for vendor in VENDORS)
     for part in ("linked", "own", "copies", "waits", "exports", "loads", "starts", "ends")

@@ -30,7 +30,7 @@ BATCH = "batch-"
 _CAPTURES, _BYTES = 64, 32 << 20
 """The captures, or bytes of them, that become a batch."""
 _MOST_ROWS = 10_000_000
-"""Of a file: some thousand for each capture of a batch, and one for each place."""
+"""The rows that a file may have: some thousand for each capture of a batch, and one for each place."""
 _LOCK = ".lock"
 
 

@@ -42,7 +42,7 @@ _CRASHED = 1 << 7
 _SELF = Path("/proc/self")
 _EVENT = "anon_inode:[perf_event]"
 _MOST_ELEMENTS, _ARRAYS = 64, 2
-"""The kernel reads so many elements at most in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
+"""The most elements that the kernel reads in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
 _NOTHING = "$stack"
 """What a definition can read everywhere and says nothing: kernels before 5.4 know no numbers."""
 READ_SIZES = _MOST_ELEMENTS * _ARRAYS

@@ -98,7 +98,7 @@ class _Fields:
         self._halves, self._begin, self._end = words.view("<u4"), begin, end
 
     def word(self, number: int) -> UInt64:
-        """Of each sample."""
+        """What each sample has."""
         place = np.minimum(self._begin + 2 * number, len(self._halves) - 2)
         low, high = (self._halves[place + half].astype(np.uint64) for half in range(2))
         return np.asarray(low | high << np.uint64(32))

@@ -18,7 +18,7 @@ MOST, FEW = 60, 5
 
 
 def parts(answer: Answer, console: Console, most: int = MOST) -> Iterator[RenderableType]:
-    """All of it with tables of at most so many rows, one below the other."""
+    """All of it with tables of at most `most` rows, one below the other."""
     yield sentence(printable(answer.headline), "bold")
     yield Text(words.counted(answer), "dim")
     yield sentence(words.tested(answer), "dim")
