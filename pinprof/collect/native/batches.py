@@ -31,7 +31,7 @@ class Batches:
             self._kinds.update(dict.fromkeys(numbers, spec.attr.sample_type))
 
     def cleaned(self, pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Whole records, with zeros in place of what is no size."""
+        """Whole records, with zeros where no size stands."""
         if not self._kinds:
             return list(pieces)
         records, at = bytearray(b"".join(pieces)), 0

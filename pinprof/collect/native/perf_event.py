@@ -31,7 +31,7 @@ FIXED_FIELDS = (
     SAMPLE_IDENTIFIER | SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_ADDR | SAMPLE_ID | SAMPLE_STREAM_ID | SAMPLE_CPU
     | SAMPLE_PERIOD
 )  # fmt: skip
-"""Of a word each, at the start of a sample."""
+"""The fields at the start of a sample that take a word each."""
 
 # perf_event_read_format; LOST since Linux 6.0
 FORMAT_RUNNING, FORMAT_ID, FORMAT_LOST = 1 << 1, 1 << 2, 1 << 4
