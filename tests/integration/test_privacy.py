@@ -291,7 +291,7 @@ def test_a_file_that_nobody_knows_is_not_shared(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(missing("native")), reason=missing("native") or "recording works")
 def test_a_process_that_is_woken_is_not_named(tmp_path: Path) -> None:
-    reader = BYSTANDER.replace("time.sleep(99)", "[0 for _ in iter(lambda: open(0, 'rb', 0).read(1), b'')]")
+    reader = BYSTANDER.replace("time.sleep(99)", "[0 for _ in iter(lambda file=open(0, 'rb', 0): file.read(1), b'')]")
     writer = "import os, time\nfor _ in range(300): os.write({0}, b'x'); time.sleep(0.001)"
     ends, woken = os.pipe()
     with subprocess.Popen([PYTHON, "-c", reader.format(SECRET)], stdin=ends, stdout=subprocess.PIPE) as process:
