@@ -128,8 +128,8 @@ class View:
         assert activity is not None
         if activity.lost_calls:
             return "Records of calls were lost, so there may have been more."
-        untraced = sum(activity.untraced(kind) for kind in kinds or ("",))
-        return f"About {untraced:,} calls were not traced, to limit the cost. {_MORE_CALLS}" if untraced else ""
+        untraced = any(activity.untraced(kind) for kind in kinds or ("",))
+        return f"Some calls were not traced, to limit the cost. {_MORE_CALLS}" if untraced else ""
 
     @cached_property
     def copies(self) -> CopyTable:

@@ -214,27 +214,22 @@ def _self_test(
     runs: Sequence[TakenRun], budgets: Sequence[Budget], against: Sequence[TakenRun], form: str, output: Path | None
 ) -> int:
     from pinprof.check.selftest import self_test
-    from pinprof.report.check import document, text
-    from pinprof.report.export.streams import text_output
+    from pinprof.report.check.formats import SELF_TEST
 
     if form not in ("text", "json"):
         raise UsageError(f"--self-test can't be written as {form}.", "Write text or json.", "check-what")
     tested = self_test(runs, budgets, against)
-    if form == "text" and output is None:
-        text.print_self_test(tested)
-    else:
-        with text_output(output) as stream:
-            (document.write_self_test if form == "json" else text.write_self_test)(tested, stream)
+    SELF_TEST.save(tested, form, output)
     return 0 if all(one.noticed for one in tested) else _UNNOTICED
 
 
 def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tuple[str, Path]]) -> None:
-    from pinprof.report.check import formats
+    from pinprof.report.check.formats import FORMS as WRITTEN
     from pinprof.report.check.markdown import append_summary
 
     for other, file in files:
-        formats.write(checked, other, file)
-    formats.write(checked, form, output)
+        WRITTEN.save(checked, other, file)
+    WRITTEN.save(checked, form, output)
     problem = append_summary(checked)
     if problem:
         say(f"pinprof: {problem}", error=True)

@@ -61,7 +61,7 @@ def loaded_by(pid: int) -> list[Path]:
 
 def _site(path: Path, offset: int, name: str) -> Site:
     role = FUNCTIONS[name]
-    return Site(str(path), offset, kind_of(name), role.sizes, role.properties)
+    return Site(str(path), offset, kind_of(name), role.arguments, role.sizes, role.pieces, role.properties)
 
 
 def functions_in(path: Path) -> list[tuple[int, str]]:

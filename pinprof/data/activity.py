@@ -27,6 +27,7 @@ from pinprof.data.activity_kinds import (
     OpKind,
     SyncKind,
 )
+from pinprof.data.gpu_functions import MEMORY
 
 __all__ = [
     "NO_STREAM",
@@ -71,7 +72,9 @@ class Caller(NamedTuple):
 
     @property
     def text(self) -> str:
-        """`step (train.py:20)`, or `step (libmine.so)` where no line is known."""
+        """`step (train.py:20)`, or `step (libmine.so)` where no line is known, or only the function."""
+        if not self.file:
+            return self.function
         return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
 
 
@@ -261,8 +264,8 @@ class GivenUp:
     """Whether they were not recorded at all; else they have no stacks."""
     start_ns: int
     end_ns: int
-    calls: int
-    """About how many were not recorded (of copies exactly, where CUPTI recorded all of them), or have no stacks."""
+    calls: int | None = None
+    """How many have no stacks, or were not recorded; None where nobody counted them."""
 
 
 @dataclass(frozen=True)
@@ -290,6 +293,8 @@ class Activity:
     """When calls were not traced, or without their callers, by time; on the clock of the samples."""
     lost_calls: int = 0
     """Records of calls that found no room: there were more calls than `calls` has."""
+    lost_memory: bool = False
+    """Whether records of calls that grant or free memory may be among them."""
     part: bool = False
     """It is a part of a longer recording: that it holds no call says nothing of the recorder."""
     start_utc_ns: int | None = None
@@ -297,9 +302,13 @@ class Activity:
     start_system_ns: int | None = None
     """The machine's own clock at time 0, where the recorder notes it (schema 3.24.7 and later)."""
 
-    def untraced(self, kind: str = "") -> int:
-        """About how many calls of a kind, or of any, were not recorded; at least one for each time of that."""
-        return sum(max(part.calls, 1) for part in self.given_up if part.untraced and kind in ("", part.kind))
+    def untraced(self, kind: str = "") -> bool:
+        """Whether calls of a kind, or of any, were not recorded from time to time."""
+        return any(part.untraced and kind in ("", part.kind) for part in self.given_up)
+
+    def may_lack(self, kind: str = "") -> bool:
+        """Whether calls of a kind, or of any, may be missing: that there is none in `calls` says nothing then."""
+        return self.untraced(kind) or (self.lost_memory if kind == MEMORY else self.lost_calls > 0)
 
     @property
     def tables(self) -> dict[str, Table]:

@@ -61,6 +61,15 @@ class Function:
     pool: int | None = None
     """The pool that memory comes from."""
 
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """All of them that a recording reads, ascending."""
+        places = (
+            self.size, self.rows, self.pointer, self.target, self.source, self.stated, self.stream, self.sizes,
+            self.pieces, self.properties, self.pool,
+        )  # fmt: skip
+        return tuple(sorted({place for place in places if place is not None}))
+
 
 Purpose = Literal[
     "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",

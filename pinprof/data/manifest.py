@@ -49,7 +49,7 @@ SCENARIO = Facts(
     },
     ANYTHING,
 )
-_GIVEN_UP = Record({"kind": TEXT, "without": TEXT, "from_ns": COUNT, "to_ns": COUNT, "calls": COUNT})
+_GIVEN_UP = Record({"kind": TEXT, "without": TEXT, "from_ns": COUNT, "to_ns": COUNT}, optional={"calls": COUNT})
 _KEPT = Facts(others=COUNT)
 _COLLECTOR = Facts(
     {

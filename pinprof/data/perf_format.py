@@ -48,6 +48,7 @@ SAMPLE_WORDS = (
     SAMPLE_PERIOD,
 )  # fmt: skip
 """The fields of a sample that have one word each, in their order: all before READ and the callchain."""
+FIXED_FIELDS = sum(SAMPLE_WORDS)
 TRAILER_WORDS = (SAMPLE_TID, SAMPLE_TIME, SAMPLE_ID, SAMPLE_STREAM_ID, SAMPLE_CPU, SAMPLE_IDENTIFIER)
 """Those at the end of other records (`struct sample_id`)."""
 

@@ -26,6 +26,9 @@ from pinprof.streams.records import RecordsFile, between, composed, lost
 from pinprof.streams.store import CALLS_BEFORE, CALLS_DATA
 from pinprof.streams.window import Window
 
+_ANOTHER = 2**64 - 1
+"""The id of no event: who reads it knows that it is not the first one's."""
+
 
 @dataclass(frozen=True)
 class CallsPlace:
@@ -33,7 +36,8 @@ class CallsPlace:
 
     parts: CallParts
     size: int
-    lost: int
+    lost: tuple[int, int]
+    """Records that show memory, and the rest."""
     known: Known
     """Where a portion begins."""
     kept: int
@@ -96,9 +100,10 @@ class CallParts:
     def write(self, target: Path, first: CallsPlace, last: CallsPlace) -> None:
         """Put what was recorded between two places into a capture."""
         path = self._file.path
-        kept, more = self._file.kept[: first.kept], lost(last.lost - first.lost)
-        records = between(path, first.size, last.size)
-        files.written(target / CALLS_DATA, composed(self._tracer.head.read_bytes(), kept, records, more))
+        kept, records = self._file.kept[: first.kept], between(path, first.size, last.size)
+        of_memory, others = (after - before for before, after in zip(first.lost, last.lost, strict=True))
+        whole = composed(self._tracer.head.read_bytes(), kept, records, lost(of_memory), lost(others, _ANOTHER))
+        files.written(target / CALLS_DATA, whole)
         files.written(target / CALLS_BEFORE, cuda_processes.written(first.known))
 
     def _after(self, place: int) -> Mapping[int, Process]:

@@ -20,13 +20,13 @@ _LEFT_OUT = "pinprof.streams.scrubs:LEFT_OUT"
 STREAMS: tuple[Stream, ...] = (
     Stream(
         store.MANIFEST, "what was recorded, how, where and how it ended", "pinprof.recording",
-        scrub=_AS_IS,
+        scrub="pinprof.streams.scrubs:MANIFEST",
     ),
     Stream(
         store.PERF_DATA, "samples", "pinprof.collect.native",
         read="pinprof.read.perf.capture:with_samples",
         cut="pinprof.streams.window:records",
-        scrub="pinprof.streams.scrubs:PERF_RECORDS",
+        scrub="pinprof.streams.scrubs:PERF_DATA",
         alone=True,
     ),
     Stream(
@@ -52,7 +52,7 @@ STREAMS: tuple[Stream, ...] = (
         store.CALLS_DATA, "CUDA calls: entered, with arguments and stack, and returned", "pinprof.collect.native.calls",
         read="pinprof.read.perf.capture:with_calls",
         cut="pinprof.portions.calls:cut",
-        scrub="pinprof.streams.scrubs:PERF_RECORDS",
+        scrub="pinprof.streams.scrubs:CALLS_DATA",
     ),
     Stream(
         store.CALLS_BEFORE, "what CUDA had granted before a part of a longer recording", "pinprof.portions.calls",

@@ -68,9 +68,9 @@ def composed(head: bytes, *records: bytes | bytearray) -> bytes:
     )
 
 
-def lost(count: int) -> bytes:
-    """A record that says how many found no room; none for 0."""
-    return perf.record(perf.RECORD_LOST, 0, struct.pack("<QQ", 0, count)) if count else b""
+def lost(count: int, event: int = 0) -> bytes:
+    """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
+    return perf.record(perf.RECORD_LOST, 0, struct.pack("<QQ", event, count)) if count else b""
 
 
 def between(path: Path, first: int, last: int) -> bytes:

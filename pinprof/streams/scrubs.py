@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pinprof.base import files
 from pinprof.data.perf_format import DATA_OFFSET, FILE_HEAD
 from pinprof.data.uvm_events import HEADER_BYTES
+from pinprof.streams.stream import found
 
 _KERNEL = 0xFFFF_0000_0000_0000
 """The lowest address that can be the kernel's, on every 64-bit processor that perf knows."""
@@ -64,6 +65,15 @@ class Scrub:
 
     left_out = False
     """Whether it is not copied at all."""
+
+    def __init__(self, *blanks: str) -> None:
+        """`blanks`: functions of a path, as a stream names them."""
+        self._blanks = blanks
+
+    def blank(self, path: Path) -> None:
+        """Overwrite what it holds that is not for others, before anything is looked for in it."""
+        for place in self._blanks:
+            found(place)(path)
 
     def addresses(self, path: Path) -> Iterator[Words]:
         """Words in it, all kernel addresses among them."""
@@ -163,6 +173,10 @@ class _Database(Scrub):
 
 
 AS_IS, LEFT_OUT = Scrub(), _LeftOut()
+MANIFEST = Scrub("pinprof.streams.store:rewrite_manifest")
+"""Only what a manifest may say, without what looks like a secret."""
+PERF_DATA = _PerfRecords("pinprof.collect.perf_host_name:forget", "pinprof.read.perf.shared:blank_samples")
+CALLS_DATA = _PerfRecords("pinprof.read.perf.shared:blank_calls")
 PERF_RECORDS, UVM_EVENTS = _PerfRecords(), _Binary()
 """An event of managed memory says where code was."""
 SYMBOLS, TEXT, DATABASE = _Symbols(), _Text(), _Database()

@@ -3,8 +3,9 @@
 Where the kernel lies in memory differs at every boot, and is kept from ordinary users, because attacks on the kernel
 need it. A capture made by root says it: in the table of the kernel's symbols, in every call chain that goes through the
 kernel, and in what other tools noted. The copy is made of the same files without the table and the logs; every address
-of the kernel is moved, neighbours together, so that functions keep their names, their order and their distances. A
-capture with a file of which no stream says how that is done is not copied.
+of the kernel is moved, neighbours together, so that functions keep their names, their order and their distances. What
+older or interrupted recordings hold of the program's memory is overwritten. A capture with a file of which no stream
+says how that is done is not copied.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ def _copy(capture: Path, target: Path, scrubs: dict[str, Scrub]) -> None:
     for name in scrubs:
         (target / name).parent.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
         files.copied(capture / name, target / name)
+    for name, scrub in scrubs.items():
+        scrub.blank(target / name)
     words = [np.zeros(0, np.uint64)]
     for name, scrub in scrubs.items():
         words += scrub.addresses(target / name)

@@ -267,3 +267,8 @@ def read_manifest(path: Path) -> Manifest:
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, so that a reader never sees half of one."""
     files.written(directory / MANIFEST, json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n")
+
+
+def rewrite_manifest(path: Path) -> None:
+    """Leave in a manifest what this version knows of one."""
+    write_manifest(path.parent, read_manifest(path.parent))

@@ -19,7 +19,7 @@ class Stream:
     """One recorded file."""
 
     name: str
-    """Of the file or folder in the capture, or a pattern (`fnmatch`) of names."""
+    """The name of its file or folder in the capture, or a pattern (`fnmatch`) of names."""
     holds: str
     """What is in it."""
     writer: str

@@ -65,7 +65,7 @@ def _pages(log: MemoryLog | None) -> PageTable:
 
 def _use(activity: Activity, allocations: Allocations, copies: CopyTable | None) -> Use | None:
     """None where copies are not all known."""
-    if copies is None or activity.untraced() or activity.lost_calls:
+    if copies is None or activity.may_lack():
         return None
     return use_of(allocations.table, copies)
 
@@ -94,10 +94,10 @@ def _ended(log: MemoryLog | None, calls: Calls) -> dict[int, int]:
 
 def _notes(activity: Activity, allocations: Allocations) -> Iterator[str]:
     """What makes the ledger uncertain, as sentences."""
-    if missed := activity.untraced(MEMORY):
+    if activity.untraced(MEMORY):
         yield (
-            f"About {format_counted(missed, 'call that allocates or frees was', 'calls that allocate or free were')} "
-            "not traced, because tracing them would have cost too much. The ledger lacks them."
+            "From time to time, calls that allocate or free were not traced, because tracing them would have cost too "
+            "much. The ledger lacks them."
         )
     if activity.lost_calls:
         yield (

@@ -165,6 +165,9 @@ def _parts(scene: Scene, pins: Int64, rows: Int64, used: float) -> tuple[Int64, 
 
 def _copied_share(scene: Scene, pins: Int64) -> float | None:
     """The share of this pinned memory that copies begin in or reach; None unless the place of every copy is known."""
+    activity = scene.capture.activity
+    if activity is None or activity.may_lack():
+        return None
     if scene.ledger is None or scene.ledger.use is None or scene.ledger.use.unplaced:
         return None
     table, use = scene.ledger.allocations.table, scene.ledger.use

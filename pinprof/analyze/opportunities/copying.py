@@ -82,7 +82,8 @@ def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:
 
 
 def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
-    """About how many copies of a group were made while tracing was given up, and the wall rows in which they were.
+    """About how many copies of a group were made while tracing was given up, and the wall rows in which they were; none
+    where neither the GPU's work nor the time of a copy tells.
 
     Samples say where copies were made meanwhile, and for how long: as many as fit into that time. Where all that the
     GPU did was recorded, their number is known. The group's part is that of the traced ones of its place.
@@ -98,11 +99,12 @@ def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
     here = copying[scene.place[copying] == place]
     beside = [other for kind in _HOST_KINDS for other in scene.copy_groups(kind) if _place(scene, other) == place]
     part = group.count / max(sum(other.count for other in beside), 1)
-    each_ns = 0 if "cuda" in activity.recorded else _ns_without_tracing(scene, group)
-    if each_ns:
-        count = round(part * scene.ns(here) / each_ns)
+    counted = [gap.calls for gap in gaps if gap.calls is not None]
+    if len(counted) == len(gaps):
+        count = round(part * scene.ns(here) / max(scene.ns(copying), 1) * sum(counted))
     else:
-        count = round(part * scene.ns(here) / max(scene.ns(copying), 1) * sum(gap.calls for gap in gaps))
+        each_ns = _ns_without_tracing(scene, group)
+        count = round(part * scene.ns(here) / each_ns) if each_ns else 0
     return count, here if count else here[:0]
 
 

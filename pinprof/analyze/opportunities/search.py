@@ -18,7 +18,7 @@ from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
-from pinprof.base.units import format_counted, format_ns, format_share, roughly
+from pinprof.base.units import format_ns, format_share
 from pinprof.data.model import Capture, clock_event
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -179,7 +179,7 @@ def _sees_enough(scene: Scene) -> bool:
     idle = waits.any() and not worth_telling(rest_ns, scene.undisturbed_ns("work"))
     enough = idle or (work & ~waits).sum() >= MIN_SAMPLES
     seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not _lacking(capture)
-    return bool(enough and seen and not (capture.activity and capture.activity.untraced()))
+    return bool(enough and seen and not (capture.activity and capture.activity.may_lack()))
 
 
 def _lacking(capture: Capture) -> str:
@@ -203,9 +203,10 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("CUDA calls were not recorded, so pins and copies are judged only by samples.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("The GPU's work was not recorded, so it is not known how long the GPU waits for the host.")
-    if activity is not None and (count := activity.untraced()):
-        about = format_counted(roughly(count), "CUDA call was", "CUDA calls were")
-        missing.append(f"About {about} not traced; only samples show their cost.")
+    if activity is not None and activity.untraced():
+        missing.append("Some CUDA calls were not traced, to limit the cost; only samples show theirs.")
+    if activity is not None and activity.lost_calls:
+        missing.append("Records of CUDA calls were lost, so copies and pins may be more than the search knows of.")
     if what := _lacking(scene.capture):
         missing.append(f"There are no {what}, so the callers of costs are unknown. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:

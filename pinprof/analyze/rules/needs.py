@@ -73,12 +73,12 @@ _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together wit
 CUDA = Need(lambda view: view.knows_cuda, _NO_ACTIVITY)
 CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
 """CUDA calls, by whichever tool; perhaps without what the GPU did."""
-_OVER_BUDGET = (
-    "{}: some were not traced, because tracing them would have exceeded --probe-budget. Record again with a larger "
-    "budget."
+_SOME_MISSING = (
+    "{}: some were not traced, because tracing them would have exceeded --probe-budget, or their records were lost. "
+    "Record again with a larger budget, or on a less busy machine."
 )
-EVERY_CALL = Need(lambda view: not view.untraced(), _OVER_BUDGET.format("All CUDA calls"))
-EVERY_ALLOCATION = Need(lambda view: not view.untraced(MEMORY), _OVER_BUDGET.format("All allocations"))
+EVERY_CALL = Need(lambda view: not view.may_lack(), _SOME_MISSING.format("All CUDA calls"))
+EVERY_ALLOCATION = Need(lambda view: not view.may_lack(MEMORY), _SOME_MISSING.format("All allocations"))
 ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
 CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
 _NO_GPU = "{}: calls requested them, but the recording has none. Record again with nsys --trace=cuda."

@@ -146,9 +146,9 @@ class View:
         """Whether the program made any CUDA call."""
         return self.traced is not None and bool(self.traced.whole.calls or self.traced.context_init)
 
-    def untraced(self, kind: str = "") -> int:
-        """About how many CUDA calls of a kind, or of any, were not traced since that would have cost too much."""
-        return self.capture.activity.untraced(kind) if self.capture.activity else 0
+    def may_lack(self, kind: str = "") -> bool:
+        """Whether CUDA calls of a kind, or of any, may be missing: not traced at some time, or lost."""
+        return self.capture.activity is not None and self.capture.activity.may_lack(kind)
 
     def calls_for(self, *purposes: Purpose) -> bool:
         """Whether such a call of the program succeeded."""

@@ -1,9 +1,9 @@
 """What tracing calls may cost the program, and what is given up where it costs more: decisions on rates, no I/O.
 
 A traced call costs the program microseconds. Calls are watched by kind. While the budget is kept, each has its stack;
-a kind that breaks it loses first the stacks, and where that is not enough it is traced no more, only counted for a few
-milliseconds each second. It comes back when its rate has fallen to half of what the budget bears, and each relapse
-makes the next return wait twice as long.
+a kind that breaks it loses first the stacks, and where that is not enough it is traced no more, only counted for a
+millisecond now and then, which tells when it has become rare, but not how many calls there were. It comes back when its
+rate has fallen to half of what the budget bears, and each relapse makes the next return wait twice as long.
 
 The budget is an account: a share of the time that passes goes in, what calls cost goes out, and a short burst, such as
 the start of a program, may overdraw none of it. The kind that costs most is what gives way.

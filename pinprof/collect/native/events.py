@@ -23,6 +23,7 @@ from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.tracefs import Tracepoints
 from pinprof.data import perf_format as perf
+from pinprof.data.gpu_functions import MEMORY
 
 CLOCK_MONOTONIC = 1
 
@@ -51,6 +52,10 @@ class EventSpec:
     """`enable` leaves it off: something else switches it on when it is wanted."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
+    batched: bool = False
+    """Its samples go on with sizes of a batch (batches.py)."""
+    crowds: bool = False
+    """It may come so often that others find no room beside it: it goes into rings of its own."""
     path: str = ""
     """A file whose name's address the kernel wants in `config1` (the uprobe PMU)."""
 
@@ -115,7 +120,8 @@ def wakeups(point: int) -> EventSpec:
 
 def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
     """For each kind of watched functions: entered, with arguments and the program's stack; the same without the stack,
-    held back; and returned, with the result.
+    held back; and returned, with the result. What grants and frees memory is all needed: copies and others, which are
+    frequent, don't share its rings.
     """
     plain, exclude = perf.SAMPLE_RAW, pe.EXCLUDE_CALLCHAIN_KERNEL
     specs = []
@@ -127,8 +133,14 @@ def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
         ):
             spec = event(f"{name}/{kind}", perf.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
             spec = spec if name == CALL_LEAVE else spec.having(wakeup=_CALLS_AT_ONCE)
-            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE))
+            batched = points.batched and name != CALL_LEAVE
+            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE, batched=batched, crowds=kind != MEMORY))
     return specs
+
+
+def owner() -> EventSpec:
+    """What never has a record: the owner of a ring that other events come and go in."""
+    return event("ring", perf.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=pe.DISABLED)
 
 
 def counter(point: int) -> EventSpec:

@@ -112,7 +112,7 @@ class Watch:
             try:
                 stacks = list(interpreter.look(timeline.tables))
                 if stacks:
-                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns)
+                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns, interpreter.windows)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:

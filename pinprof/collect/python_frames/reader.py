@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gone
@@ -25,6 +26,16 @@ Places = tuple[int, ...]
 """(code, instruction, number of the bytecode's copy) of each frame, one after another, innermost first."""
 
 
+class Window(NamedTuple):
+    """When a look saw a thread, in ns of CLOCK_MONOTONIC."""
+
+    since_ns: int
+    """Between this and `begun_ns` it was seen,"""
+    begun_ns: int
+    """and in the same place between this and `ended_ns`; only there if both are the same."""
+    ended_ns: int
+
+
 class _Layout(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in _OFFSETS)
 
@@ -36,6 +47,9 @@ class _Thread(ctypes.Structure):
         ("places", ctypes.POINTER(ctypes.c_uint64)),
         ("depth", ctypes.c_uint32),
         ("state", ctypes.c_int32),
+        ("since", ctypes.c_uint64),
+        ("begun", ctypes.c_uint64),
+        ("ended", ctypes.c_uint64),
     )
 
 
@@ -63,6 +77,11 @@ class Seen:
     def state(self) -> int:
         """NOT_SEEN, AS_BEFORE, ANOTHER."""
         return int(self._thread.state)
+
+    @property
+    def window(self) -> Window:
+        """When it was seen so."""
+        return Window(self._thread.since, self._thread.begun, self._thread.ended)
 
     @property
     def depth(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.base.units import format_counted
 from pinprof.data.activity import GivenUp
 from pinprof.data.manifest import Manifest
@@ -18,7 +19,7 @@ from pinprof.data.model import Capture, RangeTable, SampleTable
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.directory import Reading
 from pinprof.read.perf import data as perf_data
-from pinprof.read.perf import script_text, stack_copies
+from pinprof.read.perf import program_memory, script_text, stack_copies
 from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
@@ -124,7 +125,8 @@ def refuse_pieces(directory: Path) -> None:
 def seal(directory: Path) -> frozenset[int]:
     """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it; the pids seen."""
     path = directory / store.PERF_DATA
-    recording = perf_data.load(path)
+    recording = perf_data.load(path, placed=True)
+    recorded = [recording]
     if recording.needs_perf:
         script_text.store_text(recording, directory / store.PERF_SCRIPT)
     resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
@@ -133,10 +135,14 @@ def seal(directory: Path) -> frozenset[int]:
     if calls := store.part(directory, store.CALLS_DATA):
         from pinprof.read.perf import cuda_calls
 
-        cuda_calls.load(calls, resolver)
+        with contextlib.suppress(PinprofError):  # the head is damaged, which is said when the capture is read
+            recorded.append(perf_data.load(calls, placed=True))
+            cuda_calls.calls_of(recorded[-1], resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     if store.part(directory, store.PERF_SCRIPT):
         stack_copies.blank(path, recording.header)
+    for each in recorded:
+        program_memory.blank(each)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     return program_tree(recording.raw.tasks, roots, manifest.command)
 

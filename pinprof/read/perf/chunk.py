@@ -145,7 +145,7 @@ def _gather(
     entries, length = _zeros(0), np.zeros(len(at), np.int64)
     promised = np.zeros(len(at), np.bool_)
     if layout.callchain:
-        first, length = _chain_extent(words, base, bound, fits, layout)
+        first, length = chain_extent(words, base, bound, fits, layout)
         behind = first + length
         entries, length, chain, cookies = address_chains(words, first, length)
         if len(chain):
@@ -204,9 +204,7 @@ class _ChunkChains:
         )
 
 
-def _chain_extent(
-    words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout
-) -> tuple[Int64, Int64]:
+def chain_extent(words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout) -> tuple[Int64, Int64]:
     """First word and number of words of each callchain; clears `fits` where it leaves its record."""
     last = len(words) - 1
     place = base + layout.tail + layout.read_words

@@ -32,6 +32,7 @@ from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
+from pinprof.read.perf.call_losses import ENTER, LEAVE, CallLosses
 from pinprof.read.perf.cuda_memory import NOBODY, Arguments
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.perf.stacks import build_stacks
@@ -39,7 +40,6 @@ from pinprof.read.symbols.resolver import Resolver
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = frozenset({"cuda calls", "memory"})
-_ENTER, _LEAVE = "call-enter", "call-leave"
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
 _MOST_PIECE = np.uint64(1 << 48)
@@ -75,11 +75,28 @@ def load(
         recording = perf_data.load(path)
     except PinprofError as error:
         return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
+    return calls_of(recording, resolver, given_up, before, callers=callers)
+
+
+def calls_of(
+    recording: perf_data.Recording,
+    resolver: Resolver,
+    given_up: Sequence[GivenUp] = (),
+    before: Known = NOBODY,
+    *,
+    callers: bool = True,
+) -> CudaCalls:
+    """The same of a recording that is read."""
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
-    if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
-        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before)
-        return CudaCalls(Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples), (), after=none.after)
+    losses = CallLosses(raw, recording.header.sources, given_up)
+    if ENTER not in names or LEAVE not in names or not len(raw.payload):
+        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
+        return CudaCalls(
+            Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples, lost_memory=losses.lost_memory),
+            (),
+            after=none.after,
+        )
     samples = raw.samples
     chains = raw.chains if callers else raw.chains.innermost(_INNERMOST)
     stacks = build_stacks(chains, samples.chain, raw.spaces, resolver)
@@ -87,17 +104,18 @@ def load(
         samples.clock,
         samples.pid,
         samples.tid,
-        np.isin(samples.source, np.flatnonzero([name == _LEAVE for name in names])),
+        np.isin(samples.source, np.flatnonzero([name == LEAVE for name in names])),
         raw.payload[:, _FUNCTION],
     )
     traced = ~_across(given_up, samples.clock[entered], samples.clock[left], samples.source[entered], kinds)
+    traced &= ~losses.across(entered, left)
     entered, left = entered[traced], left[traced]
     named = entered[stacks.node[entered] != NO_NODE]
     left = left[stacks.node[entered] != NO_NODE]
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before)
+    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
@@ -112,6 +130,7 @@ def load(
         notes.append(f"{what} lost, so the counts of calls are too low.")
     activity = Activity(
         SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
+        lost_memory=losses.lost_memory,
         given_up=tuple(_outermost(part, memory.calls) for part in given_up),
     )  # fmt: skip
     return CudaCalls(activity, tuple(notes), stacks.table, memory.after)
@@ -135,6 +154,8 @@ def _outermost(part: GivenUp, calls: ApiCallTable) -> GivenUp:
 
     A call of the runtime that calls the driver is entered twice.
     """
+    if part.calls is None:
+        return part
     mine = np.array([kind_of(name) == part.kind for name in calls.names] or [False], np.bool_)
     inside = calls.folded[mine[calls.name]]
     return replace(part, calls=round(part.calls / (1 + float(np.median(inside))))) if len(inside) else part

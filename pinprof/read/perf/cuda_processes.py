@@ -69,6 +69,10 @@ class Process:
         """Its child: with the same mappings, but nothing is page-locked for it."""
         return Process(self.mapped.copy(), whole=self.whole)
 
+    def doubtful(self) -> Process:
+        """The same where records of it may be missing: nothing says what lies where."""
+        return Process(live=self.live, adrift=self.adrift, hosted=self.hosted, pools=self.pools)
+
     def before(self) -> Process:
         """The same as a recording begins with it."""
         return Process(

@@ -84,14 +84,19 @@ class Recording:
         """Whether only perf can make the call chains of this file."""
         return any(source.attr.needs_unwinding for source in self.header.sources)
 
+    @property
+    def holds_stacks(self) -> bool:
+        """Whether samples have copies of the program's stack, overwritten or not."""
+        return any(source.attr.sample_type & perf.SAMPLE_STACK_USER for source in self.header.sources)
 
-def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False) -> Recording:
+
+def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False) -> Recording:
     """Read the records of a perf.data file (`read_records`).
 
     CaptureError if it cannot be opened, FormatError if it is none.
     """
     with readable(path), path.open("rb", buffering=0) as file:
-        header, raw = read_records(file, path, progress, as_recorded=as_recorded)
+        header, raw = read_records(file, path, progress, as_recorded=as_recorded, placed=placed)
     recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(

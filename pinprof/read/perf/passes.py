@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections import defaultdict, deque
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -58,16 +58,22 @@ class Raw:
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
+    losses: tuple[rec.Loss, ...]
+    """By ring, in file order."""
+    lost_by_source: Mapping[int, int]
+    """How many records each event lost, as counted in the end: nothing of a file that is cut short."""
     unknown_records: int
     corrupt_bytes: int
     timed: bool
     """Whether samples carry times."""
+    chunks: tuple[Chunk, ...] = ()
+    """Where the samples lie in the file, if that was asked for; none where some are compressed."""
 
 
 def read_records(
-    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False
+    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False
 ) -> tuple[Header, Raw]:
-    """The head of a file and all its records.
+    """The head of a file and all its records; `placed`: with where its samples lie (`Raw.chunks`).
 
     Where perf has yet to make the samples' call chains there are no samples, or with `as_recorded` those without them.
     """
@@ -86,16 +92,18 @@ def read_records(
         reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
+        kept: tuple[Chunk, ...] = ()
         if tasks.inflated:
             file.seek(0)
             SampleReader(read_header(file, str(path)), gatherer, progress).run(file)
         else:
             count = len(tasks.chunks)
+            kept = tuple(tasks.chunks) if placed else ()
             while tasks.chunks:
                 gatherer.take(tasks.chunks.popleft())
                 progress(1 - len(tasks.chunks) / count)
         gatherer.finish()
-    return header, tasks.joined(spaces, gatherer)
+    return header, replace(tasks.joined(spaces, gatherer), chunks=kept)
 
 
 class SampleReader(RecordReader):
@@ -120,7 +128,8 @@ class TaskReader(RecordReader):
         self._exits: dict[tuple[int, int], int] = {}
         self._areas: list[rec.DataArea] = []
         self._kernel_reference = ("", 0)
-        self._lost_records = self._lost_samples = 0
+        self._losses: list[rec.Loss] = []
+        self._lost_by_source: Counter[int] = Counter()
         self.chunks: deque[Chunk] = deque()
         """All samples; none where some are compressed."""
         self._times: dict[int, list[Int64]] = defaultdict(list)
@@ -157,7 +166,9 @@ class TaskReader(RecordReader):
             areas=self._areas,
             kernel_reference=self._kernel_reference,
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
-            lost_samples=max(self._lost_records, self._lost_samples),
+            lost_samples=max(sum(loss.lost for loss in self._losses), self._lost_by_source.total()),
+            losses=tuple(self._losses),
+            lost_by_source=self._lost_by_source,
             unknown_records=self._unknown + gatherer.unknown_records,
             corrupt_bytes=self._corrupt + gatherer.corrupt_bytes,
             timed=all(layout.time is not None for layout in self._layouts.each),
@@ -269,12 +280,20 @@ class TaskReader(RecordReader):
         self.deferred.take(struct.unpack_from("<i", body, len(body) - 8 * place + 4)[0], body[: len(body) - 8 * place])
 
     def _on_lost(self, _misc: int, body: bytes) -> None:
-        self._lost_records += _count(body, 8)
+        """LOST: `u64 id, lost`; id 0 is the first event's."""
+        count, (number,) = _count(body, 8), struct.unpack_from("<Q", body)
+        place, cpu = self._trailer(body).trailer_cpu if self._layouts.each else None, -1
+        if place is not None and len(body) >= 16 + 8 * place:
+            (cpu,) = struct.unpack_from("<i", body, len(body) - 8 * place)
+        source = self._layouts.source_of_id.get(number, -1 if number else 0)
+        self._losses.append(rec.Loss(self._clock(body) if cpu >= 0 else 0, cpu, source, count))
 
     def _on_lost_samples(self, misc: int, body: bytes) -> None:
+        """LOST_SAMPLES: `u64 lost`; its trailer says of which event."""
         if not misc & perf.MISC_LOST_SAMPLES_BPF:
             # With that flag they were filtered out on request.
-            self._lost_samples += _count(body, 0)
+            number = struct.unpack_from("<Q", body, len(body) - 8)[0] if len(body) > 8 else 0
+            self._lost_by_source[self._layouts.source_of_id.get(number, 0)] += _count(body, 0)
 
 
 def _count(body: bytes, offset: int) -> int:

@@ -180,6 +180,8 @@ class SampleLayout:
     """Words from the end of a non-sample record back to its time; None when such records carry none."""
     trailer_tid: int | None
     """The same for its process and thread."""
+    trailer_cpu: int | None
+    """And for its CPU."""
 
 
 def sample_layout(attr: Attr) -> SampleLayout:
@@ -216,7 +218,22 @@ def sample_layout(attr: Attr) -> SampleLayout:
         raw=bool(attr.sample_type & perf.SAMPLE_RAW),
         trailer_time=behind_time + 1 if timed else None,
         trailer_tid=behind_time + 2 if timed and attr.sample_type & perf.SAMPLE_TID else None,
+        trailer_cpu=1 + bool(attr.sample_type & perf.SAMPLE_IDENTIFIER)
+        if timed and attr.sample_type & perf.SAMPLE_CPU
+        else None,
     )
+
+
+class Loss(NamedTuple):
+    """Records found no room in a ring (LOST); said as soon as there was some again."""
+
+    clock: int
+    """0 where that is not known."""
+    cpu: int
+    """The ring's; -1 where that is not known."""
+    source: int
+    """An event of this ring, not necessarily one that lost any; -1 for one that the file does not name."""
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ from pinprof.data.model import (
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.directory import Reading
 from pinprof.read.python import stacks as python_stacks
-from pinprof.read.python.call_lines import with_lines
+from pinprof.read.python.call_lines import settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -114,10 +114,11 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         return capture.with_notes(*notes)
     capture, moved = wakers_among_samples(capture)
     seen, how = _python_of(capture, stacks, kinds)
+    capture, said = _with_call_lines(capture, stacks, seen, how)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
-    notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
+    notes += [*_notes(capture, stacks, how, made.named, trampolines=trampolines), *said]
     grafted = replace(
-        _with_call_lines(capture, stacks, np.where(how == CERTAIN, seen, np.int32(NO_STACK))),
+        capture,
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
         threads=with_python_names(capture, stacks),
@@ -126,13 +127,20 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     return wakers_apart(grafted, moved).with_notes(*notes)
 
 
-def _with_call_lines(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:
-    """The capture with Python's lines as sites of its CUDA calls; `seen`: per sample its Python stack, if certain."""
+def _with_call_lines(
+    capture: Capture, stacks: PythonStacks, seen: Int32, how: UInt8
+) -> tuple[Capture, tuple[str, ...]]:
+    """The capture with Python's lines as sites of its CUDA calls, and what must be said about them.
+
+    `seen` and `how`, of the samples, follow what calls say of those inside them.
+    """
     activity, native = capture.activity, capture.call_stacks
     if activity is None or native is None or not stacks.threads:
-        return capture
-    calls = with_lines(activity.calls, native, _kinds(native.frames).loop, capture, stacks, seen)
-    return replace(capture, activity=replace(activity, calls=calls))
+        return capture, ()
+    kept = capture.samples.take(np.flatnonzero(_kept(capture)))
+    found = with_lines(activity.calls, native, _kinds(native.frames).loop, stacks, kept)
+    settle_samples(found, capture.samples, stacks, seen, how)
+    return replace(capture, activity=replace(activity, calls=found.calls)), found.notes
 
 
 @dataclass(frozen=True)
@@ -327,12 +335,19 @@ def _kinds(frames: FrameTable) -> _Kinds:
     return _Kinds(function, loop, machinery, nowhere)
 
 
+def _kept(capture: Capture) -> Bool:
+    """Which samples are times in which others kept the thread from running."""
+    samples = capture.samples
+    if samples.wait is None:
+        return np.zeros(len(samples), np.bool_)
+    return capture.spans[samples.event] & ((samples.wait & READY) > 0)
+
+
 def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, UInt8]:
     """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
     samples = capture.samples
     spans = capture.spans[samples.event]
-    ready = spans if samples.wait is None else spans & ((samples.wait & READY) > 0)
-    waits = spans & ~ready if samples.wait is not None else spans
+    waits = spans & ~_kept(capture)
     # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
     middle = samples.time_ns + np.where(spans, samples.weight // 2, 0)
     times = np.where(waits, samples.time_ns, middle)

@@ -12,6 +12,7 @@ from pinprof import read
 from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.data import perf_format as perf
 from pinprof.data.model import NO_NODE
+from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
 from tests.support.perf_file import MAPPED, Reader, frames
@@ -214,6 +215,18 @@ def test_lost_and_unknown_records_are_counted(capture_of: Reader) -> None:
     records += pf.record(250, bytes(16)) + pf.record(17, bytes(32)) + pf.sample(spec)
     losses = capture_of(pf.file_mode([spec], records)).losses
     assert (losses.lost_samples, losses.unknown_records, losses.corrupt_bytes) == (40, 1, 0)
+
+
+def test_a_loss_is_that_of_an_event_on_a_processor_at_a_time(tmp_path: Path) -> None:
+    kind = pf.BASIC | perf.SAMPLE_IDENTIFIER | perf.SAMPLE_CPU
+    specs = [pf.Spec(kind, ids=(11,)), pf.Spec(kind, ids=(21, 22))]
+    end = pf.trailer(specs[1], time=70, event_id=21)
+    records = pf.record(perf.RECORD_LOST, struct.pack("<QQ", 22, 40) + end)
+    records += pf.record(perf.RECORD_LOST_SAMPLES, struct.pack("<Q", 7) + end)
+    (tmp_path / "made").write_bytes(pf.file_mode(specs, records))
+    raw = perf_data.load(tmp_path / "made").raw
+    assert raw.losses == (rec.Loss(clock=70, cpu=3, source=1, lost=40),)
+    assert raw.lost_by_source == {1: 7}
 
 
 def test_pipe_mode_reads_attributes_names_and_features_from_records(capture_of: Reader) -> None:
