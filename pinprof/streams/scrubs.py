@@ -6,7 +6,6 @@ import gzip
 import json
 import re
 import sqlite3
-import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base import files
+from pinprof.data.perf_format import DATA_OFFSET, FILE_HEAD
 from pinprof.data.uvm_events import HEADER_BYTES
 from pinprof.streams.stream import found
 
@@ -26,8 +26,6 @@ _APART = 64 << 20
 """Addresses further apart lie in parts of the kernel that were placed independently, such as its code and modules."""
 _FIRST, _STEP = 0xFFFF_8000_0000_0000, 1 << 33
 """Where the parts are moved to."""
-_DATA_SECTION = struct.Struct("<40xQ")
-"""perf.data's header, up to the offset of its records (tools/perf/Documentation/perf.data-file-format.txt)."""
 _IN_TEXT = re.compile(r"(?i)(?<![0-9a-f])ffff[0-9a-f]{12}(?![0-9a-f])")
 _PIECE = 1 << 23
 """Words looked at in one go."""
@@ -118,7 +116,7 @@ class _Binary(Scrub):
 class _PerfRecords(_Binary):
     def _begin(self, path: Path) -> int:
         with path.open("rb") as file:
-            return int(_DATA_SECTION.unpack(file.read(_DATA_SECTION.size))[0])
+            return int(FILE_HEAD.unpack(file.read(FILE_HEAD.size))[DATA_OFFSET])
 
 
 class _Symbols(Scrub):

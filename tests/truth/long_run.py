@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from pinprof.analyze import Run, analyze
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.base.units import parse_bytes
-from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native import unwinding
 from pinprof.collect.native.attached import SAMPLES_SHARE
 from pinprof.collect.native.bounded import Bounded
@@ -38,6 +37,7 @@ from pinprof.collect.native.events import EventSpec, standard, wakeups
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile
 from pinprof.collect.pace import Limits
 from pinprof.collect.proc import tree
+from pinprof.data import perf_format as perf
 from pinprof.read import read
 from pinprof.streams.store import MEMORY, PARTIAL, PERF_DATA
 
@@ -132,7 +132,7 @@ def _events(raw: bytes) -> Iterator[tuple[EventSpec, list[int]]]:
         kind, _, config, _, fields = struct.unpack_from("<IIQQQ", raw, place)
         # The number of a tracepoint differs between machines.
         alike = [
-            one for one in specs if one.attr.type == kind and (kind != pe.TYPE_SOFTWARE or one.attr.config == config)
+            one for one in specs if one.attr.type == kind and (kind != perf.TYPE_SOFTWARE or one.attr.config == config)
         ]
         spec = unwinding.as_written(alike[0])
         assert spec.attr.sample_type == fields, spec.name
@@ -150,7 +150,7 @@ def _rounds(raw: bytes, spec: EventSpec) -> Iterator[tuple[bytes, int]]:
         if kind == mark or place + length == end:
             yield raw[first:place], youngest
             first = place + length
-        elif kind == pe.RECORD_SAMPLE:
+        elif kind == perf.RECORD_SAMPLE:
             youngest = max(youngest, struct.unpack_from("<Q", raw, place + 32)[0])
         place += length
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.tracefs import ARGUMENTS_END, READ_SIZES
+from pinprof.data import perf_format as perf
 
-_HEADER, _NUMBER = struct.Struct("<IHH"), struct.Struct("<Q")
+_NUMBER = struct.Struct("<Q")
 _IDENTIFIER = 8
 """Where a sample says whose it is."""
 
@@ -35,11 +35,11 @@ class Batches:
         if not self._kinds:
             return list(pieces)
         records, at = bytearray(b"".join(pieces)), 0
-        while at + _HEADER.size <= len(records):
-            kind, _, size = _HEADER.unpack_from(records, at)
-            if size < _HEADER.size:
+        while at + perf.RECORD_HEADER.size <= len(records):
+            kind, _, size = perf.RECORD_HEADER.unpack_from(records, at)
+            if size < perf.RECORD_HEADER.size:
                 break
-            if kind == pe.RECORD_SAMPLE and size >= _IDENTIFIER + _NUMBER.size:
+            if kind == perf.RECORD_SAMPLE and size >= _IDENTIFIER + _NUMBER.size:
                 (number,) = _NUMBER.unpack_from(records, at + _IDENTIFIER)
                 if (sample_type := self._kinds.get(number)) is not None:
                     begin = _beyond(records, at, at + size, sample_type)
@@ -50,8 +50,8 @@ class Batches:
 
 def _beyond(records: bytearray, at: int, end: int, sample_type: int) -> int:
     """Where what is no size begins: behind the id, of a sample that is not laid out as its event says."""
-    place = at + _HEADER.size + 8 * (sample_type & pe.FIXED_FIELDS).bit_count()
-    if sample_type & pe.SAMPLE_CALLCHAIN and place + 8 <= end:
+    place = at + perf.RECORD_HEADER.size + 8 * (sample_type & perf.FIXED_FIELDS).bit_count()
+    if sample_type & perf.SAMPLE_CALLCHAIN and place + 8 <= end:
         place += 8 + 8 * int(_NUMBER.unpack_from(records, place)[0])
     # u32 size, then what was read.
     sizes = place + 4 + ARGUMENTS_END

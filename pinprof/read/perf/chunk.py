@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import packed
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
@@ -219,8 +220,8 @@ def chain_extent(words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: r
 
 def _own(words: UInt64, base: Int64, place: int) -> UInt64:
     """The addresses at which the samples at `base` were taken, as callchains would say them."""
-    mode = (words[base] >> np.uint64(32)) & np.uint64(rec.MISC_CPUMODE_MASK)
-    return np.where(np.isin(mode, rec.MISC_GUEST), np.uint64(GUEST), words[base + place])
+    mode = (words[base] >> np.uint64(32)) & np.uint64(perf.MISC_CPUMODE_MASK)
+    return np.where(np.isin(mode, perf.MISC_GUEST), np.uint64(GUEST), words[base + place])
 
 
 class _Payloads:

@@ -16,27 +16,27 @@ from typing import BinaryIO
 
 from pinprof.base import files
 from pinprof.base.errors import FormatError
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import Header
 
 _REGS_USER = 1 << 12
-_PLAIN_FIELDS = rec.IDENTIFIER | rec.IP | rec.TID | rec.TIME | rec.ADDR | rec.ID | rec.STREAM_ID | rec.CPU | rec.PERIOD
-_WITHIN = _PLAIN_FIELDS | rec.CALLCHAIN | _REGS_USER
+_WITHIN = perf.FIXED_FIELDS | perf.SAMPLE_CALLCHAIN | _REGS_USER
 """What may stand before the copy where perf records nothing but call chains."""
-_BEFORE = (rec.STACK_USER << 1) - 1 | rec.IDENTIFIER
+_BEFORE = (perf.SAMPLE_STACK_USER << 1) - 1 | perf.SAMPLE_IDENTIFIER
 _U64 = struct.Struct("<Q")
 
 
 def blank(path: Path, header: Header) -> None:
     """Overwrite the copies in a recording; FormatError when its samples are laid out in a way that is not perf's."""
     attrs = [source.attr for source in header.sources]
-    if not any(attr.sample_type & rec.STACK_USER for attr in attrs):
+    if not any(attr.sample_type & perf.SAMPLE_STACK_USER for attr in attrs):
         return
     # Samples of several events may differ in layout, and begin with the event's id then.
     layouts = {number: source.attr for source in header.sources for number in source.ids}
     kinds = {(attr.sample_type, attr.sample_regs_user) for attr in attrs}
-    told_apart = len(kinds) == 1 or all(attr.sample_type & rec.IDENTIFIER for attr in attrs)
-    if not told_apart or any(attr.sample_type & _BEFORE & ~(_WITHIN | rec.STACK_USER) for attr in attrs):
+    told_apart = len(kinds) == 1 or all(attr.sample_type & perf.SAMPLE_IDENTIFIER for attr in attrs)
+    if not told_apart or any(attr.sample_type & _BEFORE & ~(_WITHIN | perf.SAMPLE_STACK_USER) for attr in attrs):
         raise _odd(path, header.data_offset, "samples of another layout")
     with files.change(path) as file:
         end = file.seek(0, 2)
@@ -58,28 +58,28 @@ def _samples(path: Path, file: BinaryIO, place: int, end: int) -> Iterator[tuple
     """(place, bytes) of each sample's record."""
     while place + 8 <= end:
         file.seek(place)
-        kind, _, size = rec.RECORD_HEADER.unpack(file.read(8))
-        if kind in (rec.COMPRESSED, rec.COMPRESSED2):
+        kind, _, size = perf.RECORD_HEADER.unpack(file.read(8))
+        if kind in (perf.RECORD_COMPRESSED, perf.RECORD_COMPRESSED2):
             raise _odd(path, place, "compressed records")
         if size < 8:
             raise _odd(path, place, f"a record of {size} bytes")
-        if kind == rec.SAMPLE and place + size <= end:
+        if kind == perf.RECORD_SAMPLE and place + size <= end:
             yield place, size
         place += size
 
 
 def _copies_in(record: bytes, attr: rec.Attr) -> list[tuple[int, int]] | None:
     """Where in a sample's record copied bytes begin, and how many there are; None when they do not fit."""
-    place = 8 + 8 * (attr.sample_type & _PLAIN_FIELDS).bit_count()
+    place = 8 + 8 * (attr.sample_type & perf.FIXED_FIELDS).bit_count()
     copies = []
     try:
-        if attr.sample_type & rec.CALLCHAIN:
+        if attr.sample_type & perf.SAMPLE_CALLCHAIN:
             place += 8 + 8 * int(_U64.unpack_from(record, place)[0])
         if attr.sample_type & _REGS_USER:
             length = 8 * attr.sample_regs_user.bit_count() * bool(_U64.unpack_from(record, place)[0])
             copies.append((place + 8, length))
             place += 8 + length
-        if attr.sample_type & rec.STACK_USER:
+        if attr.sample_type & perf.SAMPLE_STACK_USER:
             copies.append((place + 8, int(_U64.unpack_from(record, place)[0])))
     except (struct.error, OverflowError):
         return None

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import FUNCTIONS, READ_PIECES, Function, plain_name
 from pinprof.data.model import NO_NODE, Bool, Int64, UInt64
-from pinprof.read.perf import records as rec
 from pinprof.read.perf import wakeups
 from pinprof.read.perf.chains import by_value
 from pinprof.read.perf.data import Recording
@@ -55,7 +55,7 @@ class UnreadFields:
         """`threads`: the program's. `called`: what the arguments of calls are; None where no other was read."""
         self._names, self._threads, self._called = [source.name for source in sources], threads, called
         kinds = [name.partition("/")[0] for name in self._names]
-        fielded = [bool(source.attr.sample_type & rec.RAW) for source in sources]
+        fielded = [bool(source.attr.sample_type & perf.SAMPLE_RAW) for source in sources]
         self._wakeups = wakeups_among(sources)
         self._calls = [index for index, kind in enumerate(kinds) if kind in _CALLS and fielded[index]]
         self._unknown = [

@@ -5,10 +5,10 @@ from itertools import product
 
 import pytest
 
-from pinprof.collect.native import perf_event
 from pinprof.collect.native.batches import Batches
 from pinprof.collect.native.events import EventSpec, call_events
 from pinprof.collect.native.tracefs import READ_SIZES, Tracepoints
+from pinprof.data import perf_format as perf
 
 ENTER, BARE, LEAVE = call_events({"batches": Tracepoints(11, 12, batched=True)})
 COPIES, *_ = call_events({"copies": Tracepoints(21, 22)})
@@ -22,7 +22,7 @@ def record(number: int, pieces: int, sizes: list[int], *, chain: tuple[int, ...]
     fields = struct.pack("<QQiiQII", number, 0x401000, 70, 71, 1000, 3, 0)
     stack = b"" if chain is None else struct.pack(f"<Q{len(chain)}Q", len(chain), *chain)
     body = fields + stack + struct.pack("<I", len(read) + 4) + read + bytes(4)
-    return struct.pack("<IHH", perf_event.RECORD_SAMPLE, 2, 8 + len(body)) + body
+    return struct.pack("<IHH", perf.RECORD_SAMPLE, 2, 8 + len(body)) + body
 
 
 def beyond(pieces: int) -> list[int]:
@@ -60,7 +60,7 @@ def test_records_of_a_batch_may_be_divided_by_the_end_of_a_ring() -> None:
 def test_a_batch_that_is_not_laid_out_as_its_event_says_is_all_zeros() -> None:
     for number, length in product((7, 9), (16, 40, 56, 72, 200, 1100)):
         fields = struct.pack("<Q", number) + struct.pack("<Q", SECRET) * ((length - 16) // 8)
-        given = struct.pack("<IHH", perf_event.RECORD_SAMPLE, 2, 8 + len(fields)) + fields
+        given = struct.pack("<IHH", perf.RECORD_SAMPLE, 2, 8 + len(fields)) + fields
         assert b"hunter2" not in b"".join(BATCHES.cleaned([given]))
 
 

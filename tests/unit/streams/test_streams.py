@@ -12,7 +12,7 @@ import pytest
 
 from pinprof import collect, streams
 from pinprof.base.errors import CaptureError
-from pinprof.collect.native import perf_event
+from pinprof.data import perf_format as perf
 from pinprof.data.model import Capture
 from pinprof.data.uvm_events import HEADER_BYTES, Event, State
 from pinprof.read import read, uvm
@@ -69,7 +69,7 @@ TOYS = (
 def fork(child: int) -> bytes:
     """A record about a process, with an address of the kernel."""
     body = struct.pack("<IIIIQ", child, 1, child, 1, 5) + bytes(24) + struct.pack("<Q", KERNEL)
-    return struct.pack("<IHH", perf_event.RECORD_FORK, 0, 8 + len(body)) + body
+    return struct.pack("<IHH", perf.RECORD_FORK, 0, 8 + len(body)) + body
 
 
 def append(path: Path, content: bytes) -> None:

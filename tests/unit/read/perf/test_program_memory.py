@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.base.errors import FormatError
+from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import FUNCTIONS, READ_PIECES
 from pinprof.data.model import Capture
 from pinprof.read import read
@@ -20,9 +21,9 @@ SHORT = int.from_bytes(b"hunter\0\0", "little")
 """As an address of the program could be, but nothing is mapped there."""
 HIGH = 0x8000_7365_6372_6574
 NAME = b"hunter2-thread\0\0"
-SAMPLED = pf.Spec(rec.IDENTIFIER | pf.BASIC, ids=(1,))
-WOKEN = pf.Spec(rec.IDENTIFIER | pf.BASIC | rec.RAW, ids=(2,))
-ENTERED = pf.Spec(rec.IDENTIFIER | pf.BASIC | rec.RAW, ids=(3,))
+SAMPLED = pf.Spec(perf.SAMPLE_IDENTIFIER | pf.BASIC, ids=(1,))
+WOKEN = pf.Spec(perf.SAMPLE_IDENTIFIER | pf.BASIC | perf.SAMPLE_RAW, ids=(2,))
+ENTERED = pf.Spec(perf.SAMPLE_IDENTIFIER | pf.BASIC | perf.SAMPLE_RAW, ids=(3,))
 SPECS = [SAMPLED, WOKEN, ENTERED]
 MAPPED = pf.comm(SAMPLED, "app") + pf.mmap2(SAMPLED, *pf.MAPPED)
 
@@ -140,7 +141,7 @@ def test_a_damaged_sample_does_not_keep_others_from_being_overwritten(tmp_path: 
     ("spec", "records", "found"),
     [
         (pf.Spec(pf.BASIC | 1 << 12), b"", "copies of registers"),
-        (pf.Spec(), struct.pack("<IHH", rec.COMPRESSED, 0, 16) + bytes(8), "compressed"),
+        (pf.Spec(), struct.pack("<IHH", perf.RECORD_COMPRESSED, 0, 16) + bytes(8), "compressed"),
     ],
 )
 def test_what_is_laid_out_otherwise_is_refused(spec: pf.Spec, records: bytes, found: str, tmp_path: Path) -> None:

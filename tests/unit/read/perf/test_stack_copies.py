@@ -8,13 +8,22 @@ from pathlib import Path
 import pytest
 
 from pinprof.base.errors import FormatError
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf import stack_copies
 from pinprof.read.perf.header import EventSource, Features, Header
 
 SECRET = b"PASSWORD=hunter2" * 4
 REGISTERS, HELD = 0b1011, (b"hunter2a", b"hunter2b", b"hunter2c")
-COMMON = rec.IDENTIFIER | rec.IP | rec.TID | rec.TIME | rec.CALLCHAIN | 1 << 12 | rec.STACK_USER
+COMMON = (
+    perf.SAMPLE_IDENTIFIER
+    | perf.SAMPLE_IP
+    | perf.SAMPLE_TID
+    | perf.SAMPLE_TIME
+    | perf.SAMPLE_CALLCHAIN
+    | 1 << 12
+    | perf.SAMPLE_STACK_USER
+)
 
 
 def attr(sample_type: int) -> rec.Attr:
@@ -33,7 +42,7 @@ def header(*sources: EventSource, size: int | None = None) -> Header:
     return Header(list(sources), Features(), 16, size, [])
 
 
-SOURCES = (EventSource(attr(COMMON), (5,)), EventSource(attr(COMMON | rec.PERIOD), (6, 7)))
+SOURCES = (EventSource(attr(COMMON), (5,)), EventSource(attr(COMMON | perf.SAMPLE_PERIOD), (6, 7)))
 OTHER = struct.pack("<IHH", 3, 0, 16) + b"a.out\0\0\0"
 
 
@@ -73,7 +82,7 @@ def test_what_is_laid_out_otherwise_is_refused(records: bytes, found: str, tmp_p
 def test_recordings_without_copies_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
     path.write_bytes(before := bytes(16) + sample(5, 4, SECRET))
-    stack_copies.blank(path, header(EventSource(attr(COMMON & ~rec.STACK_USER), (5,))))
+    stack_copies.blank(path, header(EventSource(attr(COMMON & ~perf.SAMPLE_STACK_USER), (5,))))
     assert path.read_bytes() == before
     with pytest.raises(FormatError, match="another layout"):
-        stack_copies.blank(path, header(EventSource(attr(COMMON | rec.RAW), (5,))))
+        stack_copies.blank(path, header(EventSource(attr(COMMON | perf.SAMPLE_RAW), (5,))))
