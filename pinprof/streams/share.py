@@ -23,6 +23,9 @@ from pinprof.streams import owner, store
 from pinprof.streams.scrubs import Moved, Scrub
 from pinprof.streams.stream import found
 
+_NAMED = 4
+"""Unknown files that a message names."""
+
 
 def share(capture: Path, target: Path) -> Path:
     """Write the copy, under a name that nothing has yet; its path.
@@ -57,13 +60,14 @@ def _scrubs(capture: Path) -> dict[str, Scrub]:
     """How each file of a capture is made fit for others, by its path in there; CaptureError where that is not known."""
     names = sorted(str(path.relative_to(capture)) for path in capture.rglob("*") if not path.is_dir())
     streams = {name: owner(name) for name in names}
-    for name, stream in streams.items():
-        if stream is None or not stream.scrub:
-            raise CaptureError(
-                f"{capture} cannot be shared: pinprof does not know what {name} says of the kernel.",
-                "Remove that file from a copy of the capture, or share its page instead: `pinprof report`.",
-                "share",
-            )
+    unknown = [name for name, stream in streams.items() if stream is None or not stream.scrub]
+    if unknown:
+        what = f"{', '.join(unknown[:_NAMED])} {'says' if len(unknown) == 1 else 'say'}"
+        raise CaptureError(
+            f"{capture} cannot be shared: pinprof does not know what {what}.",
+            "Remove what pinprof did not write from a copy of the capture, or share its page: `pinprof report`.",
+            "share",
+        )
     scrubs = {name: found(stream.scrub) for name, stream in streams.items() if stream}
     return {name: scrub for name, scrub in scrubs.items() if not scrub.left_out}
 
