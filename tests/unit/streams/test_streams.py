@@ -123,7 +123,7 @@ def test_a_file_that_no_stream_declares_is_not_shared(tmp_path: Path) -> None:
     (capture / "toy.txt").write_text("anything")
     with pytest.raises(CaptureError, match=r"does not know what toy\.txt says") as error:
         share.share(capture, tmp_path / "given")
-    assert "Remove that file" in error.value.remedy
+    assert "Remove what pinprof did not write" in error.value.remedy
     assert not (tmp_path / "given.pinprof").exists()
 
 
