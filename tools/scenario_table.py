@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import PinprofError
 from pinprof.base.units import format_bytes, format_ns, format_share
 
@@ -62,7 +62,7 @@ def captures(folder: Path) -> Iterator[list[Path]]:
         yield sorted(found, key=lambda path: path.name)
 
 
-def row_of(path: Path, analysis: Analysis) -> Row | None:
+def row_of(path: Path, analysis: Run) -> Row | None:
     """What the table says of a capture; None for programs that are no scenario."""
     manifest = analysis.capture.manifest
     scenario, parameters = manifest.scenario, manifest.scenario.get("parameters", {})

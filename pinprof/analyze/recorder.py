@@ -13,7 +13,6 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.course.results import Course
 from pinprof.data.model import Capture, clock_event
 
 RECORDER_EVENT = "recorder"
@@ -37,16 +36,3 @@ def recorder_apart(capture: Capture, attribution: Attribution) -> tuple[Capture,
     event = np.where(own, np.int16(len(capture.events)), samples.event)
     events = (*capture.events, replace(capture.events[main], name=RECORDER_EVENT))
     return replace(capture, events=events, samples=replace(samples, event=event)), attribution
-
-
-def tracing_ns(capture: Capture, course: Course) -> float:
-    """By how much tracing calls made the critical thread's work longer."""
-    activity, work = capture.activity, course.phase("work")
-    if activity is None or activity.call_overhead is None or work is None:
-        return 0.0
-    calls = activity.calls
-    inside = np.zeros(len(calls), np.bool_)
-    for part in work.intervals:
-        inside |= (calls.start_ns >= part.start_ns) & (calls.start_ns < part.end_ns)
-    inside &= (calls.pid == course.pid) & (calls.tid == course.tid)
-    return float(inside.sum()) * activity.call_overhead.around_ns

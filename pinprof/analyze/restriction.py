@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -35,16 +35,22 @@ _OF_THE_WHOLE = ("counters", "resources")
 
 
 @dataclass(frozen=True)
-class Restricted:
-    """A part of a capture, with what the whole one says about it."""
+class Attributed:
+    """A capture, or a part of one, with the cause of each sample and its calls."""
 
     capture: Capture
     attribution: Attribution
     calls: Calls | None
 
+    @classmethod
+    def of(cls, capture: Capture, attribution: Attribution) -> Self:
+        """With the capture's calls."""
+        return cls(capture, attribution, prepare_calls(capture.activity) if capture.activity is not None else None)
 
-def restricted(capture: Capture, attribution: Attribution, calls: Calls | None, part: Part) -> Restricted:
+
+def restricted(whole: Attributed, part: Part) -> Attributed:
     """The part of a capture, whose waits were cut at its edges; what is known of its calls stays known."""
+    capture, attribution, calls = whole.capture, whole.attribution, whole.calls
     chosen = chosen_samples(capture, part)
     attribution = replace(
         attribution,
@@ -52,8 +58,8 @@ def restricted(capture: Capture, attribution: Attribution, calls: Calls | None, 
     )
     smaller, rows = _without_samples(replace(capture, samples=capture.samples.take(chosen)), capture, part)
     if calls is None or smaller.activity is None:
-        return Restricted(smaller, attribution, None)
-    return Restricted(smaller, attribution, _still_known(prepare_calls(smaller.activity), calls, rows))
+        return Attributed(smaller, attribution, None)
+    return Attributed(smaller, attribution, _still_known(prepare_calls(smaller.activity), calls, rows))
 
 
 def part_of(capture: Capture, part: Part) -> Capture:

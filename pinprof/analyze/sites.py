@@ -10,7 +10,7 @@ from pinprof.analyze.lines import NOTHING, Place, nearest_places, places_of_all,
 from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
-from pinprof.data.cuda_functions import LINKED_RUNTIME
+from pinprof.data.gpu_functions import LINKED_RUNTIME, RUNTIME_API
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
 
 _SYSTEM = re.compile(
@@ -18,7 +18,7 @@ _SYSTEM = re.compile(
     r"/libTools?Injection\w*\.so"
 )
 """Paths of what is no program of somebody who looks for a line to change."""
-_NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|(?:__)?cuda[A-Z]\w+)$")
+_NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|{RUNTIME_API})$")
 """Functions in a program's file that nobody wrote there."""
 
 

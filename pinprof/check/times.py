@@ -10,14 +10,12 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
 from pinprof.analyze.course.results import PHASE_NAMES
-from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import RangeWall
 from pinprof.base.columns import Bool, Int64
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.check.view import Amount, Unassessable, View, nearest
 from pinprof.data.model import clock_event
-from pinprof.data.rate_book import RateBook
 
 _LEAVES = [row.name for row in CATEGORIES]
 _SEEN_WITHOUT_KERNEL = ("user", "wait")
@@ -191,13 +189,12 @@ def _wall_rows(view: View, budget: Budget) -> Int64:
 
 def _caused(view: View, rows: Int64, leaves: tuple[str, ...]) -> Bool:
     wanted = np.isin(np.arange(len(_LEAVES)), [_LEAVES.index(leaf) for leaf in leaves])
-    return np.asarray(wanted[view.analysis.attribution.leaf[view.course.wall.sample[rows]]])
+    return np.asarray(wanted[view.doing.leaf[rows]])
 
 
 def _sites_of_wall(view: View, rows: Int64) -> tuple[Site, ...]:
     """The lines that wall rows belong to, as opportunities name them."""
-    scene = Scene(view.capture, view.analysis.attribution, view.course, None, None, RateBook.of(view.capture))
-    return view.sites_of_frames(scene.place[rows], view.course.wall.ns[rows])
+    return view.sites_of_frames(view.doing.place[rows], view.course.wall.ns[rows])
 
 
 def _busiest(view: View, budget: Budget, leaves: tuple[str, ...] = ()) -> tuple[Site, ...]:

@@ -9,13 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import Calls, prepare_calls
-from pinprof.analyze.course.copies import WAYS, CopyTable, copies_of
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.copies import WAYS, CopyTable
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
+from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, owners
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.analyze.sites import Site as Spot
 from pinprof.analyze.sites import Sites
 from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
@@ -23,7 +24,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.data.activity import MemoryOperation
-from pinprof.data.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."
@@ -75,23 +76,28 @@ class Pairs(Table):
 class View:
     """One analysed run."""
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Run) -> None:
         self.analysis = analysis
         self.capture = analysis.capture
 
-    @cached_property
+    @property
     def sites(self) -> Sites:
         """Places of stacks."""
-        return Sites(self.capture)
+        return self.analysis.sites
 
-    @cached_property
+    @property
+    def doing(self) -> CourseTable:
+        """The critical thread's time; Unassessable without."""
+        if self.analysis.doing is None:
+            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
+        return self.analysis.doing
+
+    @property
     def course(self) -> Course:
         """Phases and the critical thread's time; Unassessable without."""
-        if self.analysis.course is None:
-            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
-        return self.analysis.course
+        return self.doing.course
 
-    @cached_property
+    @property
     def calls(self) -> Calls:
         """CUDA calls; Unassessable without any: a program that makes none looks like a blind recording."""
         activity = self.capture.activity
@@ -101,7 +107,8 @@ class View:
             )
         if not len(activity.calls) and not activity.part:
             raise Unassessable("The recording has no CUDA calls.", _NO_CALLS)
-        return prepare_calls(activity)
+        assert self.analysis.calls is not None
+        return self.analysis.calls
 
     def calls_of(self, call: str) -> Bool:
         """Which calls are of a function; Unassessable for one that the recording would not show."""
@@ -127,9 +134,8 @@ class View:
     @cached_property
     def copies(self) -> CopyTable:
         """Copies between host and device; Unassessable where none is known."""
-        calls, activity = self.calls, self.capture.activity
-        table = copies_of(self.capture, calls)
-        if table is None and activity is not None and activity.part and not len(activity.calls):
+        calls, table = self.calls, self.analysis.copies
+        if table is None and not len(calls.table):
             table = CopyTable.empty()
         if table is None:
             raise Unassessable(

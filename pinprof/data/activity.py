@@ -27,7 +27,7 @@ from pinprof.data.activity_kinds import (
     OpKind,
     SyncKind,
 )
-from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.gpu_functions import MEMORY
 
 __all__ = [
     "NO_STREAM",
@@ -259,7 +259,7 @@ class GivenUp:
     """A time in which calls of a kind were recorded with less, since that would have cost the program too much."""
 
     kind: str
-    """One of cuda_functions.KINDS."""
+    """One of gpu_functions.KINDS."""
     untraced: bool
     """Whether they were not recorded at all; else they have no stacks."""
     start_ns: int

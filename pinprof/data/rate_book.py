@@ -93,7 +93,7 @@ class RateBook:
 
     @classmethod
     def of(cls, capture: Capture, run_rates: Sequence[Rate] = ()) -> Self:
-        """The book of a capture; `run_rates` are what the run itself showed (analyze.opportunities.run_rates)."""
+        """The book of a capture; `run_rates` are what the run itself showed (analyze.costs.run_rates)."""
         brought = capture.rates
         found = _trusted(brought) if brought else ()
         calibrated = brought is not None and brought.measured_by == "calibration"

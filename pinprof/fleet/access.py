@@ -30,7 +30,7 @@ class Fleet:
 
     def sql(self, query: str) -> pd.DataFrame:
         """The result of an SQL query; UsageError if it is not valid."""
-        return database.query(self.connection, query).df()
+        return database.frame(self.connection, query)
 
     @property
     def answer(self) -> Answer:

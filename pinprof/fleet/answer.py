@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.base.units import format_count, format_counted, format_ns, format_share
+from pinprof.fleet.database import undamaged
 from pinprof.fleet.outliers import FEWEST_IN_GROUP, Facts, outliers_of
 from pinprof.fleet.panel import FEWEST, Panel, panel_of
 from pinprof.fleet.results import CAPTURE, Answer, Because, Member, Outlier, Saving, Spread
@@ -21,7 +22,12 @@ _MOST_CAUSES = 4
 
 
 def answer_of(connection: Any) -> Answer:
-    """The answer of the fleet whose views a connection has (`database.connect`)."""
+    """The answer of the fleet whose views a connection has (`database.connect`); CaptureError where it is damaged."""
+    with undamaged():
+        return _answer_of(connection)
+
+
+def _answer_of(connection: Any) -> Answer:
     panel = panel_of(connection)
     facts = _facts(connection)
     found = outliers_of(panel, facts)
@@ -59,7 +65,7 @@ def _facts(connection: Any) -> Facts:
 def _programs(connection: Any, panel: Panel) -> tuple[tuple[str, int, str], ...]:
     units = dict(zip(panel.programs, panel.unit, strict=True))
     rows = connection.execute(
-        "SELECT program, count(*) FROM captures WHERE state = 'read' GROUP BY program ORDER BY 2 DESC, 1"
+        "SELECT coalesce(program, ''), count(*) FROM captures WHERE state = 'read' GROUP BY 1 ORDER BY 2 DESC, 1"
     ).fetchall()
     return tuple((name, count, units.get(name, "")) for name, count in rows)
 
@@ -134,8 +140,8 @@ def _savings(connection: Any) -> tuple[Saving, ...]:
     # Of equals the same one every time, in whatever order captures were mapped.
     best = "ORDER BY saving_ns DESC, path, title, advice"
     rows = connection.execute(
-        f"SELECT program, place, cure, first(advice {best}), first(title {best}), count(DISTINCT capture), "
-        "sum(cost_ns), sum(saving_ns), sum(saving_low_ns), sum(saving_high_ns), "
+        f"SELECT coalesce(program, ''), place, cure, first(advice {best}), first(title {best}), "
+        "count(DISTINCT capture), sum(cost_ns), sum(saving_ns), sum(saving_low_ns), sum(saving_high_ns), "
         f"any_value(whole), first(path {best}) FROM opportunities JOIN captures USING (capture) JOIN "
         "(SELECT program, sum(critical_ns) AS whole FROM captures WHERE state = 'read' GROUP BY program) "
         "USING (program) GROUP BY program, place, cure "
@@ -191,7 +197,8 @@ def _members(connection: Any, panel: Panel, facts: Facts) -> tuple[Member, ...]:
         causes.setdefault(capture, []).append((cause, float(share)))
     members = []
     for capture, path, program, state, reason, started, work_ns, answer in connection.execute(
-        "SELECT capture, path, program, state, reason, started_utc, work_ns, answer FROM captures ORDER BY path"
+        "SELECT capture, path, program, coalesce(state, ''), reason, started_utc, work_ns, answer FROM captures "
+        "ORDER BY path"
     ).fetchall():
         at = row.get(capture)
         expected = float(panel.work[at] * panel.count[at]) if at is not None else None

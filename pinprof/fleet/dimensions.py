@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 
 HOST, NUMA, RANK, DAY = "host", "NUMA node", "rank", "day"
 ON_HOST = "NUMA node of host"
@@ -35,7 +35,7 @@ _ORDER = (HOST, NUMA, ON_HOST, "driver", "kernel", "version", RANK, DAY)
 """Of dimensions that part the captures alike, what is named first."""
 
 
-def facts_of(analysis: Analysis, around: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def facts_of(analysis: Run, around: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """(dimension, value) of one capture, each dimension once; what the recording does not say is absent."""
     manifest = analysis.capture.manifest
     labels = {name: value for name, value in list(manifest.labels.items())[:_MOST_LABELS] if value}

@@ -23,6 +23,7 @@ _NOTICED = 0.01
 """The share of the expected work: causes that take less everywhere are not tested."""
 _FINEST = 0.005
 """The share of the expected work: smaller differences do not count as such."""
+_MOST_COUNT = 1e18
 _MAD = 1.4826
 """Makes the median deviation that of a normal distribution."""
 RUN = "run"
@@ -134,7 +135,11 @@ def _units(
 ) -> tuple[tuple[str, ...], Float64]:
     """Per program the unit of work by which its captures differ least, and per capture how many of it it did."""
     counts: dict[str, Float64] = {}
-    for capture, unit, amount in connection.execute("SELECT capture, unit, count FROM work ORDER BY unit").fetchall():
+    # Amounts that no program counts to are damage.
+    usable = f"count BETWEEN {1 / _MOST_COUNT} AND {_MOST_COUNT}"
+    for capture, unit, amount in connection.execute(
+        f"SELECT capture, unit, count FROM work WHERE {usable} ORDER BY unit"
+    ).fetchall():
         if capture in place:
             counts.setdefault(unit, np.zeros(len(work)))[place[capture]] = amount
     chosen, count = [], np.ones(len(work))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import say
+from pinprof.base.units import format_counted
 from pinprof.fleet import engine
 from pinprof.fleet.mapping import digest_of
 from pinprof.fleet.packages import package
@@ -37,6 +39,9 @@ def gather(
     tell("Looking for captures")
     sources = sources_of(given)
     with Store(folder) as store:
+        if store.lost:
+            parts = format_counted(store.lost, "part", "parts")
+            say(f"{parts} of the store {folder} had damage. The captures in them are read again.", error=True)
         known = {source.stamp: store.stamps[source.stamp] for source in sources if source.stamp in store.stamps}
         known |= _moved([source for source in sources if source.stamp not in known], store.captures)
         new = [source for source in sources if source.stamp not in known]

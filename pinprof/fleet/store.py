@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pinprof.base import files
-from pinprof.base.errors import CaptureError, UsageError, unwritable
+from pinprof.base.errors import UsageError, unwritable
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet import tables
 from pinprof.fleet.mapping import Mapped
@@ -29,6 +29,8 @@ FAILED, STAMPS, PLACES = "failed.parquet", "stamps.parquet", "places.parquet"
 BATCH = "batch-"
 _CAPTURES, _BYTES = 64, 32 << 20
 """The captures, or bytes of them, that become a batch."""
+_MOST_ROWS = 10_000_000
+"""The rows that a file may have: some thousand for each capture of a batch, and one for each place."""
 _LOCK = ".lock"
 
 
@@ -66,7 +68,9 @@ class Store:
             ) from error
         for left in self.folder.glob(f".{BATCH}*"):
             shutil.rmtree(left, ignore_errors=True)
-        self.captures = frozenset(self._column("captures", "capture"))
+        self.lost = self._without_damage()
+        """Batches that were damaged, and are gone: their captures are mapped again."""
+        self.captures = frozenset(self._captures())
         """Those that are mapped."""
         self.stamps = self._stamps()
         """Stamp → capture, of those that are mapped."""
@@ -96,52 +100,90 @@ class Store:
             return
         name = f"{BATCH}{os.urandom(8).hex()}"
         partial = self.folder / f".{name}"
-        partial.mkdir(files.PRIVATE_FOLDER)
-        for table in tables.COLUMNS:
-            files.written(
-                partial / f"{table}.parquet", _joined(table, [one.parts.get(table) for one in unique.values()])
-            )
-        partial.rename(self.folder / name)
+        with self._writing():
+            partial.mkdir(files.PRIVATE_FOLDER)
+            for table in tables.COLUMNS:
+                files.written(
+                    partial / f"{table}.parquet", _joined(table, [one.parts.get(table) for one in unique.values()])
+                )
+            partial.rename(self.folder / name)
         self._waiting = []
 
     def finish(self, places: Sequence[Place]) -> None:
         """Write what waits, and the list of this run's captures."""
         self.flush()
         failed = _joined("captures", [one.parts["captures"] for one in self._failed])
-        files.written(self.folder / FAILED, failed)
         again = {one.capture for one in self._failed}
         known = self.stamps | {place.stamp: place.capture for place in places if place.capture not in again}
-        _write(
-            self.folder / STAMPS, _STAMPS, [{"stamp": stamp, "capture": capture} for stamp, capture in known.items()]
-        )
-        _write(self.folder / PLACES, tables.PLACES, [vars(place) for place in places])
+        stamps = [{"stamp": stamp, "capture": capture} for stamp, capture in known.items()]
+        with self._writing():
+            files.written(self.folder / FAILED, failed)
+            _write(self.folder / STAMPS, _STAMPS, stamps)
+            _write(self.folder / PLACES, tables.PLACES, [vars(place) for place in places])
 
-    def _column(self, table: str, column: str) -> Iterator[str]:
-        for file in self.folder.glob(f"{BATCH}*/{table}.parquet"):
-            yield from read_table(file, [column]).column(column).to_pylist()
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise unwritable(f"The store {self.folder}", error, "Choose another place with --store.") from error
+
+    def _without_damage(self) -> int:
+        _, damaged = batches(self.folder)
+        for batch in damaged:
+            shutil.rmtree(batch, ignore_errors=True)
+        return len(damaged)
+
+    def _captures(self) -> Iterator[str]:
+        for batch in batches(self.folder)[0]:
+            rows = _rows(batch / "captures.parquet", ["capture"])
+            if rows is not None:
+                yield from (row["capture"] for row in rows if row["capture"] is not None)
 
     def _stamps(self) -> dict[str, str]:
         file = self.folder / STAMPS
-        rows = read_table(file).to_pylist() if file.exists() else []
+        rows = (_rows(file) if is_table(file, _STAMPS) else None) or []
         return {row["stamp"]: row["capture"] for row in rows if row["capture"] in self.captures}
 
 
 _STAMPS: Mapping[str, str] = {"stamp": "string", "capture": "string"}
 
 
-def read_table(file: Path, columns: Sequence[str] | None = None) -> Any:
-    """A Parquet file; CaptureError if it is none."""
+def batches(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The batches of a store that are whole, as far as can be seen without reading them, and the damaged ones."""
+    whole: list[Path] = []
+    damaged: list[Path] = []
+    for batch in sorted(folder.glob(f"{BATCH}*")):
+        parts = tables.COLUMNS.items()
+        good = all(is_table(batch / f"{name}.parquet", columns) for name, columns in parts)
+        (whole if good else damaged).append(batch)
+    return whole, damaged
+
+
+def is_table(file: Path, columns: Mapping[str, str]) -> bool:
+    """Whether a file is Parquet of these columns, and of no more rows than a store writes."""
+    arrow = package("pyarrow", "The tables of a fleet")
+    parquet = package("pyarrow.parquet", "The tables of a fleet")
+    try:
+        if not file.is_file():
+            return False
+        with parquet.ParquetFile(file) as found:
+            fits = found.schema_arrow.equals(tables.schema_of(columns)) and found.metadata.num_rows <= _MOST_ROWS
+            return bool(fits)
+    except (OSError, arrow.ArrowException, ValueError, TypeError, KeyError):
+        return False
+
+
+def _rows(file: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]] | None:
+    """The rows of a Parquet file; None if it is damaged."""
     arrow = package("pyarrow", "The tables of a fleet")
     parquet = package("pyarrow.parquet", "The tables of a fleet")
     try:
         with file.open("rb") as content:
-            return parquet.ParquetFile(io.BytesIO(content.read())).read(columns and list(columns))
-    except (OSError, arrow.ArrowException) as error:
-        raise CaptureError(
-            f"{file} cannot be read: {error}.",
-            "Remove the store. The next run reads the captures again.",
-            "fleet-store",
-        ) from error
+            found = parquet.ParquetFile(io.BytesIO(content.read())).read(columns and list(columns))
+        return list(found.to_pylist())
+    except (OSError, arrow.ArrowException, ValueError):
+        return None
 
 
 def _joined(table: str, parts: Sequence[bytes | None]) -> bytes:

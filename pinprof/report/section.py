@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 
@@ -47,7 +47,7 @@ class Section(ABC):
 
     @classmethod
     @abstractmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """The data of one recording; None where the section does not apply."""
 
     @classmethod

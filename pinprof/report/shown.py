@@ -23,7 +23,7 @@ class ShownRanges:
     """A choice of ranges, in their order."""
 
     index: Int32
-    """Those that are shown, into `Analysis.ranges`, ascending."""
+    """Those that are shown, into `Run.ranges`, ascending."""
     place: Int32
     """Per range its row among the shown ones; -1 for the others."""
     hidden_calls: int

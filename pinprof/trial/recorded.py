@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
@@ -75,7 +75,7 @@ def record(
     )
 
 
-def explained(recording: Recording) -> Analysis | None:
+def explained(recording: Recording) -> Run | None:
     """The recording with its opportunities; None where nothing was recorded."""
     return analyze(recording.capture) if recording.capture is not None else None
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing, TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
@@ -109,7 +109,7 @@ class _Trial:
         self._runs = 0
         self._reference: bytes | None = None
         self._peaks: dict[str, list[int]] = {}
-        self._analysis: Analysis | None = None
+        self._analysis: Run | None = None
         self._recorded_run: Ended | None = None
         self._notes: list[str] = []
 

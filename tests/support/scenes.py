@@ -16,7 +16,10 @@ from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.course.copies import copies_of
 from pinprof.analyze.course.course import course_of
 from pinprof.analyze.course.results import Steps
+from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.ranges.membership import membership
+from pinprof.analyze.sites import Sites
 from pinprof.data.activity import (
     NO_STREAM,
     UNRECORDED,
@@ -177,4 +180,6 @@ def scene(made: Capture, book: RateBook | None = None, steps: Steps | None = Non
     course = course_of(made, attribution, calls)
     assert course is not None
     copies = copies_of(made, calls) if calls is not None else None
-    return Scene(made, attribution, replace(course, steps=steps), calls, copies, book or prices())
+    ledger = ledger_of(made, calls, copies, np.zeros(0, np.int64)) if calls is not None else None
+    course, members, sites = replace(course, steps=steps), membership(made), Sites(made)
+    return Scene(made, attribution, course, members, sites, calls, copies, ledger, book or prices())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import PURPOSES, UNKNOWN_SIZE, Calls, size_class
-from pinprof.analyze.activity.results import AllocLoop, Purpose
+from pinprof.analyze.activity.calls import UNKNOWN_SIZE, Calls, size_class
+from pinprof.analyze.activity.results import AllocLoop
 from pinprof.analyze.groups import Groups, group
 from pinprof.data.activity import MemoryKind
+from pinprof.data.gpu_functions import PURPOSES, Purpose
 from pinprof.data.model import Bool, Int64
 
 _OPENING: dict[Purpose, str] = {

@@ -5,9 +5,6 @@ The call that creates a process's context is taken out first: it pays for the dr
 
 from __future__ import annotations
 
-import re
-from typing import get_args
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +15,6 @@ from pinprof.analyze.activity.results import (
     CallSplit,
     ContextInit,
     MemoryPeaks,
-    Purpose,
     Spread,
 )
 from pinprof.analyze.attribution.attribute import Attribution
@@ -38,6 +34,7 @@ from pinprof.data.activity import (
     OpKind,
 )
 from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
+from pinprof.data.gpu_functions import PURPOSES, Purpose, allocates_by_place, purpose_of
 from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
@@ -50,30 +47,7 @@ BOOKKEEPING_NS = 1_000_000
 """Calls that ask for a version or a setting before any context exists are shorter than this."""
 UNKNOWN_SIZE = -1
 
-_PURPOSES: tuple[tuple[Purpose, str], ...] = (
-    ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
-    ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
-    ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cu(Mipmapped)?Array(3D)?Create"),
-    ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
-    ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cu(Mipmapped)?ArrayDestroy"),
-    ("register", r"cudaHostRegister|cuMemHostRegister"),
-    ("unregister", r"cudaHostUnregister|cuMemHostUnregister"),
-    ("copy", r"cudaMemcpy\w*|cuMemcpy\w*"),
-    ("set", r"cudaMemset\w*|cuMemset\w*"),
-    ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
-    ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
-    ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
-    ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
-    ("other", r".*"),
-)
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
-_ALLOCATES_BOTH = re.compile(r"cuMemCreate|\w+FromPoolAsync")
 _LOCATIONS = {Location.HOST: "host", Location.HOST_NUMA: "host NUMA", Location.HOST_NUMA_CURRENT: "host NUMA"}
-
-
-def purpose_of(name: str) -> Purpose:
-    """What a call is for, by its name without version suffix."""
-    return next(purpose for purpose, pattern in _PURPOSES if re.fullmatch(pattern, name, re.DOTALL))
 
 
 @dataclass(frozen=True)
@@ -152,7 +126,7 @@ def _by_location(names: tuple[str, ...], name: Int64, table: ApiCallTable) -> tu
     """Names that tell the host's memory from the device's, where one function allocates both; the last stays last."""
     if table.location is None:
         return names, name
-    allocates = np.array([bool(_ALLOCATES_BOTH.fullmatch(text)) for text in names], np.bool_)[name]
+    allocates = np.array([allocates_by_place(text) for text in names], np.bool_)[name]
     result = name.copy()
     more: dict[str, int] = {}
     for location, words in _LOCATIONS.items():

@@ -15,12 +15,9 @@ from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.base.columns import Float64, Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Event, Int32, Int64, UInt64
 
-Purpose = Literal[
-    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
-    "set", "prefetch", "advise", "launch", "sync", "other",
-]  # fmt: skip
 Direction = Literal["H2D", "D2H", "D2D", "H2H", "P2P", "other"]
 Cause = Literal["prefetch", "fault", "speculative", "eviction", "access counters", "unknown"]
 Pattern = Literal["prefetched", "fault storm", "on demand", "host only"]
@@ -441,7 +438,7 @@ class ActivityAnalysis:
     """From the first CUDA call or GPU work to the last."""
     whole: ScopeActivity
     ranges: tuple[ScopeActivity, ...]
-    """One for each of `Analysis.ranges`, in its order."""
+    """One for each of `Run.ranges`, in its order."""
     context_init: tuple[ContextInit, ...]
     loops: tuple[AllocLoop, ...]
     """Most expensive first."""

@@ -17,6 +17,7 @@ from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Tab
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
 from pinprof.base.columns import Bool, Int8, Int16, Int32, Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import COPYING, WAITING
 from pinprof.data.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
@@ -128,8 +129,8 @@ def kernel_frame(symbol: str, module: str, tables: Tables = TABLES) -> KernelFra
     )
 
 
-_COPY_CALL = re.compile(r"(cuda|cu)(Memcpy|Memset)\w*(@.*)?")
-_WAITS_FOR_GPU = re.compile(r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\w*(@.*)?")
+_COPY_CALL = re.compile(rf"(?:{COPYING})(@.*)?")
+_WAITS_FOR_GPU = re.compile(rf"(?:{WAITING})(@.*)?")
 _TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
 
 

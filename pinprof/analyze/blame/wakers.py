@@ -17,7 +17,6 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
-from pinprof.analyze.course.labels import marked
 from pinprof.base.columns import Int64, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
@@ -97,7 +96,7 @@ class Wakers:
 def _joins(capture: Capture, waits: Int64) -> WakeupTable:
     """Wake-ups by threads that ended, of those that joined them; `waits` are rows of the samples."""
     samples, exits = capture.samples, capture.exits
-    waits = waits[marked(capture.stacks, _JOINS)[samples.stack[waits]]]
+    waits = waits[capture.stacks.under(capture.stacks.frames.named(_JOINS))[samples.stack[waits]]]
     waits = waits[np.lexsort((samples.time_ns[waits], samples.tid[waits]))]
     if not len(waits) or not len(exits):
         return WakeupTable.empty()

@@ -10,7 +10,7 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.base.columns import Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import UNRECORDED, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
-from pinprof.data.cuda_functions import COPIES
+from pinprof.data.gpu_functions import COPIES
 from pinprof.data.model import Bool, Capture, Int32, Int64
 
 WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))

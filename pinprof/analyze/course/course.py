@@ -14,6 +14,7 @@ from pinprof.analyze.course.results import Course, Interval, Phase
 from pinprof.analyze.course.steps import steps_of
 from pinprof.analyze.course.wall import wall_of
 from pinprof.analyze.intervals import Intervals, intersection, union
+from pinprof.analyze.restriction import Attributed
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
 
@@ -25,9 +26,7 @@ LATEST_NS = 1 << 61
 class Around:
     """The whole recording, for a part of it: phases are what they are in the whole one."""
 
-    capture: Capture
-    attribution: Attribution
-    calls: Calls | None
+    whole: Attributed
     times: Intervals
     """The part's time."""
 
@@ -60,13 +59,14 @@ def course_of(
 
 
 def _course_within(capture: Capture, attribution: Attribution, calls: Calls | None, around: Around) -> Course | None:
-    whole = course_of(around.capture, around.attribution, around.calls)
+    everything = (around.whole.capture, around.whole.attribution, around.whole.calls)
+    whole = course_of(*everything)
     if whole is None:
         return None
     phases = tuple(
         Phase(phase.name, inside) for phase in whole.phases if (inside := _within(phase.intervals, around.times))
     )
-    critical = critical_of(around.capture, around.attribution, around.calls)
+    critical = critical_of(*everything)
     if critical is None or not phases:
         return None
     steps, wall = steps_of(capture, calls, critical, phases), wall_of(capture, attribution, critical, phases)

@@ -16,10 +16,11 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
-from pinprof.analyze.course.labels import STARTS_PROGRAM, marked
+from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.base.columns import Bool, Int64, pack, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import CREATE_ANY_CONTEXT
 from pinprof.data.model import NO_NODE, Capture, clock_event
 
 AWAITS = np.isin(
@@ -33,8 +34,6 @@ MAIN_SHARE = 0.2
 
 LAUNCHER_SHARE, LAUNCHED_FACTOR = 0.1, 3
 """A launcher computes for less than this part of its life, and what it started this many times as long."""
-
-_CREATES_CONTEXT = ("cuInit", "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cudaSetDevice", "cudaInitDevice")
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _system_wide(capture: Capture) -> bool:
 def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
     """The thread that drives the GPU; None where no process with samples made a call beyond bookkeeping."""
     table = calls.table
-    creates = np.array([name.startswith(_CREATES_CONTEXT) for name in calls.names], np.bool_)[calls.name]
+    creates = np.array([name.startswith(CREATE_ANY_CONTEXT) for name in calls.names], np.bool_)[calls.name]
     counted = ~calls.initial & ~creates & ~calls.is_for("other") & np.isin(table.pid, pids)
     if not counted.any():
         counted = np.isin(table.pid, pids) & (calls.initial | creates)
@@ -166,7 +165,7 @@ def _launchers(capture: Capture, pids: Int64, time: Int64, begin: Int64, end: In
     }
     if not any(launched.any() for launched in heavy.values()):
         return result
-    started = marked(capture.stacks, STARTS_PROGRAM)[samples.stack]
+    started = capture.stacks.under(capture.stacks.frames.named(STARTS_PROGRAM))[samples.stack]
     executed = np.isin(pids, np.unique(samples.pid[started]))
     programs = _programs(capture, pids)
     for number, launched in heavy.items():

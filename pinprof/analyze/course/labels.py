@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from pinprof.base.columns import Int8
+from pinprof.data.gpu_functions import ENDING, LOADING, STARTING
 from pinprof.data.model import KERNEL, LONGEST_NAME, NO_NODE, USER, Bool, FrameTable, StackTable
 
 WORK, START_UP, CONTEXT, EXIT, _JOINED, _EXECVE, UNKNOWN = range(7)
@@ -19,20 +20,16 @@ _STARTS = re.compile(
     # Loading libraries and running their constructors (glibc, elf/).
     r"(__)?(libc_)?dlm?open(_mode)?(@.*)?|_?dl_(open\w*|catch_exception|catch_error|init|start\w*|main|map_object\w*"
     r"|relocate_object)|_GLOBAL__sub_I_.*|__static_initialization_and_destruction_0.*|__libc_csu_init"
-    r"|__cudaRegister(FatBinary\w*|Function|Var)"
+    rf"|{LOADING}"
     # Interpreter initialisation and imports (CPython, Python/pylifecycle.c, Python/import.c).
     r"|Py_(Initialize\w*|PreInitialize\w*|InitializeFromConfig)|pymain_init\w*|init_interp_main|pyinit_(main|core)"
     r"|_?PyImport_(?!GetModule|AddModule|Cleanup|Fini)\w+|import_(find_and_load|name|from)|builtin___import__"
 )
-_CREATES = re.compile(
-    r"cuInit|cu(DevicePrimaryCtxRetain|DevicePrimaryCtxSetFlags|CtxCreate)(_v\d+)?|cudaInitDevice|hip(Init|CtxCreate)"
-    r"|cuModuleLoad\w*|cuLibraryLoad\w*|cuLibraryGet(Kernel|Module)\w*|cuModuleGetFunction|cuKernelGetFunction"
-    r"|cuLink(Create|AddData|AddFile|Complete)(_v\d+)?|cudaLibraryLoad\w*"
-)
+_CREATES = re.compile(STARTING)
 _ENDS = re.compile(
     r"_?Py_(Finalize\w*|Exit|AtExit\w*)|finalize_(modules|interp_\w+)|PyInterpreterState_(Clear|Delete)|exit|_exit|_Exit"
     r"|quick_exit|__run_exit_handlers|__GI_exit|__cxa_finalize|__do_global_dtors_aux|_dl_fini|_dl_call_fini"
-    r"|cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)"
+    rf"|{ENDING}"
 )
 _ENDS_IN_KERNEL = re.compile(r"(__(x64|arm64)_)?sys_exit(_group)?|do_exit|do_group_exit|exit_mmap|exit_mm")
 _JOINS = re.compile(r"_shutdown \(threading\.py.*|wait_for_thread_shutdown|_python_exit \(thread\.py.*")
@@ -44,11 +41,6 @@ _LIBC_MAIN = re.compile(r"__libc_start_main.*")
 _INJECTED = re.compile(r"libTools?Injection\w*\.so.*")
 """What Nsight Systems loads into the program: it works before the program does."""
 _BOOTSTRAP = re.compile(r"<?frozen importlib\._bootstrap(_external)?>?|_bootstrap(_external)?\.py|zipimport(\.py|>)?")
-
-
-def marked(stacks: StackTable, pattern: re.Pattern[str]) -> Bool:
-    """Per node, whether a frame on its chain matches; one more element, False, read by NO_NODE."""
-    return stacks.under(stacks.frames.named(pattern))
 
 
 def phase_labels(stacks: StackTable) -> Int8:

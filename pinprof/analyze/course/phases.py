@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.course.critical import Critical
 from pinprof.analyze.course.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
 from pinprof.analyze.course.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.analyze.intervals import Intervals, difference, union
 from pinprof.base.columns import Bool, Int8, Int64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import READY, Capture, clock_event
 
 GAP_NS = 5_000_000

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import PURPOSES, Calls
-from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.course.critical import Critical
 from pinprof.analyze.course.results import Phase, Steps
 from pinprof.analyze.groups import group
 from pinprof.base.columns import Int64
+from pinprof.data.gpu_functions import PURPOSES, Purpose
 from pinprof.data.model import Capture
 
 LEAST_COUNT = 5

@@ -62,6 +62,19 @@ def disturbed_ns(course: Course, attribution: Attribution, phase: PhaseName) -> 
     return int(wall.ns[preempted & (wall.phase == PHASE_NAMES.index(phase))].sum())
 
 
+def tracing_ns(capture: Capture, course: Course) -> float:
+    """By how much tracing calls made the critical thread's work longer."""
+    activity, work = capture.activity, course.phase("work")
+    if activity is None or activity.call_overhead is None or work is None:
+        return 0.0
+    calls = activity.calls
+    inside = np.zeros(len(calls), np.bool_)
+    for part in work.intervals:
+        inside |= (calls.start_ns >= part.start_ns) & (calls.start_ns < part.end_ns)
+    inside &= (calls.pid == course.pid) & (calls.tid == course.tid)
+    return float(inside.sum()) * activity.call_overhead.around_ns
+
+
 def _edges(phases: tuple[Phase, ...]) -> tuple[Int64, Int32]:
     """The intervals' starts, ascending, and each one's phase."""
     pairs = sorted(

@@ -9,12 +9,12 @@ import numpy as np
 
 from pinprof.base.columns import Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Allocated
 
-Kind = Literal["pinned", "registered", "managed", "pool", "device"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Allocated, ...] = get_args(Allocated)
 Basis = Literal["calls", "copies"]
 BASES: tuple[Basis, ...] = get_args(Basis)
-HOST_KINDS: tuple[Kind, ...] = ("pinned", "registered")
+HOST_KINDS: tuple[Allocated, ...] = ("pinned", "registered")
 """Page-locked memory of the host: what counters of the kernel may know of."""
 FOREVER = int(np.iinfo(np.int64).max)
 """The end of what nobody gave back while the recording went on."""
@@ -107,7 +107,7 @@ class Pages:
 class SiteResult:
     """What one call at one line of one thread holds; sizes in bytes."""
 
-    kind: Kind
+    kind: Allocated
     api: str
     line: str
     """`function (file:line)`, empty where not known."""
@@ -144,7 +144,7 @@ class SiteResult:
 class Total:
     """All allocations of one kind."""
 
-    kind: Kind
+    kind: Allocated
     allocations: int
     frees: int
     requested_bytes: int
@@ -165,7 +165,7 @@ class Checkpoint:
     time_ns: int
     pid: int
     """The process whose memory counts; -1 for all."""
-    by_kind: Mapping[Kind, int]
+    by_kind: Mapping[Allocated, int]
     by_line: Mapping[str, int]
     """Requested bytes by line, `OTHERS` for those of the lines that hold least."""
 
@@ -208,6 +208,20 @@ class KernelView:
         return abs(self.difference_bytes) * 100 <= self.ledger_bytes
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Use:
+    """What copies do with allocations; columns of their table's length."""
+
+    last_ns: Int64
+    """When the last copy that uses it begins, UNKNOWN without one."""
+    begun_bytes: Int64
+    """How far from its beginning the first byte lies that copies use; its size without any."""
+    reached_bytes: Int64
+    """How far copies reach from its beginning."""
+    unplaced: int
+    """Copies of which the recording does not say where they lie in page-locked or managed memory."""
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The answer: who holds which memory of CUDA, and since when."""
@@ -224,6 +238,8 @@ class Ledger:
     unplaced_copies: int
     """Copies of which the recording does not say where they lie in the host's memory."""
     notes: tuple[str, ...]
+    use: Use | None = None
+    """What copies do with the allocations; None where copies are not all known."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +248,7 @@ class Curves:
 
     edge_ns: Int64
     """Where each bin begins."""
-    labels: tuple[tuple[Kind, str], ...]
+    labels: tuple[tuple[Allocated, str], ...]
     """Kind and line of each curve; the last may be OTHERS."""
     most: tuple[Int64, ...]
 

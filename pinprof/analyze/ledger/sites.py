@@ -18,14 +18,14 @@ from pinprof.analyze.ledger.results import (
     Allocations,
     AllocationTable,
     Growth,
-    Kind,
     Pages,
     SiteResult,
     Total,
+    Use,
 )
 from pinprof.analyze.ledger.trend import trend_of
-from pinprof.analyze.ledger.use import Use
 from pinprof.base.columns import Int64, UInt8
+from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import PageTable
 
 LEAST_STEPS = 8
@@ -124,7 +124,7 @@ def totals_of(table: AllocationTable) -> tuple[Total, ...]:
                  if (table.kind == number).any())  # fmt: skip
 
 
-def _total(kind: Kind, mine: AllocationTable) -> Total:
+def _total(kind: Allocated, mine: AllocationTable) -> Total:
     (peak, peak_ns), (granted_peak, _) = Level.of(mine, mine.size_bytes).peak, Level.of(mine, mine.granted_bytes).peak
     live = mine.end_ns == FOREVER
     return Total(

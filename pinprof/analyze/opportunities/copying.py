@@ -16,7 +16,7 @@ from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import CopyGroup, Scene
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, roughly
 from pinprof.data.activity import MemoryKind
-from pinprof.data.cuda_functions import COPIES
+from pinprof.data.gpu_functions import COPIES, COPYING
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import RUN, Estimate
 
@@ -30,7 +30,7 @@ ERROR = 0.2
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _HOST_KINDS = (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)
-_COPYING = re.compile(r"cu(da)?Mem(cpy|set)\w*")
+_COPYING = re.compile(COPYING)
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from pinprof.analyze.course.labels import STARTS_PROGRAM, marked
+from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
@@ -154,7 +154,8 @@ def _unseen_ends(scene: Scene) -> Int64:
     ended = np.flatnonzero((exits.pid == exits.tid) & (exits.pid != scene.course.pid))
     if not len(rows) or not len(ended):
         return np.zeros(0, np.int64)
-    started = samples.pid[marked(scene.capture.stacks, STARTS_PROGRAM)[samples.stack]]
+    stacks = scene.capture.stacks
+    started = samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]]
     forked = ~np.isin(exits.pid[ended], [*np.unique(started), *(pid for pid, _ in scene.capture.renamed)])
     start, end = wall.time_ns[rows], (samples.time_ns + samples.weight)[wall.sample[rows]]
     # Whoever was waited for is the last that ended before the wait did, and after the wait before.

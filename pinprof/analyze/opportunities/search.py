@@ -46,7 +46,8 @@ UNEXPLAINED_SHARE = 0.10
 nothing to gain."""
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
-_MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
+COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
+"""Of causes that are costs of host memory."""
 
 
 def search(scene: Scene) -> Opportunities:
@@ -148,7 +149,7 @@ def _headline(scene: Scene, found: list[Opportunity], to_measure: list[ToMeasure
             f" {format_ns(work)} of work, and `pinprof try` measures what a cure saves."
         )
     if not found:
-        memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
+        memory = np.array([row.level in COSTLY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
         # A cost without a cure is a cost all the same.
         unexplained = spent >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and not refused

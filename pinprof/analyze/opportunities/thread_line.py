@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
-from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.course.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import NO_STREAM, Caller, CopyKind, MemoryKind
+from pinprof.data.gpu_functions import Purpose
 
 UPLOAD, DOWNLOAD, WAIT, HOST_MEMORY, ELSE = range(5)
 """Kinds of calls; HOST_MEMORY makes page-locked memory or gives it back."""

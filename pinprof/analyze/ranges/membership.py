@@ -179,6 +179,19 @@ class Membership:
         """The scopes of the samples."""
         return self.among(self.samples.pid)
 
+    def innermost(self, events: Events) -> Int64:
+        """Per event the path of the innermost range that it belongs to, -1 outside of all."""
+        best = np.full(len(events), -1, np.int64)
+        if not self.paths or not len(events):
+            return best
+        count = len(self.paths)
+        # Depth first, then the path: one number that is largest for the innermost range.
+        depth = np.array([path.depth for path in self.paths], np.int64)
+        scopes = self.of_samples if events is self.samples else self.among(events.pid)
+        for path, row in scopes.inside(events):
+            np.maximum.at(best, row, depth[path] * count + path)
+        return np.where(best < 0, -1, best % count)
+
 
 def membership(capture: Capture) -> Membership:
     """What belongs to the ranges of a capture; waits must have been cut at their edges (`ranges.spans`)."""

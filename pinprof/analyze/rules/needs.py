@@ -9,7 +9,7 @@ from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
 from pinprof.base.units import format_bytes
-from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.gpu_functions import MEMORY
 from pinprof.data.model import KERNEL
 
 _NO_SAMPLES = "Without samples, this can't be judged."

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
+from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_share, format_weight
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Capture
 
 

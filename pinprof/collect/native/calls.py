@@ -76,7 +76,7 @@ class CallTracer(Tool):
 
     def attach(self, program: Program) -> None:
         """Start the process."""
-        from pinprof.data.cuda_functions import COPIES
+        from pinprof.data.gpu_functions import COPIES
 
         control = self._control
         orders = Orders(

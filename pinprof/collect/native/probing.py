@@ -23,6 +23,7 @@ from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Tracepoints
+from pinprof.data import perf_format as perf
 
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
@@ -384,7 +385,7 @@ class Probes:
     def _window(self, name: str, kind: _Kind) -> None:
         """Count a kind's calls for a moment, without records."""
         spec = ev.counter(kind.point)
-        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED, read_format=perf_event.FORMAT_RUNNING).attr
+        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED, read_format=perf.FORMAT_RUNNING).attr
         with contextlib.ExitStack() as opened:
             files: list[int] = []
             for thread in existing.family(self._pid)[:_MOST_THREADS]:

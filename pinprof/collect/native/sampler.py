@@ -24,6 +24,7 @@ from typing import Any
 from pinprof.base.files import written
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import existing, perf_event, unwinding
+from pinprof.collect.native.batches import Batches
 from pinprof.collect.native.bounded import Bounded
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.opened import online_cpus, open_all
@@ -88,7 +89,7 @@ class Orders:
         """What `save` wrote."""
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
         raw["events"] = tuple(EventSpec.from_json(entry) for entry in raw["events"])
-        raw["probes"] = tuple(Site(**entry) for entry in raw["probes"])
+        raw["probes"] = tuple(Site(**{**entry, "arguments": tuple(entry["arguments"])}) for entry in raw["probes"])
         for name in ("control", "command", "seen_beside"):
             raw[name] = tuple(raw[name])
         raw["limits"] = Limits(**raw["limits"])
@@ -129,6 +130,7 @@ class Sampler:
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
         room = _ROOM * len(self._opened.cpus) * len(events) if self._probes else 0
         self._file = PerfFile(Path(orders.output), self._described, room)
+        self._batches = Batches(self._described)
         self._bounded = Bounded(orders.limits, self._described)
         self._list_existing()
         if self._probes:
@@ -227,6 +229,7 @@ class Sampler:
         if pieces:
             if self._unwinder:
                 pieces = [self._unwinder.rewrite(*pieces)]
+            pieces = self._batches.cleaned(pieces)
             self._file.write(self._bounded.chosen(pieces, self._file.data_bytes, now))
             for ring in rings:
                 ring.release()
@@ -237,6 +240,7 @@ class Sampler:
         if self._unwinder:
             self._unwinder.add(self._opened.specs[event], numbers)
         self._described[event][1].extend(numbers)
+        self._batches.add(self._described[event][0], numbers)
         self._bounded.recognise(self._described[event][0], numbers)
 
     def _obey(self, commands: bytes) -> None:

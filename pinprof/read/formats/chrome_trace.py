@@ -21,7 +21,7 @@ import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
-from pinprof.data.cuda_functions import plain_name
+from pinprof.data.gpu_functions import plain_name
 from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json

@@ -23,7 +23,7 @@ from pinprof.data.activity import (
     PageFaultTable,
     SchedTable,
 )
-from pinprof.data.cuda_functions import plain_name
+from pinprof.data.gpu_functions import plain_name
 from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read.by_thread import outermost
 from pinprof.read.long_columns import ROWS_AT_ONCE, put_together

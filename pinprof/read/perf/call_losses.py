@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.base.columns import Bool, Int64
+from pinprof.data import perf_format as perf
 from pinprof.data.activity import GivenUp
-from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.gpu_functions import MEMORY
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
 from pinprof.read.perf.passes import Raw
@@ -34,7 +35,7 @@ class CallLosses:
         names = [source.name.partition("/") for source in sources]
         self._kinds = [kind for _, _, kind in names]
         self._of_memory = np.array([kind in ("", MEMORY) for kind in self._kinds], np.bool_)
-        self._by_event = all(source.attr.read_format & rec.FORMAT_LOST for source in sources)
+        self._by_event = all(source.attr.read_format & perf.FORMAT_LOST for source in sources)
         self._lost: dict[str, set[str]] = {kind: set() for kind in self._kinds}
         """Per kind which of its events lost some."""
         for place in raw.lost_by_source:

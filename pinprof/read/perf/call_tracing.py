@@ -8,7 +8,7 @@ from typing import Any
 
 from pinprof.base.units import format_count, format_counted, format_ns
 from pinprof.data.activity import CallOverhead, GivenUp
-from pinprof.data.cuda_functions import BATCHES, COPIES, KINDS, MEMORY
+from pinprof.data.gpu_functions import BATCHES, COPIES, KINDS, MEMORY
 from pinprof.data.manifest import Manifest
 
 _TOOL, _MOST_NS, _MOST_EPISODES = "cuda-calls", 1_000_000_000, 4096

@@ -6,7 +6,6 @@ is its innermost caller in the program's own code, else the innermost function t
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -18,7 +17,16 @@ from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, Caller, CopyKind, GivenUp, Location
-from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
+from pinprof.data.gpu_functions import (
+    CREATE_CONTEXT,
+    FUNCTIONS,
+    READ_PIECES,
+    STATED,
+    Function,
+    kind_of,
+    of_vendor,
+    plain_name,
+)
 from pinprof.data.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import outermost
@@ -32,7 +40,6 @@ from pinprof.read.symbols.resolver import Resolver
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = frozenset({"cuda calls", "memory"})
-_CREATE_CONTEXT = ("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain")
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
 _MOST_PIECE = np.uint64(1 << 48)
@@ -42,8 +49,6 @@ _DEEPEST = 64
 _INNERMOST = 2
 """For a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
-_CUDA_LIBRARIES = ("libcuda.", "libcudart.")
-_LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,18 @@ def load(
         recording = perf_data.load(path)
     except PinprofError as error:
         return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
+    return calls_of(recording, resolver, given_up, before, callers=callers)
+
+
+def calls_of(
+    recording: perf_data.Recording,
+    resolver: Resolver,
+    given_up: Sequence[GivenUp] = (),
+    before: Known = NOBODY,
+    *,
+    callers: bool = True,
+) -> CudaCalls:
+    """The same of a recording that is read."""
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     losses = CallLosses(raw, recording.header.sources, given_up)
@@ -255,7 +272,7 @@ def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int
     """Per outermost call the time in calls inside it that create a context; the other columns are of all calls."""
     inner = np.flatnonzero(outer != np.arange(len(outer)))
     nodes, which = np.unique(node[inner], return_inverse=True)
-    creates = np.array([*(_name(stacks, number) in _CREATE_CONTEXT for number in nodes.tolist()), False], np.bool_)
+    creates = np.array([*(_name(stacks, number) in CREATE_CONTEXT for number in nodes.tolist()), False], np.bool_)
     inner = inner[creates[which.reshape(-1)]]
     total = np.zeros(len(outer), np.int64)
     np.add.at(total, outer[inner], duration[inner])
@@ -317,9 +334,7 @@ def _called(stacks: StackTable, node: int) -> tuple[str, Caller | None]:
     own = [
         frame
         for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
-        if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
-        and plain_name(frames.function[frame]) not in FUNCTIONS
-        and not _LINKED_RUNTIME.fullmatch(frames.function[frame])
+        if not of_vendor(frames.function[frame], frames.dsos[int(frames.dso[frame])].name)
     ]
     chosen = [
         *(frame for frame in own if is_own(frames, frame)),

@@ -35,7 +35,7 @@ from pinprof.data.activity import (
     MemoryOperation,
     MemoryUsageTable,
 )
-from pinprof.data.cuda_functions import FUNCTIONS, Function
+from pinprof.data.gpu_functions import FUNCTIONS, Function
 from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, Place, Process, place_of
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import NOTHING

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pinprof.base.columns import GrowingColumn
-from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Int32, Int64, UInt64
 from pinprof.read.long_columns import growing
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains

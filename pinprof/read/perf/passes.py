@@ -19,6 +19,7 @@ import numpy as np
 
 from pinprof.base.columns import Int64, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
 from pinprof.read.perf.deferred import DeferredChains
@@ -65,12 +66,14 @@ class Raw:
     corrupt_bytes: int
     timed: bool
     """Whether samples carry times."""
+    chunks: tuple[Chunk, ...] = ()
+    """Where the samples lie in the file, if that was asked for; none where some are compressed."""
 
 
 def read_records(
-    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False
+    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False
 ) -> tuple[Header, Raw]:
-    """The head of a file and all its records.
+    """The head of a file and all its records; `placed`: with where its samples lie (`Raw.chunks`).
 
     Where perf has yet to make the samples' call chains there are no samples, or with `as_recorded` those without them.
     """
@@ -89,16 +92,18 @@ def read_records(
         reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
+        kept: tuple[Chunk, ...] = ()
         if tasks.inflated:
             file.seek(0)
             SampleReader(read_header(file, str(path)), gatherer, progress).run(file)
         else:
             count = len(tasks.chunks)
+            kept = tuple(tasks.chunks) if placed else ()
             while tasks.chunks:
                 gatherer.take(tasks.chunks.popleft())
                 progress(1 - len(tasks.chunks) / count)
         gatherer.finish()
-    return header, tasks.joined(spaces, gatherer)
+    return header, replace(tasks.joined(spaces, gatherer), chunks=kept)
 
 
 class SampleReader(RecordReader):
@@ -205,18 +210,18 @@ class TaskReader(RecordReader):
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return super()._handlers() | {
-            rec.MMAP: self._on_mmap,
-            rec.MMAP2: self._on_mmap2,
-            rec.COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
-            rec.FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
-            rec.EXIT: self._on_exit,
-            rec.CALLCHAIN_DEFERRED: self._on_deferred,
-            rec.LOST: self._on_lost,
-            rec.LOST_SAMPLES: self._on_lost_samples,
+            perf.RECORD_MMAP: self._on_mmap,
+            perf.RECORD_MMAP2: self._on_mmap2,
+            perf.RECORD_COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
+            perf.RECORD_FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
+            perf.RECORD_EXIT: self._on_exit,
+            perf.RECORD_CALLCHAIN_DEFERRED: self._on_deferred,
+            perf.RECORD_LOST: self._on_lost,
+            perf.RECORD_LOST_SAMPLES: self._on_lost_samples,
         }
 
     def _on_mmap(self, misc: int, body: bytes) -> None:
-        if misc & rec.MISC_CPUMODE_MASK == rec.MISC_KERNEL and not self._kernel_reference[0]:
+        if misc & perf.MISC_CPUMODE_MASK == perf.MISC_KERNEL and not self._kernel_reference[0]:
             image, _, symbol = rec.c_string(body, 32).rpartition("]")
             if image == "[kernel.kallsyms":
                 # perf writes the address of the symbol that it appends to the name as page offset.
@@ -226,7 +231,7 @@ class TaskReader(RecordReader):
             self._add_task(record, body)
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
-        if misc & rec.MISC_MMAP_DATA and any(layout.raw for layout in self._layouts.each):
+        if misc & perf.MISC_MMAP_DATA and any(layout.raw for layout in self._layouts.each):
             self._areas.append(rec.parse_data_map(self._clock(body), body))
         record = rec.parse_mmap2(misc, body)
         if record is not None:
@@ -239,7 +244,12 @@ class TaskReader(RecordReader):
         """The layout of a record's sample_id trailer."""
         layout = self._layouts.each[0]
         attr = self._header.sources[0].attr
-        if len(self._layouts.each) > 1 and attr.sample_type & rec.IDENTIFIER and attr.sample_id_all and len(body) >= 8:
+        if (
+            len(self._layouts.each) > 1
+            and attr.sample_type & perf.SAMPLE_IDENTIFIER
+            and attr.sample_id_all
+            and len(body) >= 8
+        ):
             (number,) = struct.unpack_from("<Q", body, len(body) - 8)
             layout = self._layouts.each[self._layouts.source_of_id.get(number, 0)]
         return layout
@@ -280,7 +290,7 @@ class TaskReader(RecordReader):
 
     def _on_lost_samples(self, misc: int, body: bytes) -> None:
         """LOST_SAMPLES: `u64 lost`; its trailer says of which event."""
-        if not misc & rec.MISC_LOST_SAMPLES_BPF:
+        if not misc & perf.MISC_LOST_SAMPLES_BPF:
             # With that flag they were filtered out on request.
             number = struct.unpack_from("<Q", body, len(body) - 8)[0] if len(body) > 8 else 0
             self._lost_by_source[self._layouts.source_of_id.get(number, 0)] += _count(body, 0)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.cuda_functions import BATCHES, READ_PIECES
+from pinprof.data.gpu_functions import BATCHES, READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.long_columns import taken
 from pinprof.read.perf import records as rec

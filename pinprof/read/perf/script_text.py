@@ -10,22 +10,22 @@ from pathlib import Path
 
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing
+from pinprof.data import perf_format as perf
 from pinprof.machine import children
 from pinprof.machine.children import Limits
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.perf import records as rec
 from pinprof.read.perf.data import Recording
 from pinprof.streams import store
 
 _SCRIPT_FIELDS = (
     ("comm", 0),
-    ("pid", rec.TID),
-    ("tid", rec.TID),
-    ("cpu", rec.CPU),
-    ("time", rec.TIME),
+    ("pid", perf.SAMPLE_TID),
+    ("tid", perf.SAMPLE_TID),
+    ("cpu", perf.SAMPLE_CPU),
+    ("time", perf.SAMPLE_TIME),
     ("period", 0),
     ("event", 0),
-    ("addr", rec.ADDR),
+    ("addr", perf.SAMPLE_ADDR),
     ("ip", 0),
     ("sym", 0),
     ("dso", 0),

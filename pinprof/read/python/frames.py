@@ -44,6 +44,7 @@ from pinprof.data.model import (
     StackTable,
 )
 from pinprof.read.assembly import StackBuilder
+from pinprof.read.directory import Reading
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.call_lines import settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
@@ -89,6 +90,11 @@ class _Kinds:
     def trampoline(self) -> list[bool]:
         """Whether it is one."""
         return [function is not None for function in self.function]
+
+
+def with_python(capture: Capture, path: Path | None, reading: Reading) -> Capture:
+    """The capture with Python's functions as frames, by a file's stacks or by what the interpreter made for perf."""
+    return settle(capture, path, keep_interpreter=reading.options.interpreter_frames)
 
 
 def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, plain_name
+from pinprof.data.gpu_functions import of_vendor
 from pinprof.data.model import StackTable
 
 _MOST = 12
 """Native callers next to CUDA that tell calls apart."""
-_CUDA = ("libcuda.", "libcudart.")
-_LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
 
 Callers = tuple[tuple[str, str], ...]
 """Native functions with their libraries, innermost first."""
@@ -26,7 +23,7 @@ def callers_of(native: StackTable, node: int, loops: Sequence[bool]) -> Callers:
         name, library = frames.function[frame], frames.dsos[int(frames.dso[frame])].name
         if loops[frame] or name.startswith("py::") or library == "[unknown]":
             break
-        if library.startswith(_CUDA) or _LINKED_RUNTIME.fullmatch(name) or plain_name(name) in FUNCTIONS:
+        if of_vendor(name, library):
             callers.clear()
             continue
         callers.append((name, library))

@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pinprof.fleet.database import Asked
 from pinprof.report.export.streams import text_output
 from pinprof.report.names import printable
 
 
-def write(relation: Any, form: str, output: Path | None) -> None:
-    """Write a relation of DuckDB to a file or standard output: columns apart by tabs with a head, or a list of rows."""
-    names, rows = relation.columns, relation.fetchall()
+def write(asked: Asked, form: str, output: Path | None) -> None:
+    """Write rows to a file or standard output as they come: columns apart by tabs with a head, or a list in JSON."""
     with text_output(output) as stream:
         if form == "json":
-            found = [{name: _plain(value) for name, value in zip(names, row, strict=True)} for row in rows]
-            json.dump(found, stream, indent=1, ensure_ascii=True, allow_nan=False)
-            stream.write("\n")
+            before = "["
+            for row in asked.rows:
+                found = {name: _plain(value) for name, value in zip(asked.names, row, strict=True)}
+                stream.write(f"{before}\n " + json.dumps(found, ensure_ascii=True, allow_nan=False))
+                before = ","
+            stream.write("\n]\n" if before == "," else "[]\n")
             return
-        for row in (names, *rows):
-            stream.write("\t".join("" if cell is None else printable(str(cell)) for cell in row) + "\n")
+        stream.write(_line(asked.names))
+        for row in asked.rows:
+            stream.write(_line(row))
+
+
+def _line(cells: Iterable[Any]) -> str:
+    return "\t".join("" if cell is None else printable(str(cell)) for cell in cells) + "\n"
 
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze import Analysis, analyze, explain
+from pinprof.analyze import Run, analyze, explain
 from pinprof.base.errors import UsageError
 from pinprof.data.model import Event
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
@@ -69,7 +69,7 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
 
 
 def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> None:
-    def of(unnamed: int) -> Analysis:
+    def of(unnamed: int) -> Run:
         stacks = [["main@/app", "[kernel.kallsyms]"]] * unnamed + [["main@/app"]] * (100 - unnamed)
         return analyze(capture([Sample(stack, MS, time_ns=time * MS) for time, stack in enumerate(stacks)]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
@@ -20,7 +21,7 @@ import pytest
 from pinprof.collect.python_frames import __main__ as watching
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames import processes as searching
-from pinprof.collect.python_frames.code import line_starts
+from pinprof.collect.python_frames.code import line_starts, read_code, text
 from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, Tables
 from pinprof.collect.python_frames.memory import Gone, read
 from pinprof.collect.python_frames.reader import Window
@@ -332,3 +333,48 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
     for part in (0.1, 0.25, 0.5, 0.75):
         assert apart[round(part * len(apart))] == pytest.approx(-0.001 * math.log(1 - part), rel=0.25)
+
+
+class Words(str):
+    """Text of another type."""
+
+    __slots__ = ()
+
+
+def test_nothing_is_taken_for_text_or_code_but_text_and_code() -> None:
+    def own() -> None: ...
+
+    pid, found = os.getpid(), layout.of_process(os.getpid())
+    assert found is not None
+    place, _ = found
+    assert read_code(pid, place, id(own.__code__)).function == own.__code__.co_qualname
+    for words in ("hunter2", "hünter2", "hunter\u2082"):
+        assert text(pid, place, id(words)) == words
+    # One byte a character, compact and ASCII: where the state of a str is, these bytes say what a str says.
+    state = (0b11001 << place.text_shift).to_bytes(4, "little")
+    disguised = bytes(place.text_state - place.bytes_start) + state + b"hunter2-password" * 9
+    with pytest.raises(ValueError, match="no text"):
+        text(pid, place, id(disguised))
+    for other in (b"hunter2", [own], own, {"password": "hunter2"}, "hunter2", Words("hunter2")):
+        with pytest.raises((ValueError, LookupError)):
+            read_code(pid, place, id(other))
+
+
+def test_code_whose_parts_are_not_what_they_should_be_is_none() -> None:
+    found = layout.of_process(os.getpid())
+    assert found is not None
+    place, _ = found
+    code = (lambda: 0).__code__
+    pointers = ctypes.c_void_p * 1
+    secret = (
+        bytes(place.text_state - place.bytes_start) + (0b11001 << place.text_shift).to_bytes(4, "little") + bytes(99)
+    )
+    for offset in (place.filename, place.qualified_name):
+        part = pointers.from_address(id(code) + offset)
+        before, part[0] = part[0], id(secret)
+        try:
+            with pytest.raises(ValueError, match="no text"):
+                read_code(os.getpid(), place, id(code))
+        finally:
+            part[0] = before
+    assert read_code(os.getpid(), place, id(code)).function == code.co_qualname

@@ -40,7 +40,7 @@ def pinning(length: int, waits: Sequence[str] = IN_DRIVER, pins: Sequence[tuple[
     ]  # fmt: skip
     made = recorded(samples, calls, threads={(100, 100): "main", (100, 101): "pin"})
     found = scene(made)
-    return replace(found, blame=blame_of(made, found.attribution))
+    return replace(found, blame=blame_of(made, found.attribution, found.sites))
 
 
 @pytest.mark.parametrize("waits", [IN_DRIVER, IN_LIBRARY], ids=["driver", "library"])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.data import perf_format as perf
 from pinprof.data.activity import GivenUp
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.call_losses import CallLosses
@@ -28,7 +29,7 @@ def losses(
 ) -> CallLosses:
     """`samples`: (time, CPU, event)."""
     clock, cpu, source = (np.array(column, np.int64) for column in zip(*(samples or [(0, 9, 0)]), strict=True))
-    attr = SimpleNamespace(read_format=rec.FORMAT_LOST if counted else 0)
+    attr = SimpleNamespace(read_format=perf.FORMAT_LOST if counted else 0)
     sources: Any = [SimpleNamespace(name=name, attr=attr) for name in EVENTS]
     raw: Any = SimpleNamespace(
         samples=SimpleNamespace(clock=clock, cpu=cpu, source=source), losses=tuple(lost), lost_by_source=by_event or {}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.activity import UNRECORDED, ApiCallTable, CopyKind, Location, MemoryKind, MemoryOperation
-from pinprof.data.cuda_functions import FUNCTIONS, STATED, plain_name
+from pinprof.data.gpu_functions import FUNCTIONS, STATED, plain_name
 from pinprof.read.perf.cuda_memory import NOBODY, Arguments, CudaMemory, settle
 from pinprof.read.perf.cuda_processes import Known
 from pinprof.read.perf.places import NOTHING, Places

@@ -5,15 +5,16 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from pinprof.collect.native import events, perf_event
+from pinprof.collect.native import events
 from pinprof.collect.native.perf_file import PerfFile, features
-from pinprof.portions.perf_files import RecordsFile, composed, lost
+from pinprof.data import perf_format as perf
 from pinprof.read.perf.data import load
+from pinprof.streams.records import RecordsFile, composed, lost
 
 
 def fork(child: int) -> bytes:
     body = struct.pack("<IIIIQ", child, 1, child, 1, 5) + bytes(32)
-    return struct.pack("<IHH", perf_event.RECORD_FORK, 0, 8 + len(body)) + body
+    return perf.record(perf.RECORD_FORK, 0, body)
 
 
 def described(path: Path, *, whole: bool) -> bytes:
@@ -42,8 +43,8 @@ def test_records_lie_between_the_head_and_what_is_said_behind_them(tmp_path: Pat
 
 
 def test_what_is_kept_says_who_there_is_and_where_code_lies(tmp_path: Path) -> None:
-    data_map = struct.pack("<IHH", perf_event.RECORD_MMAP2, 1 << 13, 16) + bytes(8)
-    sample = struct.pack("<IHH", 9, 0, 16) + bytes(8)
+    data_map = perf.record(perf.RECORD_MMAP2, perf.MISC_MMAP_DATA, bytes(8))
+    sample = perf.record(perf.RECORD_SAMPLE, 0, bytes(8))
     head = described(tmp_path / "head", whole=False)
     (tmp_path / "file").write_bytes(head + fork(30) + data_map + sample + fork(31))
     file = RecordsFile(tmp_path / "file")

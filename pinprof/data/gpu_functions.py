@@ -1,15 +1,19 @@
-"""The CUDA functions that pinprof watches from outside: what they do to memory, and which argument says how much.
+"""The functions of GPU APIs, a block for each vendor: what they do to memory, and which argument says how much.
 
-Prototypes: cuda.h and cuda_runtime_api.h of CUDA 11.8 to 13.5; the versions of a function (`_v2`, `_ptsz`) take the
-arguments named here in the same places. Launches are left out: a probe would cost as much as the launch.
+Nothing else knows their names: a vendor's functions are rows, and what its names have in common are its patterns.
+
+Prototypes of CUDA: cuda.h and cuda_runtime_api.h of CUDA 11.8 to 13.5; the versions of a function (`_v2`, `_ptsz`)
+take the arguments named here in the same places. Launches have no row: a probe would cost as much as the launch.
 """
 
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Literal, get_args
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import CopyKind, MemoryKind
@@ -32,6 +36,10 @@ class Function:
     """The memory it is about, where the caller passes it."""
     grants: bool = False
     """It makes memory: the address is known when it returns."""
+    registers: bool = False
+    """Its memory is the program's own, which it page-locks, or no longer."""
+    pooled: bool = False
+    """The memory that it makes comes from a pool."""
     memory: MemoryKind | None = None
     """The kind that it makes, registers or gives back; None for all others."""
     copies: CopyKind | None = None
@@ -53,7 +61,26 @@ class Function:
     pool: int | None = None
     """The pool that memory comes from."""
 
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """All of them that a recording reads, ascending."""
+        places = (
+            self.size, self.rows, self.pointer, self.target, self.source, self.stated, self.stream, self.sizes,
+            self.pieces, self.properties, self.pool,
+        )  # fmt: skip
+        return tuple(sorted({place for place in places if place is not None}))
 
+
+Purpose = Literal[
+    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
+    "set", "prefetch", "advise", "launch", "sync", "other",
+]  # fmt: skip
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+Allocated = Literal["pinned", "registered", "managed", "pool", "device"]
+Freed = Literal["host", "registered", "device"]
+
+NEVER = r"(?!)"
+"""Matches nothing."""
 READ_PIECES = 128
 """Sizes of a batched call that a recording reads at most."""
 
@@ -100,7 +127,7 @@ _UNSIZED_COPY = Function(copies=CopyKind.UNKNOWN)
 _BATCH = Function(sizes=1, pieces=2)
 _SIZE_1, _SIZE_2 = Function(size=1), Function(size=2)
 
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+_CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         # Contexts.
         **dict.fromkeys(("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain"), Function()),
@@ -108,15 +135,19 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **dict.fromkeys(
             ("cuMemHostAlloc", "cuMemAllocHost", "cudaMallocHost", "cudaHostAlloc"), _makes(_PINNED)
         ),
-        **dict.fromkeys(("cuMemHostRegister", "cudaHostRegister"), Function(size=1, pointer=0, memory=_PINNED)),
         **dict.fromkeys(
-            ("cuMemFreeHost", "cudaFreeHost", "cuMemHostUnregister", "cudaHostUnregister"), _takes(_PINNED)
+            ("cuMemHostRegister", "cudaHostRegister"), Function(size=1, pointer=0, memory=_PINNED, registers=True)
         ),
+        **dict.fromkeys(("cuMemFreeHost", "cudaFreeHost"), _takes(_PINNED)),
+        **dict.fromkeys(("cuMemHostUnregister", "cudaHostUnregister"), replace(_takes(_PINNED), registers=True)),
         # Memory of the device, and managed memory.
         **dict.fromkeys(
-            ("cuMemAlloc", "cudaMalloc", "cuMemAllocAsync", "cudaMallocAsync"), _makes(_DEVICE)
+            ("cuMemAlloc", "cudaMalloc"), _makes(_DEVICE)
         ),
-        **dict.fromkeys(("cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync"), _makes(_DEVICE, pool=2)),
+        **dict.fromkeys(("cuMemAllocAsync", "cudaMallocAsync"), replace(_makes(_DEVICE), pooled=True)),
+        **dict.fromkeys(
+            ("cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync"), replace(_makes(_DEVICE, pool=2), pooled=True)
+        ),
         **dict.fromkeys(("cuMemAllocManaged", "cudaMallocManaged"), _makes(_MANAGED)),
         **dict.fromkeys(
             ("cuMemAllocPitch", "cudaMallocPitch"), Function(size=2, rows=3, grants=True, memory=_DEVICE)
@@ -189,7 +220,89 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         ),
     }
 )  # fmt: skip
-"""By plain name."""
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """A vendor's API. Patterns are of plain names, and also hold for functions that have no row yet."""
+
+    functions: Mapping[str, Function]
+    """By plain name."""
+    purposes: tuple[tuple[Purpose, str], ...] = ()
+    """What functions are for; the first pattern that a whole name matches decides."""
+    libraries: tuple[str, ...] = ()
+    """How the names of its libraries begin."""
+    linked: str = NEVER
+    """Functions of its runtime that a compiler links into a program, by their names there."""
+    own: str = NEVER
+    """Functions of its runtime's API in a program."""
+    asks: str = NEVER
+    """Functions whose error may be an answer; how their names begin."""
+    copies: str = NEVER
+    """Functions that copy or set memory."""
+    waits: str = NEVER
+    """Functions that may wait for the GPU."""
+    contexts: tuple[str, ...] = ()
+    """Driver functions that create a context."""
+    devices: tuple[str, ...] = ()
+    """Runtime functions that create one."""
+    exports: str = NEVER
+    """Names that its libraries export."""
+    loads: str = NEVER
+    """Functions that register a program's kernels before `main`."""
+    starts: str = NEVER
+    """Functions of the driver and the runtime that set up a context and load code."""
+    ends: str = NEVER
+    """Functions that end a context."""
+
+
+CUDA = Vendor(
+    functions=_CUDA_FUNCTIONS,
+    purposes=(
+        ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
+        ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
+        ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cu(Mipmapped)?Array(3D)?Create"),
+        ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
+        ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cu(Mipmapped)?ArrayDestroy"),
+        ("register", r"cudaHostRegister|cuMemHostRegister"),
+        ("unregister", r"cudaHostUnregister|cuMemHostUnregister"),
+        ("copy", r"cudaMemcpy\w*|cuMemcpy\w*"),
+        ("set", r"cudaMemset\w*|cuMemset\w*"),
+        ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
+        ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
+        ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
+        ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
+    ),
+    libraries=("libcuda.", "libcudart."),
+    linked=r"(?:__)?libcudart_static_\w+|cudart::.*",
+    own=r"(?:__)?cuda[A-Z]\w+",
+    asks=r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",
+    copies=r"(cuda|cu)(Memcpy|Memset)\w*",
+    waits=r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\w*",
+    contexts=("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain"),
+    devices=("cudaSetDevice", "cudaInitDevice"),
+    exports=r"cu(?:da)?[A-Z]\w{0,60}",
+    loads=r"__cudaRegister(FatBinary\w*|Function|Var)",
+    starts=(
+        r"cuInit|cu(DevicePrimaryCtxRetain|DevicePrimaryCtxSetFlags|CtxCreate)(_v\d+)?|cudaInitDevice"
+        r"|cuModuleLoad\w*|cuLibraryLoad\w*|cuLibraryGet(Kernel|Module)\w*|cuModuleGetFunction|cuKernelGetFunction"
+        r"|cuLink(Create|AddData|AddFile|Complete)(_v\d+)?|cudaLibraryLoad\w*"
+    ),
+    ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
+)
+HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
+VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
+
+FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
+"""The functions of all vendors, by plain name."""
+LINKED_RUNTIME, RUNTIME_API, COPYING, WAITING, EXPORTED, LOADING, STARTING, ENDING = (
+    "|".join(f"(?:{getattr(vendor, part)})" for vendor in VENDORS)
+    for part in ("linked", "own", "copies", "waits", "exports", "loads", "starts", "ends")
+)
+"""The vendors' patterns as one regular expression each."""
+CREATE_CONTEXT = tuple(name for vendor in VENDORS for name in vendor.contexts)
+CREATE_ANY_CONTEXT = (*CREATE_CONTEXT, *(name for vendor in VENDORS for name in vendor.devices))
+_LINKED = re.compile(LINKED_RUNTIME)
 
 
 def plain_name(symbol: str) -> str:
@@ -197,10 +310,62 @@ def plain_name(symbol: str) -> str:
     return SUFFIX.sub("", symbol) or symbol
 
 
-LINKED_RUNTIME = r"(?:__)?libcudart_static_\w+|cudart::.*"
-"""Functions inside the CUDA runtime that nvcc links into a program, which are not the program's own: a regular
-expression.
-"""
+def purpose_of(name: str) -> Purpose:
+    """What a call is for, by its plain name; ` (host)` follows where memory of a pool or handle lies there."""
+    return next(
+        (
+            purpose
+            for vendor in VENDORS
+            for purpose, pattern in vendor.purposes
+            if re.fullmatch(pattern, name, re.DOTALL)
+        ),
+        "other",
+    )
+
+
+def allocates(name: str) -> Allocated | None:
+    """What a call allocates whose lifetime is known, by its name as for `purpose_of`; None for other calls."""
+    plain, _, place = name.partition(" (")
+    role = FUNCTIONS.get(plain)
+    if role is None or role.memory is None or role.size is None:
+        return None
+    if role.registers:
+        return "registered"
+    if role.pooled:
+        return "pool"
+    on_host = role.memory == MemoryKind.PINNED or place.startswith("host")
+    return "pinned" if on_host else "managed" if role.memory == MemoryKind.MANAGED else "device"
+
+
+def frees(name: str) -> Freed | None:
+    """What a call gives back, by its plain name; None for other calls."""
+    role = FUNCTIONS.get(name)
+    if role is None or role.memory is None or role.size is not None:
+        return None
+    if role.registers:
+        return "registered"
+    return "host" if role.memory == MemoryKind.PINNED else "device"
+
+
+def allocates_by_place(name: str) -> bool:
+    """Whether a function allocates memory of the host or of a device, as its arguments say."""
+    role = FUNCTIONS.get(name)
+    return role is not None and role.grants and (role.pool is not None or role.properties is not None)
+
+
+def asks(name: str) -> bool:
+    """Whether programs and libraries take a call's error for an answer."""
+    return any(re.match(vendor.asks, name) for vendor in VENDORS)
+
+
+def of_vendor(function: str, library: str) -> bool:
+    """Whether a function is the API's own: by its library, its name, or the runtime that a compiler links in."""
+    return (
+        any(library.startswith(vendor.libraries) for vendor in VENDORS if vendor.libraries)
+        or plain_name(function) in FUNCTIONS
+        or _LINKED.fullmatch(function) is not None
+    )
+
 
 COPIES, MEMORY, BATCHES, OTHER = KINDS = ("copies", "memory", "batches", "other")
 """What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/budget.py)."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
 from pinprof.data.activity import ApiCallTable
+from pinprof.data.gpu_functions import allocates
 from pinprof.data.model import Capture
 from pinprof.data.rates import Rate
 
@@ -28,7 +29,6 @@ _MOST_HUGE = 0.01
 _SPREAD = 1.28
 """Standard errors between the median and the 10th or 90th percentile of a normal distribution."""
 _LEAST_CALLS = 5
-_PINS = ("cudaMallocHost", "cudaHostAlloc", "cuMemAllocHost", "cuMemHostAlloc")
 
 
 def run_rates(capture: Capture, events: Sequence[EventResult], call_overhead_ns: float = 0.0) -> tuple[Rate, ...]:
@@ -75,7 +75,7 @@ def _pin_rates(calls: ApiCallTable, overhead_ns: float) -> Iterator[Rate]:
     """Pinned allocations by size, without the first call of each process, which may create the context."""
     if calls.size_bytes is None or not len(calls):
         return
-    wanted = [number for number, name in enumerate(calls.names) if name in _PINS]
+    wanted = [number for number, name in enumerate(calls.names) if allocates(name) == "pinned"]
     _, first = np.unique(calls.pid, return_index=True)
     mask = np.isin(calls.name, wanted) & (calls.status == 0) & (calls.size_bytes > 0)
     mask[first] = False

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.analyze.activity.calls import purpose_of
 from pinprof.data.activity import CopyKind, MemoryKind
-from pinprof.data.cuda_functions import FUNCTIONS, plain_name
+from pinprof.data.gpu_functions import FUNCTIONS, plain_name, purpose_of
 
 NAMES = (Path(__file__).parents[2] / "data" / "cuda" / "functions.txt").read_text("utf-8").split()
 """Functions about memory: what libcuda 535 and libcudart 13.0 export, and what cuda.h and cuda_runtime_api.h of CUDA

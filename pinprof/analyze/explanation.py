@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.attribution.row import Category
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count, format_share, format_weight
@@ -90,7 +90,7 @@ class Explanation:
         return f"{format_share(weight, self.total)} ({format_weight(weight, self.event.unit)})"
 
 
-def explain(analysis: Analysis, leaf: str, top: int = TOP_STACKS) -> Explanation:
+def explain(analysis: Run, leaf: str, top: int = TOP_STACKS) -> Explanation:
     """The heaviest stacks of a leaf, in the main event if it has any there; UsageError for an unknown leaf."""
     if leaf not in LEAF:
         of_level = [name for name in LEAF if name.startswith(f"{leaf.rstrip('.*')}.")]
@@ -144,7 +144,7 @@ def explain(analysis: Analysis, leaf: str, top: int = TOP_STACKS) -> Explanation
     )
 
 
-def _steps(analysis: Analysis, node: int, heuristic: bool) -> tuple[Step, ...]:
+def _steps(analysis: Run, node: int, heuristic: bool) -> tuple[Step, ...]:
     stacks = analysis.capture.stacks
     decided = NO_NODE if heuristic or node == NO_NODE else int(analysis.attribution.decided[node])
     return tuple(Step(stacks.frames[int(stacks.frame[step])], step == decided) for step in stacks.chain(node))

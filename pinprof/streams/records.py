@@ -5,17 +5,10 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-_HEAD = struct.Struct("<8s12Q")
-_DATA_OFFSET, _DATA_SIZE, _FEATURES = 5, 6, slice(9, 13)
-"""Fields of the head (collect/native/perf_file.py)."""
-_RECORD = struct.Struct("<IHH")
-_KEPT = frozenset({1, 3, 7, 10})
-"""MMAP, COMM, FORK and MMAP2: what later samples are read by (perf_event.h)."""
-_MAPS_DATA = 1 << 13
-"""PERF_RECORD_MISC_MMAP_DATA: a mapping without code, which no sample is in."""
-_LOST = 2
-_ENTRY = struct.Struct("<QQ")
-"""Where a feature lies, and how many bytes it has."""
+from pinprof.data import perf_format as perf
+
+_KEPT = frozenset({perf.RECORD_MMAP, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_MMAP2})
+"""What later samples are read by, but for mappings without code, which no sample is in."""
 
 
 class RecordsFile:
@@ -36,7 +29,7 @@ class RecordsFile:
     def begin(self) -> None:
         """Read the head, once it is written."""
         if not self.head:
-            self.gathered = _HEAD.unpack(between(self.path, 0, _HEAD.size))[_DATA_OFFSET]
+            self.gathered = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
             self.head = between(self.path, 0, self.gathered)
 
     def keep_until(self, place: int) -> None:
@@ -47,34 +40,37 @@ class RecordsFile:
             self.gathered = place
 
     def _keep(self, records: bytes) -> None:
-        place, unpack = 0, _RECORD.unpack_from
-        while place + _RECORD.size <= len(records):
-            kind, misc, length = unpack(records, place)
-            if length < _RECORD.size:
-                break
-            if kind in _KEPT and not misc & _MAPS_DATA:
-                self.kept += records[place : place + length]
-            place += length
+        for kind, misc, place, end in perf.records(records):
+            if kind in _KEPT and not misc & perf.MISC_MMAP_DATA:
+                self.kept += records[place:end]
 
 
 def composed(head: bytes, *records: bytes | bytearray) -> bytes:
     """A whole file: `head` is one without records, with what lies behind them (features) or without."""
-    fields = list(_HEAD.unpack_from(head))
-    start, added = fields[_DATA_OFFSET], sum(map(len, records))
-    end = start + fields[_DATA_SIZE]
-    fields[_DATA_SIZE] = added
-    count = sum(word.bit_count() for word in fields[_FEATURES])
-    table = end + _ENTRY.size * count
+    fields = list(perf.FILE_HEAD.unpack_from(head))
+    start, added = fields[perf.DATA_OFFSET], sum(map(len, records))
+    end = start + fields[perf.DATA_SIZE]
+    fields[perf.DATA_SIZE] = added
+    count = sum(word.bit_count() for word in fields[perf.FEATURES])
+    table = end + perf.SECTION.size * count
     moved = [
-        _ENTRY.pack(offset - end + start + added, length) for offset, length in _ENTRY.iter_unpack(head[end:table])
+        perf.SECTION.pack(offset - end + start + added, length)
+        for offset, length in perf.SECTION.iter_unpack(head[end:table])
     ]
-    return b"".join((_HEAD.pack(*fields), head[_HEAD.size : start], *records, *moved, head[table:] if count else b""))
+    return b"".join(
+        (
+            perf.FILE_HEAD.pack(*fields),
+            head[perf.FILE_HEAD.size : start],
+            *records,
+            *moved,
+            head[table:] if count else b"",
+        )
+    )
 
 
 def lost(count: int, event: int = 0) -> bytes:
     """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
-    body = struct.pack("<QQ", event, count)
-    return _RECORD.pack(_LOST, 0, _RECORD.size + len(body)) + body if count else b""
+    return perf.record(perf.RECORD_LOST, 0, struct.pack("<QQ", event, count)) if count else b""
 
 
 def between(path: Path, first: int, last: int) -> bytes:
