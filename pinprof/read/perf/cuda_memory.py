@@ -11,8 +11,8 @@ there.
   device's address space by mappings without any access, or of its own device files, and no program reads those.
 - A program that already ran when it was attached to, or whose page-locked memory was not all found, may have such
   memory elsewhere: what is not known is said to be unknown.
-- Where records may be missing (call_losses.py), memory that was granted before may have been freed, and any other may
-  have been granted: all memory is unknown until later records show it.
+- Where records may be missing (call_losses.py), registered memory may have been given back, and any other may have
+  been granted: all but the driver's own mappings is unknown until later records show it.
 """
 
 from __future__ import annotations

@@ -70,8 +70,10 @@ class Process:
         return Process(self.mapped.copy(), whole=self.whole)
 
     def doubtful(self) -> Process:
-        """The same where records of it may be missing: nothing says what lies where."""
-        return Process(live=self.live, adrift=self.adrift, hosted=self.hosted, pools=self.pools)
+        """The same where records of it may be missing: registered memory may have been given back, and any other may
+        have been granted. What the driver mapped is its own until something else is mapped there.
+        """
+        return Process(self.mapped, live=self.live, adrift=self.adrift, hosted=self.hosted, pools=self.pools)
 
     def before(self) -> Process:
         """The same as a recording begins with it."""

@@ -272,7 +272,9 @@ def test_where_records_may_be_missing_memory_is_unknown_until_later_ones_tell(pr
     another = program.call("cudaMemcpy", DEVICE, HEAP, 64, 1, pid=PID + 1)
     pinned, pageable, unknown = MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.UNKNOWN
     assert [program.kinds(call)[1] for call in before] == [pinned, pinned, pageable]
-    assert [program.kinds(call)[1] for call in after] == [unknown] * 3
+    assert [program.kinds(call)[1] for call in after] == [pinned, unknown, unknown], "the driver's mapping is there"
+    program.map(PIN, MIB, "//anon")
+    assert program.kinds(program.call("cudaMemcpy", DEVICE, PIN, 64, 1))[1] == unknown, "now it is not"
     assert (program.kinds(later)[1], program.kinds(another)[1]) == (pinned, pageable)
     program.missing.append((program.clock - 60, 1 << 62))
     assert program.kinds(another)[1] == unknown, "a program that began meanwhile"
