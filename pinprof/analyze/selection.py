@@ -156,7 +156,7 @@ def _timed(part: Part, span: tuple[int, int] | None) -> Part:
     return replace(
         part,
         from_ns=-_EVER if asked.after_ns is None else start + asked.after_ns,
-        to_ns=_EVER if asked.until_ns is None else start + asked.until_ns,
+        to_ns=_EVER if asked.until_ns is None else min(start + asked.until_ns, _EVER),
     )
 
 

@@ -82,7 +82,7 @@ class Table:
 
     def within(self, start_ns: int, end_ns: int) -> Self:
         """The rows that happened, or began, in [start, end)."""
-        begins: Int64 = next(getattr(self, name) for name in _columns(type(self)) if name in _TIMES)
+        begins = next(iter(self.times().values()))
         return self.take((begins >= start_ns) & (begins < end_ns))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -98,11 +98,13 @@ class Table:
         for name in _columns(type(self)):
             _unload(getattr(self, name))
 
+    def times(self) -> dict[str, Int64]:
+        """The columns that say when something happened, began or ended."""
+        return {name: getattr(self, name) for name in _columns(type(self)) if name in _TIMES}
+
     def moved(self, offset_ns: int) -> Self:
         """The same at times that are later by `offset_ns`."""
-        return replace(
-            self, **{name: getattr(self, name) + offset_ns for name in _columns(type(self)) if name in _TIMES}
-        )
+        return replace(self, **{name: column + offset_ns for name, column in self.times().items()})
 
 
 def _unload(column: Any) -> None:

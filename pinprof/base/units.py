@@ -11,9 +11,12 @@ for _power, _letter in enumerate("KMGTPE", start=1):
     _BYTE_UNITS[_letter] = _BYTE_UNITS[f"{_letter}IB"] = 1024**_power
     _BYTE_UNITS[f"{_letter}B"] = 1000**_power
 
-_BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|m)?\s*")
-_SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*")
+_NUMBER = r"(\d{1,20}(?:\.\d{1,20})?)"
+_BYTES = re.compile(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*")
+_DURATION = re.compile(rf"\s*{_NUMBER}\s*(ns|us|µs|ms|s|min|m)?\s*")
+_SHARE = re.compile(rf"\s*{_NUMBER}\s*(%)?\s*")
+_LONGEST_NS = 1 << 61
+"""73 years: no clock shows more."""
 _NS_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "m": 60 * 10**9}
 
 
@@ -37,7 +40,10 @@ def parse_duration_ns(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a duration.", "Write it like 500ms, 2s or 1.5min.", "duration")
-    return round(float(match[1]) * _NS_UNITS[match[2] or "s"])
+    value = round(float(match[1]) * _NS_UNITS[match[2] or "s"])
+    if value > _LONGEST_NS:
+        raise UsageError(f"{text!r} is longer than 73 years.", "Give a shorter duration.", "duration")
+    return value
 
 
 def parse_share(text: str) -> float:

@@ -36,6 +36,9 @@ LONGEST_NAME = 512
 quadratic time.
 """
 
+LATEST_NS = 1 << 61
+"""No clock shows more: 73 years, and UTC until 2043."""
+
 USER, KERNEL = 0, 1
 """Values of `FrameTable.mode`."""
 

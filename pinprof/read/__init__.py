@@ -24,6 +24,7 @@ from pinprof.base import files
 from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.data.model import Capture
 from pinprof.read.packed import is_packed
+from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.streams.store import refuse_links
@@ -81,7 +82,7 @@ def _whole(path: Path, place: Path, options: ReadOptions) -> Capture:
     capture = _as_recorded(_with_summable_ranges(_read(path, place, options)))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))
-    return with_context(capture, path, options)
+    return with_possible_times(with_context(capture, path, options))
 
 
 def _as_recorded(capture: Capture) -> Capture:

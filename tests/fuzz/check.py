@@ -20,7 +20,8 @@ import numpy as np
 from rich.console import Console
 
 from pinprof import analyze, read
-from pinprof.base.errors import PinprofError
+from pinprof.analyze.selection import Selection
+from pinprof.base.errors import PinprofError, UsageError
 from pinprof.bench import compare
 from pinprof.cli.ranks import expanded
 from pinprof.data.model import Capture
@@ -31,12 +32,16 @@ from pinprof.report.gather import build
 from pinprof.report.page import collection, html
 from pinprof.report.terminal import summary, text
 from pinprof.report.terminal.layout import PLAIN_WIDTH
+from tests.fuzz.hostile import number
+from tests.fuzz.hostile import text as text_of
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 """What a terminal may obey; lines end with a newline alone."""
 SIDE_FILES = ("kallsyms", "ranges.jsonl")
-_JSON, _TEXT, _PAGE, _EXPORTS = 0.05, 0.01, 0.001, 0.001
-"""The shares of inputs that are new of which JSON, text, a page and all exports are made; all are analysed."""
+_JSON, _TEXT, _PAGE, _EXPORTS, _PART = 0.1, 0.02, 0.03, 0.03, 0.1
+"""The shares of new inputs of which JSON, text, a page and all exports are made, and of which a part is shown."""
+_TIMES = (1, 100, 500, 10**6, 10**8, 10**9)
+"""Nanoseconds at which recordings may be cut."""
 _EMPTY = np.uint64(0)
 _PLAIN = ReadOptions()
 
@@ -48,11 +53,26 @@ class Thorough(NamedTuple):
     text: bool = True
     page: bool = True
     exports: bool = True
+    part: Selection | None = None
+    """What it is made of; None for all of it."""
 
     @classmethod
     def drawn(cls, random: Random) -> Thorough:
         """By the numbers that follow in `random`."""
-        return cls(*(random.random() < share for share in (_JSON, _TEXT, _PAGE, _EXPORTS)))
+        made = (random.random() < share for share in (_JSON, _TEXT, _PAGE, _EXPORTS))
+        return cls(*made, _part(random) if random.random() < _PART else None)
+
+
+def _part(random: Random) -> Selection:
+    """What `--after`, `--until`, `--range`, `--thread` and `--process` may ask for."""
+
+    def times() -> int | None:
+        return random.choice((None, abs(number(random)), random.choice(_TIMES)))
+
+    def names(known: str) -> tuple[str, ...]:
+        return random.choice(((), (), (), (known,), (text_of(random),)))
+
+    return Selection(times(), times(), names("step"), names("7"), names("7"))
 
 
 class Known:
@@ -84,7 +104,12 @@ def report(path: Path, thorough: Thorough, known: Known, options: ReadOptions = 
             return False
         if known.has(captures):
             return True
-        analyses = [analyze.analyze(capture) for capture in captures]
+        try:
+            analyses = [analyze.analyze(capture, selection=thorough.part) for capture in captures]
+        except UsageError as error:
+            assert thorough.part is not None, "refused without a part"
+            refused(error)
+            return True
         for analysis in analyses:
             exact(analysis)
         _outputs(analyses, path.parent, thorough)

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.data import perf_format as perf
+from pinprof.data.uvm_events import CLOCK, ENTRY_BYTES, Event
 from pinprof.read.perf import records as rec
 from tests.fuzz import slim
+from tests.support import fleet_store, uvm_layout
 from tests.support.nvtx_events import Kind, Writer
 from tests.support.perf_file import (
     BASIC,
@@ -163,6 +165,7 @@ _SLIM: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("*.sqlite", slim.sqlite),
     ("*.jsonl", lambda data: slim.lines(data, slim.FEW)),
     ("*python-stacks.jsonl.gz", slim.python_stacks),
+    ("*/gpu/*", slim.gpu),
     ("*rates.json", slim.rates),
 )
 _WHOLE: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
@@ -280,6 +283,135 @@ def ranks() -> Sequence[Files]:
     return [
         {f"app-1.ranks/{name}/{path.partition('/')[2]}": data for name in each for path, data in one.items()}
         for each in names
+    ]
+
+
+def launch() -> Sequence[Files]:
+    """The folder of a launch of three processes that do the same."""
+    one = capture("cases/pinned_ring", "calls.data", "memory.jsonl", "ranges.jsonl")
+    ranks = [(f"app-2.ranks/rank-{rank}.pinprof", path, data) for rank in range(3) for path, data in one.items()]
+    return [{f"{folder}/{path.partition('/')[2]}": data for folder, path, data in ranks}]
+
+
+@cache
+def whole_launch() -> Sequence[Files]:
+    """The folder of a launch whose two ranks wait for each other, with so many records that both have known times."""
+    files = _unpacked("ranks/nccl-two-gpus.tar.xz")
+    wanted = {name: data for name, data in files.items() if name.startswith("nccl-as-is") and "collector" not in name}
+    return [_trimmed(wanted, (("*.data", lambda data: slim.perf(data, 200)), *_SLIM))]
+
+
+@cache
+def managed() -> Sequence[Files]:
+    """A capture with the driver's events of managed memory, in both layouts."""
+    name, made = "cases/pinned_ring", []
+    one = capture(name)
+    for layout in ENTRY_BYTES:
+        files = dict(one)
+        files[f"{next(iter(one)).split('/')[0]}/uvm/7-1.bin"] = _uvm(layout)
+        made.append(files)
+    return made
+
+
+def _uvm(layout: int) -> bytes:
+    """Two events of each kind, with readings of the clock between them."""
+    events = []
+    for turn in range(2):
+        at = 10**9 * (1 + turn)
+        given: dict[int, dict[str, int]] = {
+            Event.CPU_FAULT: {"address": 1 << 21, "time": at + 10, "access": 1, "pid": 7},
+            Event.MIGRATION: {
+                "source": turn, "target": 1 - turn, "address": 1 << 21, "bytes": 1 << 16, "begin": at + 20,
+                "end": at + 90, "gpu_begin": at + 30, "gpu_end": at + 80,
+            },
+            Event.GPU_FAULT: {"address": 1 << 21, "time": at + 12, "batch": 4, "client": 1, "processor": 1},
+            Event.GPU_FAULT_REPLAY: {"processor": 1, "client": 1, "batch": 4, "time": at + 95},
+        }  # fmt: skip
+        events += [uvm_layout.event(kind, layout, **given.get(kind, {})) for kind in Event]
+        reading = struct.pack("<Q", CLOCK) + struct.pack("<QQ", at + 99, at + 1099)
+        events.append(reading.ljust(ENTRY_BYTES[layout], b"\0"))
+    return uvm_layout.file(*events, version=layout, opened_ns=10**9 + 1000, opened_raw_ns=10**9)
+
+
+@cache
+def fleet() -> Sequence[Files]:
+    """The store of a small fleet."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = fleet_store.write(Path(folder) / "store")
+        (batch,) = place.glob("batch-*")
+        batch.rename(place / "batch-0")
+        files = sorted(path for path in place.rglob("*.parquet"))
+        return [{str(path.relative_to(folder)): path.read_bytes() for path in files}]
+
+
+def packed_capture() -> Sequence[Files]:
+    """Captures as archives of tar, plain and compressed."""
+    made = []
+    for name in ("cases/pinned_ring", "h200/pinned-native"):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
+            for path, data in capture(name).items():
+                member = tarfile.TarInfo(path)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        plain = out.getvalue().rstrip(b"\0") + bytes(1024)
+        made += [{"a.pinprof.tar": plain}, {"a.pinprof.tar.gz": gzip.compress(plain, 1, mtime=0)}]
+    return made
+
+
+SETTINGS = """\
+[record]
+frequency = 1999
+no-calibrate = true
+gpu = "cupti"
+label = ["team=vision", "a=b"]
+max-size = "1 GiB"
+
+[run]
+size = "1MiB"
+
+[report]
+format = "text"
+"""
+
+BUDGETS = """\
+[[budget]]
+pairs = 0
+pinned-bytes = "1 GiB"
+
+[[budget]]
+range = "load"
+page-faults = 20_000
+cause = { fault = "20 %" }
+
+[[budget]]
+name = "copies are made at start"
+range = "step"
+calls = 0
+kind = "alloc pinned"
+
+[[budget]]
+phase = "work"
+cpu-time = "2.5 s"
+runs = 5
+smallest-ms = 20
+
+[[budget]]
+name = "baseline"
+pageable-bytes = "baseline + 1 MiB"
+time = "baseline + 2 %"
+findings = 3
+opportunities = "10 ms"
+"""
+
+
+def settings() -> Sequence[Files]:
+    """A folder with settings, and one below it."""
+    shared = "[project]\nname = 'app'\n" + SETTINGS.replace("[r", "[tool.pinprof.r")
+    return [
+        {"project/pinprof.toml": SETTINGS.encode(), "project/below/notes": b""},
+        {"project/pyproject.toml": shared.encode(), "project/below/pyproject.toml": b"[tool.other]\n"},
+        {"project/pyproject.toml": b"[tool.other]\n", "project/below/pinprof.toml": SETTINGS.encode()},
     ]
 
 

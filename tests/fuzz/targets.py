@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 
-from tests.fuzz import change_bytes, change_tables, change_text, check, seeds, slim
+from tests.fuzz import change_bytes, change_tables, change_text, check, check_others, seeds, slim
 from tests.fuzz.seeds import DATA, Files
 
 Change = Callable[[Random, bytes], bytes]
@@ -110,6 +110,10 @@ def _exports() -> Sequence[Files]:
 def _profiles() -> Sequence[Files]:
     stored = ((DATA / f"profiles/go-{name}.pb.gz").read_bytes() for name in ("cpu", "heap"))
     return [{"a.pb": data} for data in (seeds.exported("pprof"), *stored)]
+
+
+def _reports() -> Sequence[Files]:
+    return [{"a.nsys-rep": seeds.xz("nsys/nvtx-2022.4.nsys-rep")}]
 
 
 def _any_file(random: Random, data: bytes) -> bytes:
@@ -226,6 +230,7 @@ TARGETS: tuple[Target, ...] = (
         large=_whole(_PROGRAM, _WORKERS),
         weight=2,
     ),
+    Target("uvm", seeds.managed, change_bytes.words, "*/uvm/*", weight=2),
     Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite", large=_whole(_NSYS), weight=2),
     Target(
         "rates.json",
@@ -238,4 +243,10 @@ TARGETS: tuple[Target, ...] = (
     Target("--kallsyms", seeds.with_kallsyms, _LINES, "kallsyms", check=check.with_side_files, weight=8),
     Target("--ranges", seeds.with_ranges, change_text.json_lines, "ranges.jsonl", check=check.with_side_files),
     Target("ranks", seeds.ranks, _any_file, "*/rank-1*", weight=2),
+    Target("launch", seeds.launch, _any_file, large=seeds.whole_launch, check=check_others.ranks, weight=1),
+    Target("fleet store", seeds.fleet, change_tables.cells, check=check_others.fleet, weight=3),
+    Target("packed capture", seeds.packed_capture, change_bytes.words, weight=4),
+    Target("nsys-rep", _reports, change_bytes.words, weight=1),
+    Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=6),
+    Target("budgets", _file("pinprof.toml", seeds.BUDGETS.encode), _LINES, check=check_others.budgets, weight=6),
 )

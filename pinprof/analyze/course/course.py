@@ -16,10 +16,7 @@ from pinprof.analyze.course.wall import wall_of
 from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.restriction import Attributed
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Capture
-
-LATEST_NS = 1 << 61
-"""No clock shows more: 73 years, and UTC until 2043."""
+from pinprof.data.model import LATEST_NS, Capture
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,18 @@ def test_durations_are_nanoseconds(text: str, value: int) -> None:
     assert parse_duration_ns(text) == value
 
 
+@pytest.mark.parametrize("text", ["9" * 20 + "s", "9" * 400, "1." + "9" * 5000 + "s"])
+def test_durations_that_no_clock_shows_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_duration_ns(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 5000, "1." + "9" * 5000])
+def test_sizes_that_no_memory_has_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_bytes(text)
+
+
 def test_a_duration_without_a_number_is_refused() -> None:
     with pytest.raises(UsageError):
         parse_duration_ns("soon")

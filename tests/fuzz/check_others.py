@@ -1,0 +1,146 @@
+"""What must hold of inputs that are no recordings: stores of fleets, folders of ranks, settings, budgets."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pinprof import analyze, read
+from pinprof.analyze.results import Analysis
+from pinprof.base import settings as project
+from pinprof.base.errors import PinprofError
+from pinprof.check import configuration
+from pinprof.check.judge import judge, told
+from pinprof.check.selftest import self_test
+from pinprof.check.taken import take
+from pinprof.cli import cli, launch
+from pinprof.cli.defaults import defaults_of
+from pinprof.cli.ranks import expanded
+from pinprof.fleet import database
+from pinprof.fleet.access import open_fleet
+from pinprof.fleet.tables import COLUMNS
+from pinprof.read import ReadOptions
+from pinprof.report.check.formats import WRITERS
+from pinprof.report.fleet import document as fleet_document
+from pinprof.report.fleet import page as fleet_page
+from pinprof.report.fleet import rows
+from pinprof.report.fleet import text as fleet_text
+from pinprof.report.ranks import document as launch_document
+from pinprof.report.ranks import page as launch_page
+from pinprof.report.ranks import text as launch_text
+from tests.fuzz.check import Known, Thorough, plain_text, printed, quiet, refused, strict
+from tests.fuzz.seeds import whole_capture, write
+
+_JUDGED = "h200/pinned-native"
+
+
+def fleet(path: Path, thorough: Thorough, _known: Known) -> bool:
+    """What `pinprof fleet` says of the tables in a store, and of every one of them in SQL."""
+    with quiet():
+        try:
+            opened = open_fleet(path)
+            opened.connection.execute("SET threads = 1")
+            answer = opened.answer
+            for table in COLUMNS if thorough.json else ():
+                asked = database.query(opened.connection, f"SELECT * FROM {table}")
+                rows.write(asked, "json", path.parent / "rows")
+                strict((path.parent / "rows").read_text())
+        except PinprofError as error:
+            refused(error)
+            return False
+        out = io.StringIO()
+        fleet_document.write_json(answer, out)
+        strict(out.getvalue())
+        if thorough.text:
+            fleet_text.print_answer(answer, path.parent / "text")
+            plain_text((path.parent / "text").read_text("utf-8"))
+        if thorough.page:
+            fleet_page.render(answer)
+    return True
+
+
+def ranks(path: Path, thorough: Thorough, _known: Known) -> bool:
+    """What `pinprof report` says of a folder of ranks."""
+    with quiet():
+        try:
+            found = launch._launch(path, expanded(path), ReadOptions())
+        except PinprofError as error:
+            refused(error)
+            return False
+        out = io.StringIO()
+        launch_document.write_json(found, out)
+        strict(out.getvalue())
+        if thorough.text:
+            printed(lambda console: launch_text.render(found, console))
+        if thorough.page:
+            launch_page.render(found, {})
+    return True
+
+
+def settings(path: Path, _thorough: Thorough, _known: Known) -> bool:
+    """What commands take from the files around the folder that they run in."""
+    with quiet(), _inside(path / "below"), contextlib.redirect_stderr(io.StringIO()) as said:
+        for name in project.COMMANDS:
+            command = cli.get_command(cli.make_context("pinprof", ["--version"], resilient_parsing=True), name)
+            assert command is not None
+            try:
+                defaults_of(command, name)
+            except PinprofError as error:
+                refused(error)
+                return False
+    plain_text(said.getvalue())
+    return not said.getvalue()
+
+
+def budgets(path: Path, thorough: Thorough, _known: Known) -> bool:
+    """What a check says of a recording that is right, by the budgets of a file."""
+    with quiet():
+        try:
+            found = configuration.budgets_in(path)
+            run = take(_judged(), found)
+            runs, others = ([replace(run, path=f"{at}", identity=f"{at}") for at in part] for part in ((1, 2, 3), (4,)))
+            told(found, runs, others)
+            checked = judge(runs, found, others, paired=False, allowed=False, notes=[])
+            if thorough.text:
+                self_test(runs, found, others)
+            for form in WRITERS:
+                _form(form, checked)
+        except PinprofError as error:
+            refused(error)
+            return False
+    return True
+
+
+def _form(form: str, checked: object) -> None:
+    out = io.StringIO()
+    WRITERS[form](checked, out)  # type: ignore[arg-type]
+    text = out.getvalue()
+    if form == "junit":
+        ET.fromstring(text)
+    elif form in ("json", "sarif", "gitlab"):
+        strict(text)
+    else:
+        plain_text(text)
+
+
+@cache
+def _judged() -> Analysis:
+    with TemporaryDirectory() as folder:
+        return analyze.analyze(read.read(write(whole_capture(_JUDGED), Path(folder))))
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
