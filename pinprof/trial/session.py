@@ -13,6 +13,7 @@ from pinprof import files
 from pinprof.analyze import Analysis
 from pinprof.errors import ToolMissing, TrialError, UsageError
 from pinprof.lazy_dataclass import dataclass
+from pinprof.redaction import redacted
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, Cure, answering
 from pinprof.trial.measure import Measure
@@ -129,7 +130,7 @@ class _Trial:
             self._predict(one)
         base = self._side(AS_IS, played.as_is)
         return TrialResult(
-            command=self._request.command,
+            command=redacted(self._request.command),
             measure=self._request.measure.text,
             unit=self._request.measure.unit,
             as_is=base,

@@ -42,7 +42,7 @@ def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ
     written = io.StringIO()
     write(checked, written)
     try:
-        descriptor = files.append(path, files.SHARED)
+        descriptor = files.append(path)
         with os.fdopen(descriptor, "ab") as file:
             content = f"\n{written.getvalue()}".encode("utf-8", "backslashreplace")
             if file.tell() + len(content) > _LARGEST:
