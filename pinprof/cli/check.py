@@ -262,7 +262,7 @@ def _init(captures: Sequence[Path], output: Path | None) -> int:
         say(text, end="")
         return 0
     try:
-        files.written(target, text, files.SHARED)
+        files.written(target, text)
     except OSError as error:
         raise unwritable(target, error) from error
     say(f"Budgets: {target}")

@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.redaction import redacted
 from pinprof.base.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Real, Record, Shape, Whole
 
 _SIZE, _NUMBER = Whole(0, 1 << 50), Whole(1, 1 << 31)
@@ -103,8 +104,8 @@ USER_ONLY = "only the program's own code"
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known about how a capture was made. Holds no environment variables and user names, and no host
-    names but those that somebody gave as labels.
+    """What is known about how a capture was made. Holds no environment variables and user names, no host names but
+    those that somebody gave as labels, and of command lines no likely secrets, whoever made or wrote it.
     """
 
     schema_version: int
@@ -124,8 +125,20 @@ class Manifest:
     labels: Mapping[str, str] = field(default_factory=dict)
     """What who recorded called it, name by name: `host`, `job`; empty unless they said so."""
 
+    def __post_init__(self) -> None:
+        kept = {"command": redacted(self.command), "collectors": tuple(map(_shareable, self.collectors))}
+        self.__dict__.update(kept)
+
     @property
     def kernel_left_out(self) -> bool:
         """Whether the samples hold the program's own code only: more was not permitted where they were recorded."""
         options = [collector.get("options") for collector in self.collectors]
         return any(isinstance(entry, Mapping) and entry.get("kernel") is False for entry in options)
+
+
+def _shareable(collector: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is said of a collector, without secrets in its command line."""
+    command = collector.get("command")
+    if isinstance(command, str):
+        return {**collector, "command": " ".join(redacted(command.split(" ")))}
+    return {**collector, "command": list(redacted(command))} if isinstance(command, list | tuple) else collector

@@ -13,6 +13,7 @@ from pinprof.analyze import Run
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing, TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.redaction import redacted
 from pinprof.base.units import format_share
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, Cure, answering
@@ -129,7 +130,7 @@ class _Trial:
             self._predict(one)
         base = self._side(AS_IS, played.as_is)
         return TrialResult(
-            command=self._request.command,
+            command=redacted(self._request.command),
             measure=self._request.measure.text,
             unit=self._request.measure.unit,
             as_is=base,

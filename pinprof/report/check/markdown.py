@@ -33,7 +33,7 @@ def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ
     if not path:
         return ""
     try:
-        descriptor = files.append(path, files.SHARED)
+        descriptor = files.append(path)
         with os.fdopen(descriptor, "ab") as file:
             content = "\n".join(["", *lines(checked), ""]).encode("utf-8", "backslashreplace")
             if file.tell() + len(content) > _LARGEST:

@@ -54,7 +54,7 @@ def write_csv(analysis: Run, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in tables(analysis).items():
         with (
-            files.replacing(directory / f"{name}.csv", files.SHARED) as binary,
+            files.replacing(directory / f"{name}.csv") as binary,
             encoded(binary) as stream,
         ):
             writer = csv.writer(stream)
@@ -79,7 +79,7 @@ def write_parquet(analysis: Run, directory: Path) -> None:
             else pa.array(values, pa.int64())
             for column, values in table.items()
         }
-        with files.replacing(directory / f"{name}.parquet", files.SHARED) as file:
+        with files.replacing(directory / f"{name}.parquet") as file:
             parquet.write_table(pa.table(columns), file, compression="zstd")
 
 
