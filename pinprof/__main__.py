@@ -5,7 +5,7 @@ import os
 import signal
 
 _OBJECTS = 200_000, 20, 100
-"""Python looks for garbage when so many more objects live: what is imported and read stays, so looks find none."""
+"""Python looks for garbage when this many more objects live: what is imported and read stays, so looks find none."""
 _MATRIX_THREADS = "OPENBLAS_NUM_THREADS"
 """How many threads numpy's library for matrices starts: else one a processor, each of which first waits busily."""
 

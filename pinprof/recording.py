@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pinprof import collect
+from pinprof import collect, streams
 from pinprof.base import files, shapes
 from pinprof.base.errors import CaptureError, CollectError, PinprofError
 from pinprof.base.lazy_dataclass import dataclass
@@ -25,14 +25,12 @@ from pinprof.collect.proc import alive
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
+from pinprof.streams import holds_recording
 from pinprof.streams.store import (
     KALLSYMS,
-    NSYS_SQLITE,
-    PERF_DATA,
     RATES,
     CaptureWriter,
     captured,
-    holds_recording,
     is_capture,
     new_manifest,
     read_manifest,
@@ -93,7 +91,7 @@ def record(
 
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
-    `calibrate` is told when a calibration begins; None: there shall be none.
+    `calibrate` is called when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
     refuse_another_rank(captured(target), rank)
@@ -229,9 +227,9 @@ class _Rates:
 
 def _saw_cuda(directory: Path) -> bool:
     """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file."""
-    for name in (PERF_DATA, NSYS_SQLITE):
+    for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
         try:
-            with (directory / name).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 if whole.find(b"libcuda.so") >= 0 or whole.find(b"CUPTI_ACTIVITY_KIND_RUNTIME") >= 0:
                     return True
         except (OSError, ValueError):

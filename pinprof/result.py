@@ -14,7 +14,7 @@ from pinprof.base.errors import PinprofError, ToolMissing
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pinprof.analyze import Analysis
+    from pinprof.analyze import Run
 
 _OPTION = re.compile(r"--(no-off-cpu|force|frequency|fault-period|kallsyms|symfs|ranges|gpu(?: (\w+))?)\b|(?<!\S)-o\b")
 """Options of the command line that are keywords in Python."""
@@ -50,9 +50,9 @@ class Result:
     An empty table has its columns.
     """
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Run) -> None:
         self.analysis = analysis
-        """The whole analysis, as frozen dataclasses (pinprof.analyze.Analysis)."""
+        """The whole analysis, as frozen dataclasses (pinprof.analyze.Run)."""
 
     @property
     def headline(self) -> str:

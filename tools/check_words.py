@@ -1,7 +1,7 @@
-"""Find words and patterns that this project does not want in texts for users; `make lint` runs it.
+"""Find words and patterns that this project does not want in its texts; `make lint` runs it.
 
-Reads string literals and the docstrings of the public API in Python, texts of templates and scripts of the page, and
-Markdown without its code. Prints `FILE:LINE: WORDS (HINT)` for each hit and exits with 1 when there is one.
+Reads string literals and all docstrings in Python, texts of templates and scripts of the page, and Markdown without its
+code. Prints `FILE:LINE: WORDS (HINT)` for each hit and exits with 1 when there is one.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ UNWANTED = (
     (r"(^|[.!?] |[>\"])Of (the|what|it|a|its|this|each|these|all|those) ", "put the subject first"),
 )
 """(pattern, what to write instead); capitals match only where the pattern has one."""
-PUBLIC = ("pinprof/api.py", "pinprof/jupyter.py", "pinprof/__init__.py", "pinprof/cli/")
-"""Modules whose docstrings users read, by `help()` or `--help`."""
 _JS = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)\s]*\)", re.DOTALL)
 _TEMPLATE = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
@@ -55,32 +53,23 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match[0])
 
 
-def python_texts(source: str, *, docstrings: bool) -> Iterator[tuple[int, str]]:
-    """(line, text) of each string literal with a blank in it; docstrings on request, notes on fields never."""
+def python_texts(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of each string literal: docstrings, notes on fields and constants, texts for users."""
     tree = ast.parse(source)
-    notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    kept = set()
+    parts = set()
     for node in ast.walk(tree):
-        if docstrings and isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
-            first = node.body[0]
-            kept |= {id(first.value)} if isinstance(first, ast.Expr) else set()
         if isinstance(node, ast.JoinedStr):
-            parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
-            notes |= {id(part) for part in node.values}
-            yield node.lineno, "".join(map(str, parts))
+            parts |= {id(part) for part in node.values}
+            yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
     for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and (id(node) not in notes or id(node) in kept)
-        ):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield node.lineno, node.value
 
 
 def texts(path: str, source: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of everything in a file that a user may read."""
+    """(line, text) of everything in a file that is meant to be read."""
     if path.endswith(".py"):
-        yield from python_texts(source, docstrings=path.startswith(PUBLIC))
+        yield from python_texts(source)
         return
     if path.endswith(".js"):
         for match in _JS.finditer(re.sub(r"^\s*(//|\*|/\*).*$", _blank, source, flags=re.MULTILINE)):

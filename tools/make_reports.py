@@ -21,7 +21,7 @@ from pathlib import Path
 from scenario_table import SUFFIX, Row, captures, row_of
 
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import PinprofError
 from pinprof.base.units import format_bytes, format_ns, format_share
 from pinprof.cli.list import FAMILIES
@@ -69,7 +69,7 @@ def main() -> int:
     return int(bool(failed) or size > LIMIT_BYTES)
 
 
-def page(path: Path, reports: Path) -> Analysis:
+def page(path: Path, reports: Path) -> Run:
     """Write the page of one capture."""
     analysis = analyze(machine_rates.stored(read.read(path)))
     target = reports / f"{path.name.removesuffix(SUFFIX)}.html"

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
-from pinprof.analyze.costs.results import Counterfactual
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import PinprofError
 from pinprof.base.units import format_bytes, format_ns, format_share
 
@@ -48,8 +47,6 @@ class Row:
     headline: str
     phases: dict[str, float]
     """Mean time of an iteration in each phase, ns."""
-    best: str
-    """The cheapest other kind of memory, in a sentence; empty without rates."""
 
 
 @contextmanager
@@ -65,7 +62,7 @@ def captures(folder: Path) -> Iterator[list[Path]]:
         yield sorted(found, key=lambda path: path.name)
 
 
-def row_of(path: Path, analysis: Analysis) -> Row | None:
+def row_of(path: Path, analysis: Run) -> Row | None:
     """What the table says of a capture; None for programs that are no scenario."""
     manifest = analysis.capture.manifest
     scenario, parameters = manifest.scenario, manifest.scenario.get("parameters", {})
@@ -89,15 +86,7 @@ def row_of(path: Path, analysis: Analysis) -> Row | None:
         phases={
             entry.name: entry.wall_ns / whole.count for entry in analysis.ranges if entry.path.parent is whole.path
         },
-        best=_best(analysis.counterfactual),
     )
-
-
-def _best(told: Counterfactual | None) -> str:
-    if told is None or told.best is None:
-        return ""
-    best = told.best
-    return f"{best.title}: {format_ns(best.ns)} ({format_ns(best.low_ns)} to {format_ns(best.high_ns)})"
 
 
 def markdown(rows: list[Row]) -> str:

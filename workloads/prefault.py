@@ -78,7 +78,6 @@ SPEC = ScenarioSpec(
         ),
     ),
     threaded=True,
-    shows="prefaulting",
 )
 
 

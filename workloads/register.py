@@ -39,7 +39,6 @@ SPEC = ScenarioSpec(
         },
     },
     emulation="private memory pinned by io_uring registered buffers, copied by the CPU",
-    shows="registering",
     variants=(
         Variant("touched", "write first, then register: the pages exist"),
         Variant(

@@ -18,7 +18,7 @@ MIN_SAMPLES = math.ceil(0.25 * (Z_95 / SHARE_ERROR) ** 2)
 """What has fewer samples is not judged: its shares may be off by more than `SHARE_ERROR`, by chance."""
 
 LEAST_SHARE, LEAST_NS = 0.01, 10_000_000
-"""Of what it is a part of (a phase, a recording), and at all: what costs less is not worth a reader's time."""
+"""Shares of what it is a part of (a phase, a recording), and at all: what costs less is not worth a reader's time."""
 
 
 def worth_telling(cost: float, whole: float, unit: str = "ns") -> bool:

@@ -39,7 +39,7 @@ class Groups:
         return total
 
     def sum_of(self, values: Callable[[slice], NDArray[np.integer]]) -> Int64:
-        """Exact sums by group of values that are made of so many rows at a time."""
+        """Exact sums by group of values that are made of a number of rows at a time."""
         total = np.zeros(len(self), np.int64)
         for part in slices(len(self.of)):
             add_at(total, self.of[part], values(part))

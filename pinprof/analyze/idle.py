@@ -22,7 +22,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import Groups, group
 from pinprof.base.columns import pack
-from pinprof.data.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
+from pinprof.data.model import NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
 
 IDLE_EVENT = "idle-threads"
 IDLE = LEAF["wait.idle"]
@@ -49,7 +49,7 @@ _WAITING_MODULES = re.compile(r"(threading|queue|thread|pool|selectors|socket|co
 def idle_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Attribution]:
     """The capture with the waits of idle threads as an event of their own, and the leaf `wait.idle` for them."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     waiting = spans[samples.event]
     if not waiting.any():
         return capture, attribution
@@ -105,7 +105,7 @@ def _of_process(capture: Capture, end: Int64, threads: Groups) -> Int64:
 
 
 def _active(capture: Capture) -> Int64:
-    """The threads that did something which the program or CUDA told of: (pid, tid) packed."""
+    """The threads that did something that the program's ranges or CUDA calls show: (pid, tid) packed."""
     told = [pack(capture.ranges.pid, capture.ranges.tid)]
     if capture.activity is not None:
         told.append(pack(capture.activity.calls.pid, capture.activity.calls.tid))
@@ -125,7 +125,7 @@ def _waits_for_work(stacks: StackTable) -> Bool:
     """Per node, whether a thread that leaves the processor there may be waiting for work."""
     frames = stacks.frames
     python = np.array([dso.kind == "python" for dso in frames.dsos], np.bool_)[frames.dso]
-    hands_over = np.array([_HAND_OVER.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol], np.bool_)
+    hands_over = frames.named(_HAND_OVER)
     library = np.array([_WAITING_MODULES.fullmatch(dso.name) is not None for dso in frames.dsos], np.bool_)[frames.dso]
     result = np.ones(len(stacks) + 1, np.bool_)
     line = np.ones(len(stacks) + 1, np.bool_)

@@ -175,7 +175,7 @@ def joined_up(first: Int64, length: Int64) -> Int64:
 
 
 def batches(size: Int64) -> Iterator[tuple[int, int]]:
-    """Runs [first, last) of neighbours whose sizes come to about BATCH_ROWS; one that is larger stands alone."""
+    """Runs [first, last) of neighbours whose sizes come to about BATCH_ROWS; one that is larger is a run by itself."""
     batch = np.cumsum(size) // BATCH_ROWS
     first = np.flatnonzero(np.diff(batch, prepend=-1))
     yield from pairwise(np.append(first, len(size)).tolist())

@@ -1,6 +1,6 @@
 """Which line a sample belongs to: the innermost one of the program's own code, else the innermost of all.
 
-Library code (installed packages, the standard library, the system's headers) is what the line called, and stands beside
+Library code (installed packages, the standard library, the system's headers) is what the line called, and is shown with
 it: `loss.backward()` in train.py is the answer, torch/_tensor.py the way there. Only a thread that runs no code of the
 program, such as PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines
 add up; where the recording does not tell which one, it counts as undecided.
@@ -25,9 +25,6 @@ from pinprof.data.own_code import is_text, library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
-NAMED_FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
-"""`NAME (FILE:LINE)`, or without a line: how frames and calls write their place."""
-
 NOTHING = -1
 
 
@@ -36,7 +33,7 @@ class SourceLine:
     """One line, or one function of Python where lines are unknown, with the weight of one event."""
 
     file: str
-    """As short as it can be told from others: `train.py`, `torch/_tensor.py`."""
+    """As short as it can be without being taken for another: `train.py`, `torch/_tensor.py`."""
     line: int
     """0 where only the function is known."""
     function: str
@@ -119,7 +116,7 @@ def lines_of_samples(capture: Capture) -> list[str]:
 
 def _python_places(frames: FrameTable) -> dict[int, Place]:
     return {
-        index: _place(frames.symbol[index], frames.dsos[dso].path)
+        index: _place(frames, index)
         for index, dso in enumerate(frames.dso.tolist())
         if frames.dsos[dso].kind == "python"
     }
@@ -127,9 +124,7 @@ def _python_places(frames: FrameTable) -> dict[int, Place]:
 
 def places_of_all(frames: FrameTable) -> dict[int, Place]:
     """Frame → its place, of every language."""
-    return {
-        index: _place(frames.symbol[index], path) for index in range(len(frames)) if (path := frames.source_of(index))
-    }
+    return {index: _place(frames, index) for index in range(len(frames)) if frames.source_of(index)}
 
 
 def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Place]) -> tuple[EventLines, ...]:
@@ -145,10 +140,9 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Pl
     return tuple(events)
 
 
-def _place(symbol: str, path: str) -> Place:
-    named = NAMED_FRAME.fullmatch(symbol)
-    function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
-    return Place(path, line, function, library_part(path))
+def _place(frames: FrameTable, index: int) -> Place:
+    path = frames.source_of(index)
+    return Place(path, frames.lines[index], frames.function[index], library_part(path))
 
 
 def nearest_places(stacks: StackTable, places: Mapping[int, Place]) -> tuple[Int32, Int32]:

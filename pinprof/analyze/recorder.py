@@ -13,8 +13,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import Course
-from pinprof.data.model import Bool, Capture, StackTable, clock_event
+from pinprof.data.model import Capture, clock_event
 
 RECORDER_EVENT = "recorder"
 PROBE = LEAF["self.probe"]
@@ -25,8 +24,10 @@ _PAGE = "[uprobes]"
 def recorder_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Attribution]:
     """The capture with the samples of time that the recorder took as an event of their own, and their cause."""
     main, samples = clock_event(capture.events), capture.samples
-    running = ~np.array([event.spans for event in capture.events], np.bool_)[samples.event]
-    page = np.append(_through_page(capture.stacks), False)[samples.stack]
+    running = ~capture.spans[samples.event]
+    frames = capture.stacks.frames
+    through = np.array([dso.path == _PAGE for dso in frames.dsos], np.bool_)[frames.dso]
+    page = capture.stacks.under(through)[samples.stack]
     leaf = np.where(running & page, np.int16(PROBE), attribution.leaf)
     own = (leaf == PROBE) & (samples.event == main)
     attribution = replace(attribution, leaf=leaf)
@@ -35,25 +36,3 @@ def recorder_apart(capture: Capture, attribution: Attribution) -> tuple[Capture,
     event = np.where(own, np.int16(len(capture.events)), samples.event)
     events = (*capture.events, replace(capture.events[main], name=RECORDER_EVENT))
     return replace(capture, events=events, samples=replace(samples, event=event)), attribution
-
-
-def tracing_ns(capture: Capture, course: Course) -> float:
-    """By how much tracing calls made the critical thread's work longer."""
-    activity, work = capture.activity, course.phase("work")
-    if activity is None or activity.call_overhead is None or work is None:
-        return 0.0
-    calls = activity.calls
-    inside = np.zeros(len(calls), np.bool_)
-    for part in work.intervals:
-        inside |= (calls.start_ns >= part.start_ns) & (calls.start_ns < part.end_ns)
-    inside &= (calls.pid == course.pid) & (calls.tid == course.tid)
-    return float(inside.sum()) * activity.call_overhead.around_ns
-
-
-def _through_page(stacks: StackTable) -> Bool:
-    """Per node, whether the program has come to it through the page of the probes."""
-    page = np.array([dso.path == _PAGE for dso in stacks.frames.dsos], np.bool_)[stacks.frames.dso]
-    found = np.zeros(len(stacks) + 1, np.bool_)
-    for nodes in stacks.levels():
-        found[nodes] = found[stacks.parent[nodes]] | page[stacks.frame[nodes]]
-    return found[:-1]

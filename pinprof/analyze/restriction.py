@@ -3,7 +3,7 @@
 - **Samples** belong to the part in which they were taken; those of a range by the rule of `ranges.membership`.
 - **Waits** were cut at the part's edges (`ranges.spans`), and the pieces inside remain.
 - **Ranges, calls, work of the GPU** that reach across the time's edges are cut there, a copy's bytes in proportion, so
-  that rates stay what they were. Of a range belongs what begins inside it, as everywhere.
+  that rates stay what they were. What begins inside a range belongs to it, as everywhere.
 - **Work of the GPU** belongs to the thread that called for it. What no call tells the thread of is left out where
   threads are chosen, and a note says so.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -35,16 +35,22 @@ _OF_THE_WHOLE = ("counters", "resources")
 
 
 @dataclass(frozen=True)
-class Restricted:
-    """A part of a capture, with what the whole one told of it."""
+class Attributed:
+    """A capture, or a part of one, with the cause of each sample and its calls."""
 
     capture: Capture
     attribution: Attribution
     calls: Calls | None
 
+    @classmethod
+    def of(cls, capture: Capture, attribution: Attribution) -> Self:
+        """With the capture's calls."""
+        return cls(capture, attribution, prepare_calls(capture.activity) if capture.activity is not None else None)
 
-def restricted(capture: Capture, attribution: Attribution, calls: Calls | None, part: Part) -> Restricted:
+
+def restricted(whole: Attributed, part: Part) -> Attributed:
     """The part of a capture, whose waits were cut at its edges; what is known of its calls stays known."""
+    capture, attribution, calls = whole.capture, whole.attribution, whole.calls
     chosen = chosen_samples(capture, part)
     attribution = replace(
         attribution,
@@ -52,8 +58,8 @@ def restricted(capture: Capture, attribution: Attribution, calls: Calls | None, 
     )
     smaller, rows = _without_samples(replace(capture, samples=capture.samples.take(chosen)), capture, part)
     if calls is None or smaller.activity is None:
-        return Restricted(smaller, attribution, None)
-    return Restricted(smaller, attribution, _still_known(prepare_calls(smaller.activity), calls, rows))
+        return Attributed(smaller, attribution, None)
+    return Attributed(smaller, attribution, _still_known(prepare_calls(smaller.activity), calls, rows))
 
 
 def part_of(capture: Capture, part: Part) -> Capture:

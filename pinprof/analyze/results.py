@@ -1,25 +1,15 @@
-"""What the analysis returns: frozen, plain, and complete enough for every report."""
+"""Weights by cause of events and ranges, and the verdicts of rules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
 
-from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.analyze.attribution.attribute import Attribution
-from pinprof.analyze.blame.results import BlameResult
-from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.ledger.results import Ledger
-from pinprof.analyze.lines import EventLines
-from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.results import Course, Opportunities
-from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
-from pinprof.analyze.selection import Part
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count
-from pinprof.data.model import Capture, Event
+from pinprof.data.model import Event
 
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
@@ -188,58 +178,6 @@ class Finding:
         if self.severity == "not-assessable":
             return "not-assessable"
         return "clear" if self.severity == "ok" else "fired"
-
-
-@dataclass(frozen=True)
-class Analysis:
-    """A capture, explained."""
-
-    capture: Capture
-    attribution: Attribution
-    events: tuple[EventResult, ...]
-    """One per event of the capture, in its order."""
-    ranges: tuple[RangeResult, ...]
-    """In the order of their first start."""
-    findings: tuple[Finding, ...]
-    headline: str
-    """The answer in one sentence."""
-    members: Membership
-    """What belongs to the ranges; its paths are those of `ranges`, in the same order."""
-    leading: tuple[str, ...] = ()
-    """Sentences that come before any answer: a CUDA call failed, a link is full."""
-    memory: MemoryResult | None = None
-    """Memory over time; None when nothing recorded it."""
-    activity: ActivityAnalysis | None = None
-    """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
-    python: tuple[EventLines, ...] = ()
-    """Weight by line of Python, of each event that has some."""
-    lines: tuple[EventLines, ...] = ()
-    """Weight by line of any language."""
-    counterfactual: Counterfactual | None = None
-    """The run with other memory types; None for programs that do not say what their phases are."""
-    pinning: PinningCurve | None = None
-    """The time to pinned memory by threads; None unless that was measured."""
-    course: Course | None = None
-    """Phases and the critical thread's time; None where nothing has a time."""
-    opportunities: Opportunities | None = None
-    """What to change; None where nobody looked."""
-    ledger: Ledger | None = None
-    """Which memory of CUDA lives when; None where no allocation was recorded, or nobody looked."""
-    blame: BlameResult | None = None
-    """Who waits for whom; None where no waits were recorded, or nobody looked."""
-    part: Part | None = None
-    """Which part of the recording this is; None: all of it."""
-
-    @property
-    def answer(self) -> str:
-        """What to change where that was looked for, else where the time went, in a sentence; after what leads."""
-        answer = (self.opportunities.headline if self.opportunities else "") or self.headline
-        return " ".join([*self.leading, answer])
-
-    @property
-    def main(self) -> EventResult | None:
-        """The event that tells where time went: the first in ns, else the first with samples, else None."""
-        return main_event(self.events)
 
 
 def judged_event(events: tuple[EventResult, ...]) -> EventResult | None:

@@ -1,4 +1,4 @@
-"""Whether a recording shows what causes are told by: callers, and names of kernel functions. Else nothing is clear."""
+"""Whether a recording shows what causes are known by: callers, and names of kernel functions. Else nothing is clear."""
 
 from __future__ import annotations
 
@@ -27,11 +27,8 @@ def has_kernel_names(capture: Capture, event: int) -> bool:
     """Whether enough samples in the kernel have a named kernel function on their stack."""
     stacks = capture.stacks
     kernel = stacks.frames.mode == KERNEL
-    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.symbol], np.bool_)
-    named = np.zeros(len(stacks) + 1, np.bool_)
-    for nodes in stacks.levels():
-        named[nodes] = named[stacks.parent[nodes]] | known[stacks.frame[nodes]]
-    return _few(capture.weight_at[event], np.append(kernel[stacks.frame] & ~named[:-1], False))
+    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.function], np.bool_)
+    return _few(capture.weight_at[event], np.append(kernel[stacks.frame], False) & ~stacks.under(known))
 
 
 def lacking(capture: Capture, event: int) -> str:

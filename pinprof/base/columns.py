@@ -208,7 +208,7 @@ def in_order(start: Int64) -> Int64 | slice:
 
 
 def slices(rows: int, *columns: NDArray[Any]) -> Iterator[slice]:
-    """All rows of a column, so many at a time that what lies between them stays in a processor's cache.
+    """All rows of a column, in parts so short that what lies between them stays in a processor's cache.
 
     The memory of `columns` that lie in files is given back behind each.
     """

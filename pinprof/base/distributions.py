@@ -17,13 +17,13 @@ from statistics import NormalDist
 import numpy as np
 
 NORMAL = 1e6
-"""The t distribution with so many degrees of freedom is taken for the normal one."""
+"""The t distribution with this many degrees of freedom is taken for the normal one."""
 _STEPS = 100_000
 _TINY = 1e-300
 _NEGLIGIBLE = 45.0
 """Parts of a distribution whose chance is below exp of minus this are left out."""
 _REACH = 9.0
-"""So many standard deviations hold all of a normal distribution, in double precision."""
+"""The standard deviations that hold all of a normal distribution, in double precision."""
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = 12
 
@@ -89,7 +89,7 @@ def noncentral_t_cdf(freedom: float, shift: float, value: float) -> float:
 
 
 def binomial_above(count: int, trials: int, chance: float) -> float:
-    """The chance of more than `count` successes in so many trials."""
+    """The chance of more than `count` successes in `trials`."""
     if count < 0:
         return 1.0
     if count >= trials or chance <= 0:

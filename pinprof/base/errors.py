@@ -2,7 +2,7 @@
 
     PinprofError            exit 1
     ├── UsageError                   a value on the command line that cannot be meant
-    ├── CaptureError                 a path that is no capture, or one this version cannot read
+    ├── CaptureError                 a path without a capture, or one this version cannot read
     ├── FormatError                  a file whose bytes are not what its format says
     ├── CollectError                 recording failed or is not permitted
     │   └── ProgramNotFound exit 127 the program to record cannot be executed
@@ -59,7 +59,7 @@ def legible(text: str) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """A text of at most so many characters, its beginning and its end."""
+    """A text of at most `most` characters, its beginning and its end."""
     return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[len(text) - most // 4 :]}"
 
 
@@ -68,7 +68,7 @@ class UsageError(PinprofError):
 
 
 class CaptureError(PinprofError):
-    """A path that is no capture, or a capture this version of pinprof cannot read."""
+    """A path without a capture, or a capture this version of pinprof cannot read."""
 
 
 def unreadable(what: object, error: OSError | ValueError, remedy: str = "", slug: str = "no-capture") -> CaptureError:

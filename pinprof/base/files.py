@@ -19,9 +19,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 PRIVATE = 0o600
-"""For its owner alone, as everything in a capture."""
-SHARED = 0o666
-"""As the umask has it: what is made to be shown to others."""
+"""For its owner alone: captures, and what is made of them, show command lines and paths."""
 PRIVATE_FOLDER = 0o700
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,14 +33,14 @@ _LOCK = ".of-a-run"
 """In a temporary folder: held by the process that made it, so a folder whose lock is free is nobody's."""
 
 
-def create(path: Path, mode: int = PRIVATE) -> int:
+def create(path: Path) -> int:
     """Descriptor of a new file, for writing; FileExistsError when anything has that name, a dangling link too."""
-    return os.open(path, _NEW, mode)
+    return os.open(path, _NEW, PRIVATE)
 
 
-def append(path: Path | str, mode: int = PRIVATE) -> int:
+def append(path: Path | str) -> int:
     """Descriptor of a regular file to append to, which is made where there is none; OSError for anything else."""
-    return _regular(os.open(path, _APPENDED, mode), path)
+    return _regular(os.open(path, _APPENDED, PRIVATE), path)
 
 
 def change(path: Path) -> BinaryIO:
@@ -51,10 +49,10 @@ def change(path: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that takes the place of what has its name when the block ends; an error leaves nothing of it."""
     partial = path.with_name(f".{_PREFIX}{os.urandom(8).hex()}.partial")
-    with os.fdopen(create(partial, mode), "wb") as file:
+    with os.fdopen(create(partial), "wb") as file:
         try:
             yield file
             file.flush()
@@ -64,17 +62,17 @@ def replacing(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
             raise
 
 
-def written(path: Path, content: bytes | str, mode: int = PRIVATE) -> None:
+def written(path: Path, content: bytes | str) -> None:
     """Write a whole file in one step, in place of what has its name."""
-    with replacing(path, mode) as file:
+    with replacing(path) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
 
 
-def copied(source: Path, target: Path, mode: int = PRIVATE) -> None:
+def copied(source: Path, target: Path) -> None:
     """Copy a file's content in one step, in place of what has the target's name."""
     import shutil
 
-    with source.open("rb") as content, replacing(target, mode) as file:
+    with source.open("rb") as content, replacing(target) as file:
         shutil.copyfileobj(content, file, 1 << 20)
 
 

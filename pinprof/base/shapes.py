@@ -21,7 +21,7 @@ from pinprof.base.lazy_dataclass import dataclass
 MOST = 2**63 - 1
 """What a column of 64 bits holds."""
 MOST_BYTES = 8 << 20
-"""Of a manifest or of rates, which have some kB; as Python's objects they take up to thirty times as much."""
+"""Bytes of a manifest or of rates, which have some kB; as Python's objects they take up to thirty times as much."""
 _DEEPEST = 16
 """Containers in each other in what no shape describes: reports write it as it is."""
 
@@ -55,7 +55,7 @@ def read(path: Path) -> Any:
 
 
 def parsed(text: bytes | str) -> Any:
-    """The values of a JSON text; Unfit for what is no JSON, and for NaN and Infinity."""
+    """The values of a JSON text; Unfit for a text that JSON does not allow, and for NaN and Infinity."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
         return json.loads(decoded, parse_constant=_no_constant, parse_float=_finite)
@@ -163,7 +163,7 @@ class Each:
 
 @dataclass(frozen=True)
 class Row:
-    """A list of so many elements, each of its own shape."""
+    """A list of a number of elements, each of its own shape."""
 
     shapes: tuple[Shape, ...]
 

@@ -146,7 +146,7 @@ def holm(chances: Sequence[float], weights: Sequence[float] | None = None) -> li
 
 
 def threshold(freedom: float, comparisons: int) -> float:
-    """How many standard errors a difference must have where so many are compared (Bonferroni's correction)."""
+    """How many standard errors a difference must have where a number of them are compared (Bonferroni's correction)."""
     return t_quantile(freedom, 1 - LEVEL / (2 * comparisons))
 
 
@@ -155,7 +155,7 @@ def runs_needed(
 ) -> int:
     """How many runs of each side detect a change of this size, in the unit of `found`; `most` where more are needed.
 
-    `found` compares so many `runs` of the sides; further runs vary as these do, and as much on one side as on the
+    `found` compares these `runs` of the sides; further runs vary as these do, and as much on one side as on the
     other. Each further run is a degree of freedom more; what an estimate borrowed from others stays.
     """
     spread = found.error / math.sqrt(1 / runs[0] + 1 / runs[1])

@@ -84,7 +84,7 @@ def format_count(value: float) -> str:
 
 
 def roughly(count: int) -> int:
-    """An estimated count as it is told: two digits of it."""
+    """An estimated count as texts have it: two digits of it."""
     return round(count, 2 - len(str(abs(count))))
 
 

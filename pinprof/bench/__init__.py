@@ -2,7 +2,7 @@
 
 measures.py  what is measured: one row for each measure; files.py: those about files in memory
 timers.py    ways to time an operation
-worker.py    `python -m pinprof.bench.worker`: a process that measures what it is told, with pyperf.Runner
+worker.py    `python -m pinprof.bench.worker`: a process that measures what it is asked for, with pyperf.Runner
 process.py   such a process seen from outside: starting it, asking it, ending it
 plan.py      which measures at which sizes, and how often within the time allowed
 session.py   measure() → Results: calibration in one process, values in several others

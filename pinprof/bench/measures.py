@@ -1,6 +1,6 @@
 """What is measured: a row of `TRIALS` for each measure of `rates.MEASURES`.
 
-A trial prepares its memory and returns a timer, the `time_func` of pyperf: seconds that so many calls took. Only the
+A trial prepares its memory and returns a timer, the `time_func` of pyperf: seconds that these calls took. Only the
 named operation is timed. What must not find warm memory (allocating, touching, pinning, migrating) gets new memory in
 every call, made and dropped outside the clock; copies and kernels repeat on memory that stays. Where data moves, the
 first call of a process compares every element with what it must be.

@@ -43,7 +43,7 @@ class Results:
 
 
 def measure(request: Request, common: dict[str, str], say: Callable[[str], None]) -> Results:
-    """Measure what was asked for; `common` is metadata for every run, `say` is told what is being done.
+    """Measure what was asked for; `common` is metadata for every run, `say` gets what is being done.
 
     ScenarioError when an operation fails or gives a wrong result; no process is left behind then.
     """

@@ -85,7 +85,7 @@ def unstable(suite: Any) -> dict[str, tuple[str, ...]]:
 
 
 def spread_out(distrusted: Mapping[str, Sequence[str]]) -> int:
-    """Of so many benchmarks (`unstable`) the values lie far apart; others have too few, or very short ones."""
+    """How many benchmarks have values that lie far apart; others have too few, or very short ones."""
     return sum(any(reason.startswith(_SPREAD) for reason in reasons) for reasons in distrusted.values())
 
 

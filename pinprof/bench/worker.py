@@ -1,4 +1,4 @@
-"""A process that measures what it is told: one JSON object a line comes in, one goes out for each.
+"""A process that measures what it is asked for: one JSON object a line comes in, one goes out for each.
 
 First it says what it found: `{"facts": …}`. Then each job is answered with a run of pyperf, with why it was left out,
 or with the error that ends the process. It ends when its input does, so that it never outlives who started it. Standard

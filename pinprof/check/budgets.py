@@ -42,7 +42,7 @@ FILTERS: tuple[Filter, ...] = get_args(Filter)
 LONGEST, _LONGEST_AMOUNT = 512, 40
 """Characters of a name, and of an amount."""
 FEWEST_RUNS, DEFAULT_RUNS = 3, 5
-"""Of the program, to judge a time."""
+"""The program's runs, to judge a time."""
 MOST_RUNS = 1000
 _MOST = 1 << 62
 SMALLEST_SHARE, _SMALLEST_OPPORTUNITY = 0.05, 0.25
@@ -175,7 +175,7 @@ class Budget:
 
     @property
     def unit(self) -> Unit:
-        """Of the limit."""
+        """The share of the limit."""
         return self.limited.unit
 
     @property
@@ -249,7 +249,7 @@ _NO_WORSE: tuple[Mapping[str, object], ...] = (
     {"cpu-time": "baseline + 5 %"},
 )
 CALLS = frozenset({"calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"})
-"""What is told by CUDA's calls alone."""
+"""What CUDA's calls alone say."""
 
 
 def no_worse() -> tuple[Budget, ...]:

@@ -19,7 +19,7 @@ SURE = 2.6
 VARYING = ("page-faults", "findings")
 """Measures that differ a little between runs of the same program: one run of a baseline does not tell their range."""
 _RANGE_RUNS = 3
-"""So many runs tell it."""
+"""The runs that show it."""
 
 
 def count_verdict(budget: Budget, found: Sequence[Amount | Unassessable], base: Sequence[Amount]) -> Verdict:

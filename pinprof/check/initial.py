@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import printable
@@ -44,7 +44,7 @@ class Line:
     """Whether one run does not tell it."""
 
 
-def initial(analyses: Sequence[Analysis], names: Sequence[str], table: str) -> str:
+def initial(analyses: Sequence[Run], names: Sequence[str], table: str) -> str:
     """TOML with a budget for everything that these captures of one program tell; `table` is the name of its tables."""
     lines = list(_lines(analyses))
     made = [line for line in lines if line.written]
@@ -72,7 +72,7 @@ def initial(analyses: Sequence[Analysis], names: Sequence[str], table: str) -> s
     return "\n".join(text).rstrip() + "\n"
 
 
-def _lines(analyses: Sequence[Analysis]) -> Iterator[Line]:
+def _lines(analyses: Sequence[Run]) -> Iterator[Line]:
     for measure in _WHOLE_RUN:
         yield _line(analyses, {}, measure)
     for measure in _WHOLE_RUN_TOO:
@@ -84,13 +84,13 @@ def _lines(analyses: Sequence[Analysis]) -> Iterator[Line]:
         yield _line(analyses, {"range": name}, "cpu-time")
 
 
-def _ranges(analysis: Analysis) -> list[str]:
+def _ranges(analysis: Run) -> list[str]:
     """The names of ranges in which most time was spent."""
     longest = sorted(analysis.ranges, key=lambda one: -one.wall_ns)
     return list(dict.fromkeys(one.name for one in longest if one.name.strip()))[:_MOST_RANGES]
 
 
-def _large_causes(analysis: Analysis) -> list[str]:
+def _large_causes(analysis: Run) -> list[str]:
     """Levels of causes that host memory is to blame for, with enough of the time."""
     main = analysis.main
     if main is None or not main.total:
@@ -99,7 +99,7 @@ def _large_causes(analysis: Analysis) -> list[str]:
     return [level for level in levels if main.by_level.get(level, 0) >= _LEAST_SHARE * main.total]
 
 
-def _line(analyses: Sequence[Analysis], filters: dict[str, object], measure: str) -> Line:
+def _line(analyses: Sequence[Run], filters: dict[str, object], measure: str) -> Line:
     unit = LIMITED[measure].unit
     (budget,) = budgets_of({**filters, measure: _ANY.get(unit, 0)})
     taken = [take(analysis, (budget,)).amounts[budget] for analysis in analyses]

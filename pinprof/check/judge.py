@@ -17,7 +17,7 @@ from pinprof.base.units import format_counted
 from pinprof.check.budgets import Budget, format_amount, refuse_alike
 from pinprof.check.chance import Test, decide, share_test, time_test
 from pinprof.check.counts import count_verdict
-from pinprof.check.taken import Run, Taken
+from pinprof.check.taken import Taken, TakenRun
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.check.view import Amount, Unassessable
 from pinprof.compare.sides import refuse_copies
@@ -29,9 +29,9 @@ _GIVE_BASELINE = "Give its recordings with --against."
 
 
 def judge(
-    runs: Sequence[Run],
+    runs: Sequence[TakenRun],
     budgets: Sequence[Budget],
-    against: Sequence[Run] = (),
+    against: Sequence[TakenRun] = (),
     *,
     paired: bool = False,
     allowed: bool = False,
@@ -60,7 +60,9 @@ def judge(
     )
 
 
-def told(budgets: Sequence[Budget], runs: Sequence[Run], against: Sequence[Run]) -> tuple[tuple[Budget, ...], str]:
+def told(
+    budgets: Sequence[Budget], runs: Sequence[TakenRun], against: Sequence[TakenRun]
+) -> tuple[tuple[Budget, ...], str]:
     """Those of budgets that nobody wrote which runs can tell, and a note on the others; empty without any."""
     both, fewest = (*runs, *against), min(len(runs), len(against))
     kept, reasons = [], []
@@ -76,7 +78,7 @@ def told(budgets: Sequence[Budget], runs: Sequence[Run], against: Sequence[Run])
     return tuple(kept), f"Not compared: {names}. {' '.join(dict.fromkeys(reasons))}" if reasons else ""
 
 
-def in_turns(runs: Sequence[Run], against: Sequence[Run]) -> tuple[list[Run], list[Run], bool]:
+def in_turns(runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> tuple[list[TakenRun], list[TakenRun], bool]:
     """Both sides in the order of time, and whether their recordings alternate: each run next to one of the baseline."""
     sides = [sorted(side, key=lambda run: run.started_utc) for side in (runs, against)]
     both = sorted([(run.started_utc, number) for number, side in enumerate(sides) for run in side])
@@ -86,7 +88,7 @@ def in_turns(runs: Sequence[Run], against: Sequence[Run]) -> tuple[list[Run], li
 
 
 def precise(
-    runs: Sequence[Run], budgets: Sequence[Budget], against: Sequence[Run] = (), *, paired: bool = False
+    runs: Sequence[TakenRun], budgets: Sequence[Budget], against: Sequence[TakenRun] = (), *, paired: bool = False
 ) -> bool:
     """Whether further runs would tell no time better than its budget needs; whether it is kept plays no part."""
     judged = [_judged(budget, runs, against, paired, "") for budget in budgets if budget.limited.how != "count"]
@@ -94,7 +96,9 @@ def precise(
     return all(one.capable(len(tests)) for one in tests if one.budget.limited.how == "time")
 
 
-def _judged(budget: Budget, runs: Sequence[Run], against: Sequence[Run], paired: bool, machine: str) -> Verdict | Test:
+def _judged(
+    budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun], paired: bool, machine: str
+) -> Verdict | Test:
     """A verdict, or a test whose chance counts together with those of other budgets."""
     found = [run.amounts[budget] for run in runs]
     base = [run.amounts[budget] for run in against] if budget.relative else []
@@ -152,7 +156,7 @@ def _untold(found: Sequence[Taken]) -> Unassessable | None:
     return next((one for one in found if isinstance(one, Unassessable)), None)
 
 
-def _notes(runs: Sequence[Run], against: Sequence[Run]) -> tuple[str, ...]:
+def _notes(runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> tuple[str, ...]:
     """What a reader must know of the captures before believing any verdict."""
     notes = []
     failed = sorted({run.exit_status for run in (*runs, *against) if run.exit_status})

@@ -13,8 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import PURPOSES, Calls, purpose_of, size_class
-from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.activity.calls import Calls, size_class
 from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
 from pinprof.analyze.opportunities.catalogue import CURES
 from pinprof.analyze.rules.rules import RULES
@@ -25,7 +24,7 @@ from pinprof.check.times import cpu_time, share, time
 from pinprof.check.verdicts import Site
 from pinprof.check.view import ALLOCATIONS, COPYING, Amount, Unassessable, View, nearest
 from pinprof.data.activity import CopyKind, MemoryKind, MemoryOperation
-from pinprof.data.cuda_functions import FUNCTIONS
+from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Purpose, purpose_of
 
 _SIZED: tuple[Purpose, ...] = ("alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch")
 """Purposes of calls that have a size."""
@@ -214,7 +213,7 @@ def page_faults(view: View, budget: Budget) -> Amount:
 
 
 def _counted_faults(view: View) -> int | None:
-    """Of the program and the processes it waited for (getrusage(2)); None where the recorder did not start it."""
+    """The program and the processes it waited for (getrusage(2)); None where the recorder did not start it."""
     used = view.capture.manifest.outcome.get("resources")
     found = [used.get(name) for name in ("minor_faults", "major_faults")] if isinstance(used, Mapping) else []
     whole = [count for count in found if isinstance(count, int)]

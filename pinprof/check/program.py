@@ -20,7 +20,7 @@ from pinprof.base.errors import CollectError, TrialError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.judge import precise
-from pinprof.check.taken import Run, take
+from pinprof.check.taken import TakenRun, take
 from pinprof.collect.program import find_program
 from pinprof.trial import recorded
 
@@ -47,12 +47,12 @@ class Request:
 class Recorded:
     """The runs of both sides, number k of each beside the other."""
 
-    runs: list[Run] = field(default_factory=list)
-    against: list[Run] = field(default_factory=list)
+    runs: list[TakenRun] = field(default_factory=list)
+    against: list[TakenRun] = field(default_factory=list)
 
 
 def record(request: Request, environment: Mapping[str, str], tell: Callable[[str], None]) -> Recorded:
-    """Play all rounds; `tell` is told what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
+    """Play all rounds; `tell` gets what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
     sides = [request.command, *([request.baseline] if request.baseline else [])]
     for command in sides:
         find_program(command[0])
@@ -76,7 +76,7 @@ def record(request: Request, environment: Mapping[str, str], tell: Callable[[str
     return result
 
 
-def _run(request: Request, command: Sequence[str], name: str, folder: Path, environment: Mapping[str, str]) -> Run:
+def _run(request: Request, command: Sequence[str], name: str, folder: Path, environment: Mapping[str, str]) -> TakenRun:
     limit_s = max(request.time_s, _HOUR_S)
     found = recorded.record(command, environment, {}, folder, limit_s)
     if found.capture is None:

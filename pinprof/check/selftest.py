@@ -13,12 +13,12 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_share
 from pinprof.check.budgets import Budget, format_amount
 from pinprof.check.judge import judge
-from pinprof.check.taken import Run, Taken
+from pinprof.check.taken import Taken, TakenRun
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount
 
 LOOSE = 1.0
-"""A budget that lets through what was found and as much again is told to be loose."""
+"""A budget that lets through what was found and as much again is called loose."""
 _SMALLEST: Mapping[str, float] = {"ns": 1000.0, "share": 0.001, "bytes": 1.0}
 """Amount of the first attempt, by unit; one of everything else."""
 _DOUBLINGS, _HALVINGS = 62, 12
@@ -39,12 +39,14 @@ class Tested:
     """One sentence."""
 
 
-def self_test(runs: Sequence[Run], budgets: Sequence[Budget], against: Sequence[Run] = ()) -> tuple[Tested, ...]:
+def self_test(
+    runs: Sequence[TakenRun], budgets: Sequence[Budget], against: Sequence[TakenRun] = ()
+) -> tuple[Tested, ...]:
     """Break every budget on purpose."""
     return tuple(_tested(budget, runs, against) for budget in budgets)
 
 
-def _tested(budget: Budget, runs: Sequence[Run], against: Sequence[Run]) -> Tested:
+def _tested(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> Tested:
     now = _judged(budget, runs, against, 0.0)
     found = now.found
     if found is None or not now.per_run:
@@ -62,7 +64,7 @@ def _tested(budget: Budget, runs: Sequence[Run], against: Sequence[Run]) -> Test
     return Tested(budget, True, more, loose, f"{words}{', so the limit is loose' if loose else ''}.")
 
 
-def _noticed_below(budget: Budget, runs: Sequence[Run], found: float) -> bool:
+def _noticed_below(budget: Budget, runs: Sequence[TakenRun], found: float) -> bool:
     """Whether a limit below what was counted is noticed to be broken; true where there is nothing to go below."""
     amounts = [taken for run in runs if isinstance(taken := _of(run, budget), Amount)]
     if budget.relative or not found or budget.limited.how != "count" or any(one.error for one in amounts):
@@ -70,7 +72,7 @@ def _noticed_below(budget: Budget, runs: Sequence[Run], found: float) -> bool:
     return _judged(replace(budget, limit=found / 2), runs, ()).outcome is Outcome.BROKEN
 
 
-def _least(budget: Budget, runs: Sequence[Run], against: Sequence[Run]) -> float | None:
+def _least(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> float | None:
     """The smallest amount that breaks a budget where every run shows so much more; None where none does."""
 
     def breaks(more: float) -> bool:
@@ -93,14 +95,14 @@ def _least(budget: Budget, runs: Sequence[Run], against: Sequence[Run]) -> float
     return high
 
 
-def _judged(budget: Budget, runs: Sequence[Run], against: Sequence[Run], more: float = 0.0) -> Verdict:
+def _judged(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun], more: float = 0.0) -> Verdict:
     """One budget's verdict where every run shows `more` than it does."""
     changed = [replace(run, amounts={budget: _with(_of(run, budget), more, budget)}) for run in runs]
     base = [replace(run, amounts={budget: _of(run, budget)}) for run in against]
     return judge(changed, [budget], base).verdicts[0]
 
 
-def _of(run: Run, budget: Budget) -> Taken:
+def _of(run: TakenRun, budget: Budget) -> Taken:
     """What a run shows of a budget, or of the one of that name which has another limit."""
     return next(taken for one, taken in run.amounts.items() if one.name == budget.name)
 

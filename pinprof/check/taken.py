@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.measures import MEASURES
@@ -19,7 +19,7 @@ Taken = Amount | Unassessable
 
 
 @dataclass(frozen=True)
-class Run:
+class TakenRun:
     """One recording, as far as budgets need it: small, so that many can be kept."""
 
     path: str
@@ -34,18 +34,18 @@ class Run:
     around: Mapping[str, str]
     """What → how it is around the program."""
 
-    def named(self, path: str) -> Run:
+    def named(self, path: str) -> TakenRun:
         """The same under another name."""
         return replace(self, path=path)
 
 
-def take(analysis: Analysis, budgets: Sequence[Budget]) -> Run:
+def take(analysis: Run, budgets: Sequence[Budget]) -> TakenRun:
     """One analysed recording, measured by every budget."""
     capture = analysis.capture
     outcome, view = capture.manifest.outcome, View(analysis)
     status = outcome.get("exit_status")
     whole = _unfinished(analysis)
-    return Run(
+    return TakenRun(
         path=capture.path,
         amounts={budget: whole or _amount(view, budget) for budget in budgets},
         identity=identity_of(capture),
@@ -63,7 +63,7 @@ def _amount(view: View, budget: Budget) -> Taken:
         return error
 
 
-def _unfinished(analysis: Analysis) -> Unassessable | None:
+def _unfinished(analysis: Run) -> Unassessable | None:
     """Why a recording is no whole run; None where it is one."""
     state = analysis.capture.manifest.outcome.get("state")
     if state in (None, "complete") and not PurePath(analysis.capture.path).name.endswith(PARTIAL):

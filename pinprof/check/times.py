@@ -9,15 +9,13 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
-from pinprof.analyze.opportunities.results import PHASE_NAMES
-from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.results import RangeWall
 from pinprof.base.columns import Bool, Int64
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.check.view import Amount, Unassessable, View, nearest
 from pinprof.data.model import clock_event
-from pinprof.data.rate_book import RateBook
 
 _LEAVES = [row.name for row in CATEGORIES]
 _SEEN_WITHOUT_KERNEL = ("user", "wait")
@@ -104,7 +102,7 @@ def _share_of_wall(view: View, budget: Budget, leaves: tuple[str, ...]) -> Amoun
         walls = _walls(view, budget)
         whole = float(sum(wall.wall_ns for wall in walls))
         weight = float(sum(wall.off_cpu.get(leaf, 0) + wall.on_cpu.get(leaf, 0) for wall in walls for leaf in leaves))
-        drawn = len(np.flatnonzero(_spans(view)[view.capture.samples.event]))
+        drawn = len(np.flatnonzero(view.capture.spans[view.capture.samples.event]))
         return Amount(weight / whole if whole else 0.0, 0.0, (), _blind(view, leaves), drawn)
     rows = _wall_rows(view, budget)
     mine, wall = rows[_caused(view, rows, leaves)], view.course.wall
@@ -147,7 +145,7 @@ def _of_cause(view: View, budget: Budget) -> Amount:
     rows = _wall_rows(view, budget)
     mine = rows[_caused(view, rows, leaves)]
     wall = view.course.wall
-    sampled = mine[~_spans(view)[view.capture.samples.event[wall.sample[mine]]]]
+    sampled = mine[~view.capture.spans[view.capture.samples.event[wall.sample[mine]]]]
     error = float(np.sqrt((wall.ns[sampled].astype(np.float64) ** 2).sum()))
     return Amount(float(wall.ns[mine].sum()), error, _sites_of_wall(view, mine), _blind(view, leaves), len(mine))
 
@@ -191,17 +189,12 @@ def _wall_rows(view: View, budget: Budget) -> Int64:
 
 def _caused(view: View, rows: Int64, leaves: tuple[str, ...]) -> Bool:
     wanted = np.isin(np.arange(len(_LEAVES)), [_LEAVES.index(leaf) for leaf in leaves])
-    return np.asarray(wanted[view.analysis.attribution.leaf[view.course.wall.sample[rows]]])
-
-
-def _spans(view: View) -> Bool:
-    return np.array([event.spans for event in view.capture.events], np.bool_)
+    return np.asarray(wanted[view.doing.leaf[rows]])
 
 
 def _sites_of_wall(view: View, rows: Int64) -> tuple[Site, ...]:
     """The lines that wall rows belong to, as opportunities name them."""
-    scene = Scene(view.capture, view.analysis.attribution, view.course, None, None, RateBook.of(view.capture))
-    return view.sites_of_frames(scene.place[rows], view.course.wall.ns[rows])
+    return view.sites_of_frames(view.doing.place[rows], view.course.wall.ns[rows])
 
 
 def _busiest(view: View, budget: Budget, leaves: tuple[str, ...] = ()) -> tuple[Site, ...]:

@@ -25,7 +25,7 @@ class Site:
     """A source line, and how much of what was found comes from there."""
 
     file: str
-    """As short as it can be told from others: `train.py`; empty where only the function is known."""
+    """As short as it can be without being taken for another: `train.py`; empty where only the function is known."""
     line: int
     """0 where only the function or the file is known."""
     function: str

@@ -9,21 +9,22 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import Calls, prepare_calls
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.copies import WAYS, CopyTable
+from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
+from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.copies import WAYS, copies_of
-from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, Phase
-from pinprof.analyze.opportunities.results import Site as Spot
-from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import Events, owners
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
+from pinprof.analyze.sites import Site as Spot
+from pinprof.analyze.sites import Sites
 from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.data.activity import MemoryOperation
-from pinprof.data.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."
@@ -63,7 +64,7 @@ class Pairs(Table):
     """Memory that was allocated and freed, one row each."""
 
     time_ns: Int64
-    """Of the allocation."""
+    """The allocation's."""
     pid: Int32
     call: Int64
     """Row of the call that allocated it; -1 where unknown."""
@@ -75,23 +76,28 @@ class Pairs(Table):
 class View:
     """One analysed run."""
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Run) -> None:
         self.analysis = analysis
         self.capture = analysis.capture
 
-    @cached_property
+    @property
     def sites(self) -> Sites:
         """Places of stacks."""
-        return Sites(self.capture)
+        return self.analysis.sites
 
-    @cached_property
+    @property
+    def doing(self) -> CourseTable:
+        """The critical thread's time; Unassessable without."""
+        if self.analysis.doing is None:
+            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
+        return self.analysis.doing
+
+    @property
     def course(self) -> Course:
         """Phases and the critical thread's time; Unassessable without."""
-        if self.analysis.course is None:
-            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
-        return self.analysis.course
+        return self.doing.course
 
-    @cached_property
+    @property
     def calls(self) -> Calls:
         """CUDA calls; Unassessable without any: a program that makes none looks like a blind recording."""
         activity = self.capture.activity
@@ -101,7 +107,8 @@ class View:
             )
         if not len(activity.calls) and not activity.part:
             raise Unassessable("The recording has no CUDA calls.", _NO_CALLS)
-        return prepare_calls(activity)
+        assert self.analysis.calls is not None
+        return self.analysis.calls
 
     def calls_of(self, call: str) -> Bool:
         """Which calls are of a function; Unassessable for one that the recording would not show."""
@@ -121,15 +128,14 @@ class View:
         assert activity is not None
         if activity.lost_calls:
             return "Records of calls were lost, so there may have been more."
-        untraced = sum(activity.untraced(kind) for kind in kinds or ("",))
-        return f"About {untraced:,} calls were not traced, to limit the cost. {_MORE_CALLS}" if untraced else ""
+        untraced = any(activity.untraced(kind) for kind in kinds or ("",))
+        return f"Some calls were not traced, to limit the cost. {_MORE_CALLS}" if untraced else ""
 
     @cached_property
     def copies(self) -> CopyTable:
-        """Copies between host and device; Unassessable where none can be told."""
-        calls, activity = self.calls, self.capture.activity
-        table = copies_of(self.capture, calls)
-        if table is None and activity is not None and activity.part and not len(activity.calls):
+        """Copies between host and device; Unassessable where none is known."""
+        calls, table = self.calls, self.analysis.copies
+        if table is None and not len(calls.table):
             table = CopyTable.empty()
         if table is None:
             raise Unassessable(
@@ -234,7 +240,7 @@ class View:
         known = call >= 0
         site, amount = table.site[call[known]], amount[known]
         sums: Float64 = np.bincount(site[site >= 0], amount[site >= 0], len(table.sites)).astype(np.float64)
-        return self._largest(sums, lambda number: self.sites.named(table.sites[number], ""))
+        return self._largest(sums, lambda number: self.sites.of_caller(table.sites[number], ""))
 
     def sites_of_samples(self, row: Int64, weight: Int64) -> tuple[Site, ...]:
         """The program's own lines that samples, by their rows, belong to, by these weights."""

@@ -76,7 +76,7 @@ def command(
     """Measure the cost of allocating, touching, pinning, copying and migrating memory on this machine, by size.
 
     pyperf takes the measurements in several processes. It can read the result (pyperf stats, pyperf compare_to).
-    pinprof also stores the rates, and reports use them to say what a run would cost with other memory types.
+    pinprof also stores the rates, and reports use them to predict what a change would save.
     """
     if ctx.invoked_subcommand is not None:
         return None

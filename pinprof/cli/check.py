@@ -16,7 +16,7 @@ from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
     from pinprof.check.budgets import Budget
-    from pinprof.check.taken import Run
+    from pinprof.check.taken import TakenRun
     from pinprof.check.verdicts import Checked
 
 FORMATS = ("text", "json", "markdown", "junit", "sarif", "github", "gitlab")
@@ -175,7 +175,7 @@ def _budgets(file: Path | None, *, against: bool) -> tuple[Budget, ...]:
     return configuration.budgets_in(path) if path is not None else ()
 
 
-def _read(given: Sequence[Path], budgets: Sequence[Budget]) -> list[Run]:
+def _read(given: Sequence[Path], budgets: Sequence[Budget]) -> list[TakenRun]:
     """Every recording measured, one after the other: only what budgets need of each stays in memory."""
     from pinprof import read
     from pinprof.check.taken import take
@@ -192,7 +192,7 @@ def _recorded(
     duration: str,
     seed: int,
     keep: Path | None,
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[TakenRun], list[TakenRun]]:
     from pinprof.base.units import parse_duration_ns
     from pinprof.check.program import Request, record
 
@@ -211,30 +211,25 @@ def _recorded(
 
 
 def _self_test(
-    runs: Sequence[Run], budgets: Sequence[Budget], against: Sequence[Run], form: str, output: Path | None
+    runs: Sequence[TakenRun], budgets: Sequence[Budget], against: Sequence[TakenRun], form: str, output: Path | None
 ) -> int:
     from pinprof.check.selftest import self_test
-    from pinprof.report.check import document, text
-    from pinprof.report.export.streams import text_output
+    from pinprof.report.check.formats import SELF_TEST
 
     if form not in ("text", "json"):
         raise UsageError(f"--self-test can't be written as {form}.", "Write text or json.", "check-what")
     tested = self_test(runs, budgets, against)
-    if form == "text" and output is None:
-        text.print_self_test(tested)
-    else:
-        with text_output(output) as stream:
-            (document.write_self_test if form == "json" else text.write_self_test)(tested, stream)
+    SELF_TEST.save(tested, form, output)
     return 0 if all(one.noticed for one in tested) else _UNNOTICED
 
 
 def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tuple[str, Path]]) -> None:
-    from pinprof.report.check import formats
+    from pinprof.report.check.formats import FORMS as WRITTEN
     from pinprof.report.check.markdown import append_summary
 
     for other, file in files:
-        formats.write(checked, other, file)
-    formats.write(checked, form, output)
+        WRITTEN.save(checked, other, file)
+    WRITTEN.save(checked, form, output)
     problem = append_summary(checked)
     if problem:
         say(f"pinprof: {problem}", error=True)
@@ -267,7 +262,7 @@ def _init(captures: Sequence[Path], output: Path | None) -> int:
         say(text, end="")
         return 0
     try:
-        files.written(target, text, files.SHARED)
+        files.written(target, text)
     except OSError as error:
         raise unwritable(target, error) from error
     say(f"Budgets: {target}")

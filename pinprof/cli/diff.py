@@ -13,7 +13,7 @@ from pinprof.base.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.compare.results import Difference
-    from pinprof.compare.runs import Run
+    from pinprof.compare.runs import ComparedRun
 
 FORMATS = ("text", "html", "json", "markdown", "folded")
 
@@ -96,7 +96,9 @@ def _sides(
     return old, new
 
 
-def _runs(old: Sequence[Path], new: Sequence[Path], reading: dict[str, Any]) -> tuple[list[Run], list[Run]]:
+def _runs(
+    old: Sequence[Path], new: Sequence[Path], reading: dict[str, Any]
+) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """Every recording read and explained, one after the other: only what a comparison needs of each stays in memory."""
     from pinprof import read
     from pinprof.cli import pipeline
@@ -117,25 +119,20 @@ def _name(given: Sequence[Path]) -> str:
 
 
 def _write(difference: Difference, form: str, output: Path | None, event: str | None) -> None:
-    if form == "text":
-        from pinprof.report.compare.text import print_difference
-
-        print_difference(difference, output)
-        return
     if form == "html" and output is not None:
         from pinprof.report.compare.page import write_page
 
         write_page(difference, output)
         say(f"Page: {output}")
         return
-    from pinprof.report.compare import document, folded, markdown
-    from pinprof.report.export.streams import text_output
+    if form == "folded":
+        from pinprof.report.compare import folded
+        from pinprof.report.export.streams import text_output
 
-    stacks = folded.chosen(difference.stacks, event) if form == "folded" else None
-    with text_output(output) as stream:
-        if stacks is not None:
+        stacks = folded.chosen(difference.stacks, event)
+        with text_output(output) as stream:
             folded.write_folded(stacks, stream)
-        elif form == "json":
-            document.write_json(difference, stream)
-        else:
-            markdown.write(difference, stream)
+        return
+    from pinprof.report.compare.formats import FORMS
+
+    FORMS.save(difference, form, output)

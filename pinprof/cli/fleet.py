@@ -81,15 +81,10 @@ def command(
 
 
 def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
-    from pinprof.report.export.streams import text_output
-    from pinprof.report.fleet import document, text
+    from pinprof.report.fleet import formats
 
-    if form == "json":
-        with text_output(output) as stream:
-            document.write_json(found, stream)
-        return
-    if form == "text":
-        text.print_answer(found, output)
+    if form != "html":
+        formats.FORMS.save(found, form, output)
         return
     from pinprof.cli.pipeline import page_of
     from pinprof.report.fleet import page
@@ -99,5 +94,5 @@ def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
     with working("Writing the pages of outliers") as tell:
         found = with_pages(found, target, pages, tell)
     page.write_page(found, target)
-    text.print_summary(found)
+    formats.SUMMARY.save(found, "text")
     say(f"Page: {target}")

@@ -24,7 +24,7 @@ FORMATS = ("html", "text", "json")
 MOST_PAGES = 8
 """Ranks that get a page of their own beside the launch's."""
 _ALONE = 4
-"""So many captures are read one after the other; of more, several at a time."""
+"""The captures that are read one after the other; from more, several at a time."""
 _MOST_AT_ONCE = 4
 _RANK = re.compile(r"rank-(\d+)\.pinprof")
 
@@ -75,17 +75,10 @@ def report_launch(
             "ranks-format",
         )
     launch = _launch(folder, captures, options)
-    if form == "text":
-        from pinprof.report.ranks.text import print_launch
+    if form in ("text", "json"):
+        from pinprof.report.ranks.formats import FORMS as WRITTEN
 
-        print_launch(launch, output)
-        return None
-    if form == "json":
-        from pinprof.report.export.streams import text_output
-        from pinprof.report.ranks.document import write_json
-
-        with text_output(output) as stream:
-            write_json(launch, stream)
+        WRITTEN.save(launch, form, output)
         return None
     return _page(folder, captures, launch, form, output, options, pages=pages)
 
@@ -135,7 +128,7 @@ def _several_at_a_time(captures: Sequence[Path], options: ReadOptions, workers: 
 
 
 def _reduced(path: Path, options: ReadOptions) -> _Read:
-    """One rank, read and reduced; what cannot be read is told, and the others go on."""
+    """One rank, read and reduced; what cannot be read is reported, and the others go on."""
     from pinprof import analyze, read
     from pinprof.ranks.rank_run import rank_run
     from pinprof.read import machine_rates
@@ -159,8 +152,8 @@ def _page(
     pages: bool,
 ) -> Path:
     from pinprof.cli import pipeline
+    from pinprof.report.ranks.formats import FORMS as WRITTEN
     from pinprof.report.ranks.page import write_page
-    from pinprof.report.ranks.text import print_launch
 
     page = output or pipeline.default_page(folder)
     if page.is_dir():
@@ -169,7 +162,9 @@ def _page(
     with working(f"Writing {page.name}"):
         write_page(launch, page, links)
     if form is None:
-        print_launch(launch, below=(f"Page: {page}", f"One rank: pinprof report {folder} --rank N"))
+        WRITTEN.save(launch, "text")
+        say(f"Page: {page}")
+        say(f"One rank: pinprof report {folder} --rank N")
     else:
         say(page)
     return page

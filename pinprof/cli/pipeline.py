@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinprof import analyze, read
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.progress import measured, working
@@ -29,7 +29,7 @@ _FORMS = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", "
 
 def explain(
     path: Path, options: read.ReadOptions, *, all_frames: bool = False, selection: analyze.Selection | None = None
-) -> Analysis:
+) -> Run:
     """Read a recording, or a part of it, and give every sample its cause."""
     with measured(f"Reading {path.name}") as progress:
         capture = machine_rates.stored(read.read(path, replace(options, progress=progress)))
@@ -38,7 +38,7 @@ def explain(
 
 
 def present(
-    analyses: Sequence[Analysis],
+    analyses: Sequence[Run],
     page: Path,
     shared_assets: Path | None = None,
     *,
@@ -64,7 +64,7 @@ def load() -> None:
         importlib.import_module(f"pinprof.report.{name}")
 
 
-def write_page(analyses: Sequence[Analysis], page: Path, shared_assets: Path | None = None) -> list[ReportData]:
+def write_page(analyses: Sequence[Run], page: Path, shared_assets: Path | None = None) -> list[ReportData]:
     """Write recordings' page, and return what is on it."""
     from pinprof.report.gather import build
     from pinprof.report.page.collection import write_collection

@@ -17,7 +17,7 @@ from pinprof.base.errors import PinprofError, UsageError, packages_named
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
 from pinprof.cli import ranks
-from pinprof.streams.store import holds_recording
+from pinprof.streams import holds_recording
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import Limits

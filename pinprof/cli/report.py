@@ -17,7 +17,7 @@ from pinprof.cli.progress import measured, working
 from pinprof.cli.ranks import expanded
 
 if TYPE_CHECKING:
-    from pinprof.analyze import Analysis
+    from pinprof.analyze import Run
     from pinprof.analyze.selection import Selection
     from pinprof.read import ReadOptions
     from pinprof.report.export.plain import Style
@@ -153,7 +153,7 @@ def _refuse_missing(side_files: Mapping[str, Any]) -> None:
             raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
 
 
-def _export(form: str, analysis: Analysis, output: Path | None) -> None:
+def _export(form: str, analysis: Run, output: Path | None) -> None:
     from pinprof.report.gather import build
 
     if form == "text":

@@ -98,9 +98,9 @@ def command(
         raise UsageError("--time and --error must be above 0.", "Give larger values.", "duration")
     with working("Starting") as tell:
         found = session.trial(request, os.environ, tell)
-    from pinprof.report.trial import formats
+    from pinprof.report.trial.formats import FORMS as WRITTEN
 
-    formats.write(found, form, output)
+    WRITTEN.save(found, form, output)
     if output is not None:
         say(f"Result: {output}", error=True)
     return 0

@@ -74,7 +74,7 @@ class RunningProgram(Program):
         return not alive(self.pid)
 
     def left_s(self) -> float:
-        """Seconds until the time is up; 0.1 at most, since no signal tells of the end of another's process."""
+        """Seconds until the time is up; 0.1 at most, since no signal reports the end of another's process."""
         if not self._duration_s:
             return 0.1
         return min(max(self._duration_s - (time.monotonic_ns() - self.started_ns) / 1e9, 0.0), 0.1)

@@ -79,7 +79,7 @@ class Control:
 
 
 def sampler_control(setup: Setup) -> Control:
-    """The FIFOs of a sampler, which the program is told of where it switches sampling on and off itself."""
+    """The FIFOs of a sampler, which the program knows where it switches sampling on and off itself."""
     control = setup.places.enter_context(open_control())
     if setup.request.region_only:
         setup.environment[CONTROL_VARIABLE] = control.paths

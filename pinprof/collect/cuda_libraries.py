@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from pinprof.collect import host
 from pinprof.collect.native.tracefs import Site
-from pinprof.data.cuda_functions import FUNCTIONS, kind_of, plain_name
+from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, kind_of, plain_name
 from pinprof.machine import elf_headers
 from pinprof.machine.elf_headers import Headers
 
@@ -29,7 +29,7 @@ _FOLDERS = (
 _LIBRARY = re.compile(rb" (/.*/libcuda(?:rt)?\.so(?:\..*)?)$", re.MULTILINE)
 """As a line of /proc/PID/maps ends."""
 _LARGEST_SYMBOLS = 256 << 20
-_NAME = re.compile(rb"(cu(?:da)?[A-Z]\w{0,60})(?=\0)")
+_NAME = re.compile(rf"({EXPORTED})(?=\0)".encode())
 
 _FUNCTION = 2
 
@@ -61,7 +61,7 @@ def loaded_by(pid: int) -> list[Path]:
 
 def _site(path: Path, offset: int, name: str) -> Site:
     role = FUNCTIONS[name]
-    return Site(str(path), offset, kind_of(name), role.sizes, role.properties)
+    return Site(str(path), offset, kind_of(name), role.arguments, role.sizes, role.pieces, role.properties)
 
 
 def functions_in(path: Path) -> list[tuple[int, str]]:

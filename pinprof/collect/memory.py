@@ -34,7 +34,7 @@ HUGE_INTERVAL_S, HUGE_COST, HUGE_LIMIT_S = 1.0, 0.001, 0.05
 TREE_INTERVAL_S = 0.3
 LONGEST_S = 60.0
 SIZE_SHARE = 0.1
-"""Of the size that a recording may have."""
+"""The part of the size that a recording may have."""
 MOST_PROCESSES, MOST_THREADS = 64, 64
 """Processes that are followed; threads whose children are looked for. The main thread's always are."""
 
@@ -172,4 +172,5 @@ def _machine() -> dict[str, int]:
     return {match[1].decode(): int(match[2]) for match in _COUNTER.finditer(contents("/proc/vmstat"))}
 
 
-COLLECTOR = Collector(lambda setup: [MemoryWatch(setup)])
+# Nobody waits, and so watches, while a process records itself.
+COLLECTOR = Collector(lambda setup: [] if setup.request.own_process else [MemoryWatch(setup)])

@@ -4,7 +4,7 @@ Each step halves what is kept. Two things set it:
 
 - A size: the first half of it is filled with everything there is. What is left is dealt out in equal parts, one for
   each further step, so that a part lasts twice as long as the one before.
-- A size a minute: a step is taken when what is written now would be too much ten seconds on, and taken back when twice
+- A size a minute: a step is taken when what is written now would be too much ten seconds on, and undone when twice
   as much would do for half a minute.
 
 What is written is never more than either: beyond the last step nothing is kept until there is room again.
@@ -24,9 +24,9 @@ _SETTLE_NS = 2 * 10**9
 """After a change of the step: by then it shows in what is written."""
 _MEMORY_NS = 2 * 10**9
 _AT_ONCE = 4
-"""Of the room that is left, one part in so many is filled at once."""
+"""One part in this many of the room that is left is filled at once."""
 _RESERVE = 64
-"""One part in so many is kept for what must be written at the end."""
+"""One part in this many is kept for what must be written at the end."""
 
 
 @dataclass(frozen=True)

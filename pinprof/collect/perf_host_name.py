@@ -1,7 +1,6 @@
 """perf writes the machine's name into its file; a capture travels without it.
 
-The header's feature bits say which sections follow the records, in the bits' order: a table of `u64 offset, bytes`.
-Source: `tools/perf/Documentation/perf.data-file-format.txt` (HEADER_HOSTNAME = 3).
+The header's feature bits say which sections follow the records, in the bits' order.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ import os
 import struct
 from pathlib import Path
 
-_MAGIC = b"PERFILE2"
-_HOST_NAME = 3
-_DATA, _BITS = 40, 72
-"""Where in the file's head the section of records and the feature bits stand."""
+from pinprof.data.perf_format import DATA_OFFSET, DATA_SIZE, FEATURES, FILE_HEAD, HOSTNAME, MAGIC, SECTION
+
 _LONGEST = 4096
 
 
@@ -24,15 +21,16 @@ def forget(path: Path) -> None:
     except OSError:  # perf wrote nothing
         return
     try:
-        head = os.pread(file, 104, 0)
-        if len(head) < 104 or head[:8] != _MAGIC:
+        head = os.pread(file, FILE_HEAD.size, 0)
+        if len(head) < FILE_HEAD.size or not head.startswith(MAGIC):
             return
-        begin, size = struct.unpack_from("<QQ", head, _DATA)
-        bits = int.from_bytes(head[_BITS : _BITS + 8], "little")
-        if not bits >> _HOST_NAME & 1:
+        fields = FILE_HEAD.unpack(head)
+        bits = fields[FEATURES][0]
+        if not bits >> HOSTNAME & 1:
             return
-        entry = begin + size + 16 * (bits & (1 << _HOST_NAME) - 1).bit_count()
-        place, length = struct.unpack("<QQ", os.pread(file, 16, entry))
+        table = fields[DATA_OFFSET] + fields[DATA_SIZE]
+        before = (bits & (1 << HOSTNAME) - 1).bit_count()
+        place, length = SECTION.unpack(os.pread(file, SECTION.size, table + SECTION.size * before))
         # The text stands behind its own length.
         if 4 < length <= _LONGEST:
             os.pwrite(file, bytes(length - 4), place + 4)

@@ -10,6 +10,7 @@ from pathlib import Path
 from pinprof.base.errors import CollectError
 from pinprof.collect import host
 from pinprof.collect.native import perf_event as pe
+from pinprof.data import perf_format as perf
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
@@ -27,7 +28,7 @@ def sampling_errno(*, system_wide: bool = False, kernel: bool = True, of: int = 
     `of`: the same of a process that runs already.
     """
     flags = pe.DISABLED | (0 if kernel else pe.EXCLUDE_KERNEL | pe.EXCLUDE_CALLCHAIN_KERNEL)
-    attr = pe.EventAttr(pe.TYPE_SOFTWARE, pe.SW_CPU_CLOCK, 0, 10_000_000, flags)
+    attr = pe.EventAttr(perf.TYPE_SOFTWARE, pe.SW_CPU_CLOCK, 0, 10_000_000, flags)
     pid, cpu = (-1, 0) if system_wide else (of, -1)
     try:
         os.close(pe.open_event(attr, pid, cpu))

@@ -31,7 +31,7 @@ from pinprof.base.lazy_dataclass import dataclass
 
 COST, LIMIT_S = 0.002, 0.02
 LEAST_BYTES = 4 << 20
-"""Of a mapping; and by how much resident memory changes for a look."""
+"""The size of a mapping; and by how much resident memory changes for a look."""
 MOST_MAPPINGS, LEAST_POINTS, MORE_POINTS = 32, 16, 256
 """The largest ones are looked at; pages of each, and how many more are shared among them by their size."""
 FIRST_S, LONGEST_S = 1.0, 20.0
@@ -102,7 +102,7 @@ class Placement:
         return (chosen, points) if points else None
 
     def _chosen(self, resident: Mapping[int, int], now: float) -> int | None:
-        """Of the processes that are due the one that was looked at longest ago."""
+        """Among the processes that are due, the one that was looked at longest ago."""
         due = []
         self._processes = {pid: process for pid, process in self._processes.items() if pid in resident}
         for pid, size in resident.items():

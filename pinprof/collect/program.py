@@ -123,7 +123,7 @@ class Program:
         return resources(self.usage) if self.usage else {}
 
     def left_s(self) -> float:
-        """In how many seconds at most it must be looked at; its end is told by a signal."""
+        """In how many seconds at most it must be looked at; a signal reports its end."""
         return float("inf")
 
     def _close(self) -> None:

@@ -20,7 +20,7 @@ from pinprof.machine.children import asked
 from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 100
-"""Looks a second, unless the user says otherwise: each costs many times what one of python_frames/ does."""
+"""Samples per second, unless the user says otherwise: each costs many times what one of python_frames/ does."""
 INSTALL = "Install it with: pip install py-spy."
 
 

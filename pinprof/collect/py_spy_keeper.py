@@ -36,7 +36,7 @@ LOOK_S = 0.02
 """Between two looks for an interpreter, at first; each look doubles it, up to LOOK_SELDOM_S."""
 LOOK_SELDOM_S = 1.0
 TRIES = 10
-"""py-spy may come too early or too late for a process; so often in a row is no accident."""
+"""py-spy may come too early or too late for a process; so often in a row does not happen by accident."""
 FINISH_S = 30.0
 MOST_FIRST = 0.3
 """The share of a processor that py-spy may use ahead of all others."""
@@ -145,7 +145,7 @@ class Keeper:
         self.stopping = True
 
     def run(self) -> None:
-        """Until the program has ended, or we are told to stop; GaveUp when py-spy cannot work."""
+        """Until the program has ended, or a signal asks to stop; GaveUp when py-spy cannot work."""
         pause = LOOK_S
         while not self._over():
             if has_interpreter(self.pid):

@@ -163,7 +163,7 @@ def _is_thread(event: Event) -> bool:
 
 
 def _events(text: str) -> Iterator[Event]:
-    """The events of the array, one at a time; stops at what is no event."""
+    """The events of the array, one at a time; stops at anything else."""
     decoder = json.JSONDecoder()
     place = text.find("{")
     while place >= 0:

@@ -4,7 +4,7 @@
                  on; the program does nothing else than without it
     py-spy       does the same at a lower rate, in CPython from 3.8 on: for interpreters that python_frames/ does not
                  know (py_spy.py)
-    trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
+    trampoline   CPython from 3.12 on, with PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
                  of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
                  interpreter was built with frame pointers, which is rare, and a program that mostly calls Python
                  functions takes up to half as long again

@@ -73,7 +73,7 @@ class Recorder:
         self.send(signal.SIGCONT)
 
     def stalled(self, waited_s: float) -> bool:
-        """Whether it will never finish, as far as can be told after so many seconds of waiting for that."""
+        """Whether it will never finish, as far as is known after `waited_s` seconds of waiting for that."""
         del waited_s
         return False
 

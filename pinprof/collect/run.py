@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,20 +25,17 @@ _OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
 """Variables that another pinprof may have set, for itself."""
 
 
-class Run:
+class CollectorRun:
     """The tools of one recording, and what is noted around it."""
 
-    def __init__(
-        self, request: RecordRequest, directory: Path, places: ExitStack, beside: Sequence[str] = BESIDE
-    ) -> None:
-        """`beside`: the parts that join the request's collectors."""
+    def __init__(self, request: RecordRequest, directory: Path, places: ExitStack) -> None:
         self._request, self._directory = request, directory
         self._setup = Setup(request, directory, places, _environment(request))
         self._modules = kallsyms.modules()
         self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
         places.callback(self._kernel.end)
         self.tools: list[Tool] = []
-        for part in (*chosen(request), *map(load, beside)):
+        for part in (*chosen(request), *map(load, BESIDE)):
             self.tools += part.join(self._setup)
 
     @property
@@ -119,14 +116,14 @@ def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outc
     """Record the program; what the tools saw, kallsyms.gz and the log lie in the capture's directory then."""
     with ExitStack() as places:
         if not request.delay_s:
-            run = Run(request, directory, places)
+            run = CollectorRun(request, directory, places)
             with signals_held() as signals:
                 session = _recorded(run, run.program(signals), signals, told)
         else:
             with signals_held() as signals:
                 program = _after_delay(request, signals)
                 try:
-                    run = Run(replace(request, pid=program.pid), directory, places)
+                    run = CollectorRun(replace(request, pid=program.pid), directory, places)
                 except BaseException:
                     program.abandon()
                     Session(program, [], signals).until_gone()
@@ -136,7 +133,7 @@ def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outc
         return run.outcome(session.program, interrupted=session.interruptions > 0 and not request.pid)
 
 
-def _recorded(run: Run, program: Program, signals: HeldSignals, told: Told) -> Session:
+def _recorded(run: CollectorRun, program: Program, signals: HeldSignals, told: Told) -> Session:
     """A program and its tools, from their start to their end."""
     session = Session(program, run.tools, signals)
     try:

@@ -9,7 +9,7 @@ from pinprof.compare.lines import Place, moves
 from pinprof.compare.opportunities import opportunity_changes
 from pinprof.compare.results import FAMILIES, FAMILY_WORDS, ComparedStacks, Difference
 from pinprof.compare.rows import rows_of
-from pinprof.compare.runs import Run
+from pinprof.compare.runs import ComparedRun
 from pinprof.compare.sides import refuse_incomparable, side_of
 from pinprof.compare.stacks import compared_stacks
 from pinprof.compare.surroundings import coverage, differing, slower
@@ -19,8 +19,8 @@ NO_TIME = "A sample of {events} has no known time or count, so weights are compa
 
 
 def compare(
-    before: Sequence[Run],
-    after: Sequence[Run],
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
     names: tuple[str, str],
     per: str | None = None,
     *,
@@ -68,7 +68,7 @@ def compare(
     )
 
 
-def _lines(runs: Sequence[Run]) -> dict[Place, float]:
+def _lines(runs: Sequence[ComparedRun]) -> dict[Place, float]:
     """The lines of a side with their time, the mean of the runs."""
     lines: dict[Place, float] = {}
     for run in runs:
@@ -79,7 +79,10 @@ def _lines(runs: Sequence[Run]) -> dict[Place, float]:
 
 
 def _stacks(
-    before: Sequence[Run], after: Sequence[Run], units: tuple[Sequence[float], Sequence[float]], exact: bool
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
+    units: tuple[Sequence[float], Sequence[float]],
+    exact: bool,
 ) -> tuple[tuple[ComparedStacks, ...], list[str]]:
     """The stacks of every event that both sides have, and the names of others that sample something."""
     names = [dict.fromkeys(name for run in side for name in run.stacks) for side in (before, after)]
@@ -95,11 +98,11 @@ def _stacks(
     return found, [name for name in alone if not any(_waits(run, name) for run in (*before, *after))]
 
 
-def _waits(run: Run, name: str) -> bool:
+def _waits(run: ComparedRun, name: str) -> bool:
     return name in run.stacks and run.stacks[name].waits
 
 
-def _not_measured(before: Sequence[Run], after: Sequence[Run]) -> str:
+def _not_measured(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:
     """What only some of the recordings hold, so that it cannot be compared."""
     runs = (*before, *after)
     some = frozenset.union(*(run.measured for run in runs)) - frozenset.intersection(*(run.measured for run in runs))
@@ -107,7 +110,7 @@ def _not_measured(before: Sequence[Run], after: Sequence[Run]) -> str:
     return f"Not every recording has {', '.join(words)}; these are not compared." if words else ""
 
 
-def _one_after_the_other(before: Sequence[Run], after: Sequence[Run]) -> str:
+def _one_after_the_other(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> str:
     """A warning where all runs of one side were recorded before any of the other."""
     times = [[str(run.manifest.outcome.get("started_utc") or "") for run in side] for side in (before, after)]
     if min(len(before), len(after)) < 2 or not all(all(side) for side in times):

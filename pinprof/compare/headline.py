@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinprof.analyze.opportunities.wall import RUNNABLE
+from pinprof.analyze.course.wall import RUNNABLE
 from pinprof.analyze.ranges.iterations import ITERATION
 from pinprof.base.units import format_counted, format_ns, format_share, format_weight
 from pinprof.compare.results import OpportunityChange, Row, Side, WorkUnit
-from pinprof.compare.runs import UNDISTURBED, Run
+from pinprof.compare.runs import UNDISTURBED, ComparedRun
 
 _TRACED = 0.03
 """The part of a difference from which on what the recording itself took is named."""
@@ -54,7 +54,7 @@ def headline(clock: Row | None, rows: Sequence[Row], opportunities: Sequence[Opp
 
 
 def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> str:
-    """What went away or became cheaper where time was saved, what came or became dearer where it was lost.
+    """What went away or became cheaper where time was saved, what came or became more expensive where it was lost.
 
     What moved the other way meanwhile follows.
     """
@@ -192,7 +192,7 @@ def _more_runs(row: Row) -> str:
     return f" About {runs} of each side detect a change of {100 * row.more_runs.change:.0f} % of {_of(row)}."
 
 
-def tracing_note(before: Sequence[Run], after: Sequence[Run], clock: Row | None) -> str:
+def tracing_note(before: Sequence[ComparedRun], after: Sequence[ComparedRun], clock: Row | None) -> str:
     """What tracing took of the difference, where it was recorded; empty where that is little."""
     if clock is None or clock.unit != "ns":
         return ""

@@ -9,13 +9,15 @@ from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.compare.frames import function_key
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import Fate, OpportunityChange
-from pinprof.compare.runs import Run
+from pinprof.compare.runs import ComparedRun
 
 _ORDER: tuple[Fate, ...] = ("gone", "new", "stayed")
 _Key = tuple[str, ...]
 
 
-def opportunity_changes(before: Sequence[Run], after: Sequence[Run], moved: Moves) -> tuple[OpportunityChange, ...]:
+def opportunity_changes(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], moved: Moves
+) -> tuple[OpportunityChange, ...]:
     """What more than half of the runs of a side show; the same place with the same cure is the same opportunity."""
     old = _by_key(before, Moves({}))
     new = _by_key(after, moved)
@@ -24,7 +26,7 @@ def opportunity_changes(before: Sequence[Run], after: Sequence[Run], moved: Move
     return tuple(sorted(known, key=lambda one: (_ORDER.index(one.fate), -max(one.before_cost_ns, one.after_cost_ns))))
 
 
-def _by_key(side: Sequence[Run], moved: Moves) -> dict[_Key, list[Opportunity]]:
+def _by_key(side: Sequence[ComparedRun], moved: Moves) -> dict[_Key, list[Opportunity]]:
     found: dict[_Key, list[Opportunity]] = {}
     for run in side:
         for key, one in {_key(one, moved): one for one in reversed(run.found)}.items():

@@ -34,13 +34,13 @@ class Side:
     name: str
     """The path's last component."""
     paths: tuple[str, ...]
-    """Of its recordings, one each."""
+    """Its recordings', one each."""
     command: tuple[str, ...]
     """What was recorded; empty where the recording does not say."""
     units: tuple[float, ...]
     """Units of work, one per run."""
     duration_ns: tuple[int, ...]
-    """Of the recorded program, one per run; 0 where that is not known."""
+    """The recorded program's, one per run; 0 where that is not known."""
 
     @property
     def runs(self) -> int:
@@ -77,9 +77,9 @@ class MoreRuns:
     """How many runs detect a smaller change than those that were compared."""
 
     runs: int
-    """Of each side, about: if they vary as these do."""
+    """On each side, about: if they vary as these do."""
     change: float
-    """The change that so many detect with 90 %, as a share of before: 0.05 for 5 %."""
+    """The change that these runs detect with 90 %, as a share of before: 0.05 for 5 %."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Row:
     was: str = ""
     """What it is called before, where that is another name."""
     estimate: Estimate | None = None
-    """Of the logarithm of after / before; None where it cannot be tested."""
+    """The logarithm of after / before; None where it cannot be tested."""
     chance: float | None = None
     """p, corrected for all comparisons of this one difference; None where it was not tested."""
     significant: bool = False

@@ -13,7 +13,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import FAMILIES, Family, MoreRuns, Row
-from pinprof.compare.runs import ALL, UNDISTURBED, Figure, Run
+from pinprof.compare.runs import ALL, UNDISTURBED, ComparedRun, Figure
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
 
 LEAST_SAMPLES = 30
@@ -34,7 +34,7 @@ _PART = 0.01
 _WANTED = (0.05, 0.1, 0.2, 0.5)
 """Changes for which the runs that detect them are counted: the first that is less than what these runs detect."""
 _MOST_RUNS = 100
-"""Of each side: nobody makes more, so a larger change is asked for instead."""
+"""On each side: nobody makes more, so a larger change is asked for instead."""
 
 FEW_SAMPLES = "too few samples"
 ONE_RUN = "one run of a side"
@@ -56,7 +56,11 @@ class _Pair:
 
 
 def rows_of(
-    before: Sequence[Run], after: Sequence[Run], units: tuple[Sequence[float], Sequence[float]], unit: str, moved: Moves
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
+    units: tuple[Sequence[float], Sequence[float]],
+    unit: str,
+    moved: Moves,
 ) -> tuple[Row, ...]:
     """The rows worth showing, tested together; by family, within it the largest change first."""
     pairs = [pair for pair in _pairs(before, after, units, moved) if _worth(pair, before, after, units)]
@@ -70,7 +74,10 @@ def rows_of(
 
 
 def _pairs(
-    before: Sequence[Run], after: Sequence[Run], units: tuple[Sequence[float], Sequence[float]], moved: Moves
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
+    units: tuple[Sequence[float], Sequence[float]],
+    moved: Moves,
 ) -> list[_Pair]:
     sides = [[run.figures for run in before], [_moved_back(run, moved) for run in after]]
     measured = frozenset.intersection(*(run.measured for run in (*before, *after)))
@@ -102,7 +109,7 @@ def _pairs(
     return pairs
 
 
-def _moved_back(run: Run, moved: Moves) -> Mapping[tuple[Family, str], Figure]:
+def _moved_back(run: ComparedRun, moved: Moves) -> Mapping[tuple[Family, str], Figure]:
     """The figures with lines under the names that they had before."""
     if not moved.shifts:
         return run.figures
@@ -121,7 +128,10 @@ def _noise(figures: Sequence[Figure]) -> float:
 
 
 def _worth(
-    pair: _Pair, before: Sequence[Run], after: Sequence[Run], units: tuple[Sequence[float], Sequence[float]]
+    pair: _Pair,
+    before: Sequence[ComparedRun],
+    after: Sequence[ComparedRun],
+    units: tuple[Sequence[float], Sequence[float]],
 ) -> bool:
     """Whether a reader cares: at least 1 % of the work of either side, and 10 ms of a run."""
     if pair.family == "event":
@@ -136,12 +146,12 @@ def _worth(
     )
 
 
-def _whole(side: Sequence[Run]) -> float:
+def _whole(side: Sequence[ComparedRun]) -> float:
     """The mean of the work of a side's runs, of their causes where no clock tells it."""
     return float(np.mean([_work(run) for run in side]))
 
 
-def _work(run: Run) -> float:
+def _work(run: ComparedRun) -> float:
     work = run.figures.get(("phase", "work")) or run.figures.get(("phase", ALL))
     if work:
         return work.amount
@@ -177,7 +187,7 @@ class _Limit:
     """Relative difference that recording in another way may make."""
 
     @classmethod
-    def of(cls, before: Sequence[Run], after: Sequence[Run]) -> _Limit:
+    def of(cls, before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> _Limit:
         rates = {run.around.get(what) for run in (*before, *after) for what in (SAMPLING,)}
         recorders = {run.around.get(RECORDERS) for run in (*before, *after)}
         apart = len(rates) > 1 or len(recorders) > 1

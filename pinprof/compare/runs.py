@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import Course
+from pinprof.analyze.course.table import CourseTable
+from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Opportunity
-from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.wall import disturbed_ns
-from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.opportunities.results import Opportunity
+from pinprof.analyze.recorder import RECORDER_EVENT
+from pinprof.analyze.run import Run
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import function_key
@@ -25,7 +26,6 @@ from pinprof.compare.surroundings import named_parts, surroundings_of
 from pinprof.compare.units import work_of
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.data.rate_book import RateBook
 from pinprof.data.rates import Rates
 
 ALL = "whole run"
@@ -40,7 +40,7 @@ class Figure:
     """One figure of one run."""
 
     amount: float
-    """Of the whole run, in `unit`."""
+    """The whole run's, in `unit`."""
     name: str
     unit: str = "ns"
     exact: bool = True
@@ -59,7 +59,7 @@ Figures = Mapping[tuple[Family, str], Figure]
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """One recording, as far as a comparison needs it."""
 
     path: str
@@ -86,7 +86,7 @@ class Run:
     """The same for two copies of one recording, different for two runs."""
 
 
-def run_of(analysis: Analysis) -> Run:
+def run_of(analysis: Run) -> ComparedRun:
     """One analysed recording."""
     capture, course = analysis.capture, analysis.course
     clock = clock_event(capture.events)
@@ -94,7 +94,7 @@ def run_of(analysis: Analysis) -> Run:
     figures: dict[tuple[Family, str], Figure] = {}
     for family, key, figure in _figures(analysis):
         figures[family, key] = _added(figures.get((family, key)), figure)
-    return Run(
+    return ComparedRun(
         path=capture.path,
         manifest=capture.manifest,
         figures=figures,
@@ -111,7 +111,7 @@ def run_of(analysis: Analysis) -> Run:
     )
 
 
-def _measured(analysis: Analysis) -> frozenset[Family]:
+def _measured(analysis: Run) -> frozenset[Family]:
     families: list[Family] = ["phase", "cause", "line"] if analysis.course else ["cause"] if analysis.main else []
     families += ["range"] if analysis.ranges else []
     families += ["call"] if analysis.activity is not None else []
@@ -124,10 +124,10 @@ def event_name(name: str) -> str:
     return _RATE.sub("", name).rstrip("/")
 
 
-def _figures(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
-    if analysis.course is not None:
-        yield from _phases(analysis, analysis.course)
-        yield from _causes_and_lines(analysis, analysis.course)
+def _figures(analysis: Run) -> Iterator[tuple[Family, str, Figure]]:
+    if analysis.doing is not None:
+        yield from _phases(analysis, analysis.doing.course)
+        yield from _causes_and_lines(analysis.doing)
     else:
         yield from _sampled_causes(analysis)
     for entry in analysis.ranges:
@@ -147,11 +147,11 @@ def _figures(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
             yield "event", name, Figure(event.total, title, event.unit, counted, event.samples, 0 if counted else noise)
 
 
-def _number(analysis: Analysis, event: object) -> int:
+def _number(analysis: Run, event: object) -> int:
     return next(number for number, one in enumerate(analysis.events) if one is event)
 
 
-def _phases(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, Figure]]:
+def _phases(analysis: Run, course: Course) -> Iterator[tuple[Family, str, Figure]]:
     yield "phase", ALL, Figure(course.end_ns - course.start_ns, ALL, once=True)
     for phase in course.phases:
         yield "phase", phase.name, Figure(phase.wall_ns, phase.name, once=phase.name != "work")
@@ -161,21 +161,16 @@ def _phases(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, F
         yield "phase", UNDISTURBED, Figure(left, UNDISTURBED)
 
 
-def _causes_and_lines(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, Figure]]:
+def _causes_and_lines(doing: CourseTable) -> Iterator[tuple[Family, str, Figure]]:
     """Wall time of the critical thread's work, by cause and by line of the program's own code."""
-    capture, wall = analysis.capture, course.wall
-    rows = np.flatnonzero(wall.phase == PHASE_NAMES.index("work"))
-    spans = np.array([event.spans for event in capture.events], np.bool_)
-    sampled = ~spans[capture.samples.event[wall.sample]]
-    leaf = analysis.attribution.leaf[wall.sample]
-    for number, part in _parts(leaf[rows], rows):
+    wall, rows, sampled = doing.course.wall, np.flatnonzero(doing.in_work()), ~doing.waits()
+    for number, part in _parts(doing.leaf[rows], rows):
         name = CATEGORIES[number].name
         yield "cause", name, _sum(wall.ns, part, sampled, name)
-    scene = Scene(capture, analysis.attribution, course, None, None, RateBook.of(capture))
-    for frame, part in _parts(scene.place[rows], rows):
+    for frame, part in _parts(doing.place[rows], rows):
         if frame == NOTHING:
             continue
-        site = scene.sites.site(frame, "")
+        site = doing.sites.site(frame, "")
         line = (site.file, function_key(site.function), site.line) if site.file else None
         key = f"{site.file}\0{site.line}" if site.line else f"{site.file}\0{function_key(site.function)}"
         yield "line", key, _sum(wall.ns, part, sampled, site.place or site.function, line)
@@ -198,7 +193,7 @@ def _noise(weight: Int64) -> float:
     return float(np.sqrt((weight.astype(np.float64) ** 2).sum()))
 
 
-def _sampled_causes(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
+def _sampled_causes(analysis: Run) -> Iterator[tuple[Family, str, Figure]]:
     """By cause over all threads, where nothing tells one thread's wall time: profiles without times."""
     main = analysis.main
     if main is None:

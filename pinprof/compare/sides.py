@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 from pinprof.base.errors import CaptureError, UsageError, readable
 from pinprof.compare.results import Side
-from pinprof.compare.runs import Run
+from pinprof.compare.runs import ComparedRun
 from pinprof.compare.stacks import INTERPRETER
 from pinprof.streams.store import MANIFEST, PARTIAL, SUFFIX
 
@@ -65,7 +65,9 @@ def refuse_same_paths(before: Sequence[Path], after: Sequence[Path]) -> None:
         seen.add(real)
 
 
-def refuse_incomparable(before: Sequence[Run], after: Sequence[Run], *, any_program: bool = False) -> None:
+def refuse_incomparable(
+    before: Sequence[ComparedRun], after: Sequence[ComparedRun], *, any_program: bool = False
+) -> None:
     """CaptureError where the sides cannot be compared; `any_program` lets different programs pass."""
     for run in (*before, *after):
         _refuse_unusable(run)
@@ -75,7 +77,7 @@ def refuse_incomparable(before: Sequence[Run], after: Sequence[Run], *, any_prog
         _refuse_programs(before, after)
 
 
-def _refuse_unusable(run: Run) -> None:
+def _refuse_unusable(run: ComparedRun) -> None:
     name = PurePath(run.path).name
     state = run.manifest.outcome.get("state")
     if state not in (None, "complete") or name.endswith(PARTIAL):
@@ -105,7 +107,7 @@ def refuse_copies(recordings: Iterable[tuple[str, str]]) -> None:
         seen[identity] = path
 
 
-def _refuse_events(before: Sequence[Run], after: Sequence[Run]) -> None:
+def _refuse_events(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
     names = [set.intersection(*(set(run.stacks) for run in side)) for side in (before, after)]
     if any(any(run.stacks for run in side) for side in (before, after)) and not names[0] & names[1]:
         shared = {family for run in before for family, _ in run.figures} & {
@@ -120,7 +122,7 @@ def _refuse_events(before: Sequence[Run], after: Sequence[Run]) -> None:
             )
 
 
-def _refuse_programs(before: Sequence[Run], after: Sequence[Run]) -> None:
+def _refuse_programs(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> None:
     remedy = "Give recordings of one program. If both programs do the same work, add --any-program."
     runs = (*before, *after)
     names = [sorted({name for run in side if (name := program(run))}) for side in (before, after)]
@@ -136,7 +138,7 @@ def _refuse_programs(before: Sequence[Run], after: Sequence[Run]) -> None:
         raise CaptureError(problem, remedy, "diff-programs")
 
 
-def _functions(runs: Sequence[Run], *, own: bool = False) -> set[str]:
+def _functions(runs: Sequence[ComparedRun], *, own: bool = False) -> set[str]:
     return {key for run in runs for stacks in run.stacks.values() for key in stacks.functions(own)}
 
 
@@ -145,7 +147,7 @@ def _alike(one: set[str], other: set[str]) -> float:
     return len(one & other) / max(min(len(one), len(other)), 1)
 
 
-def program(run: Run) -> str:
+def program(run: ComparedRun) -> str:
     """What was recorded: the scenario, the script of an interpreter, or the program's file; empty if not known."""
     scenario = run.manifest.scenario.get("name")
     if scenario:
@@ -166,7 +168,7 @@ def program(run: Run) -> str:
     return name
 
 
-def side_of(name: str, runs: Sequence[Run], units: Sequence[float]) -> Side:
+def side_of(name: str, runs: Sequence[ComparedRun], units: Sequence[float]) -> Side:
     """The side as results tell it."""
     return Side(
         name=name,

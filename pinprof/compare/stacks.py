@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.recorder import RECORDER_EVENT
-from pinprof.base.columns import Int32, Int64, pack, unpack
+from pinprof.base.columns import Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import frame_key, library_key
 from pinprof.compare.results import ComparedFrames, ComparedStacks, ComparedWeights
@@ -104,19 +104,19 @@ def compared_stacks(
         if run is None:
             continue
         side, table = int(number >= len(before)), run.table
-        parents.append(np.where(table.parent == NO_NODE, NO_NODE, table.parent + offset).astype(np.int64))
+        parents.append(np.where(table.parent == NO_NODE, NO_NODE, table.parent + offset).astype(np.int32))
         functions.append(frames.of(table.frames, side)[table.frame])
         node = run.rows.node + np.int32(offset)
         offset += len(table)
         if (without := run.rows.node == NO_NODE).any():
-            parents.append(np.array([NO_NODE], np.int64))
+            parents.append(np.array([NO_NODE], np.int32))
             functions.append(frames.of(_NO_CHAIN, side))
             node[without] = offset
             offset += 1
         rows.append(replace(run.rows, node=node, run=np.full(len(node), number, np.int32)))
-    place, parent, frame = _merged(np.concatenate(parents), np.concatenate(functions))
+    tree, place = StackTable(np.concatenate(parents), np.concatenate(functions), _NO_FRAMES).merged()
     weights = rows[0].joined(*rows[1:])
-    kept, parent = _reached(parent, np.unique(place[weights.node]).astype(np.int64))
+    kept, parent = _reached(tree.parent, np.unique(place[weights.node]).astype(np.int64))
     weights = summed(replace(weights, node=np.searchsorted(kept, place[weights.node]).astype(np.int32)))
     scale = np.array([1 / (unit * len(side)) for side in units for unit in side])
     later = weights.run >= len(before)
@@ -127,7 +127,7 @@ def compared_stacks(
     ]
     return ComparedStacks(
         parent=parent,
-        frame=frame[kept],
+        frame=tree.frame[kept],
         before=columns[0],
         after=columns[1],
         before_samples=columns[2].astype(np.int64),
@@ -178,22 +178,6 @@ class _Frames:
             library=tuple(fact[2] for fact in self._facts),
             renamed=np.array(apart, np.bool_),
         )
-
-
-def _merged(parent: Int64, frame: Int32) -> tuple[Int64, Int32, Int32]:
-    """Old node → new node, and the new nodes' parents and frames: each chain of frames once."""
-    table = StackTable(parent.astype(np.int32), frame, _NO_FRAMES)
-    node = np.full(len(parent) + 1, NO_NODE, np.int64)
-    parents: list[Int32] = [np.zeros(0, np.int32)]
-    frames: list[Int32] = [np.zeros(0, np.int32)]
-    size = 0
-    for nodes in table.levels():
-        keys, which = np.unique(pack(node[parent[nodes]], frame[nodes]), return_inverse=True)
-        node[nodes] = size + which.reshape(-1)
-        for column, values in zip((parents, frames), unpack(keys), strict=True):
-            column.append(values.astype(np.int32))
-        size += len(keys)
-    return node[:-1], np.concatenate(parents), np.concatenate(frames)
 
 
 def _reached(parent: Int32, ends: Int64) -> tuple[Int64, Int32]:

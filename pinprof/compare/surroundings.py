@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_share
 from pinprof.compare.frames import library_key
@@ -23,7 +23,7 @@ _APART = 0.05
 _NAMED_APART = 0.5
 """A library has names on one side alone where the parts of its time with names differ by more."""
 SLOWER, _MEASURES = 0.10, 5
-"""Costs of memory operations that differ by more are named, where so many were measured."""
+"""Costs of memory operations that differ by more are named, where as many as this were measured."""
 _LONGEST = 120
 """Letters of a command."""
 SYMBOLS = "functions with names"
@@ -36,30 +36,30 @@ class _Fact:
     """One thing around a program."""
 
     what: str
-    of: Callable[[Analysis], str]
+    of: Callable[[Run], str]
     """Empty where the recording does not say: what is not known differs from nothing."""
     effect: str = ""
     refuses: bool = False
 
 
-def _host(key: str, shown: Callable[[Any], str] = str) -> Callable[[Analysis], str]:
-    def value(analysis: Analysis) -> str:
+def _host(key: str, shown: Callable[[Any], str] = str) -> Callable[[Run], str]:
+    def value(analysis: Run) -> str:
         found = analysis.capture.manifest.host.get(key)
         return "" if found is None or found == "" else shown(found)
 
     return value
 
 
-def _gpus(analysis: Analysis) -> str:
+def _gpus(analysis: Run) -> str:
     gpus = analysis.capture.manifest.host.get("gpus")
     names = [str(gpu.get("name", "")) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list) else []
     return ", ".join(names) if names or gpus is None else "none" if isinstance(gpus, list) else ""
 
 
-def _option(*keys: str) -> Callable[[Analysis], str]:
+def _option(*keys: str) -> Callable[[Run], str]:
     """The options of the collector that samples."""
 
-    def value(analysis: Analysis) -> str:
+    def value(analysis: Run) -> str:
         for collector in analysis.capture.manifest.collectors:
             options = collector.get("options")
             if isinstance(options, Mapping) and any(key in options for key in keys):
@@ -69,35 +69,35 @@ def _option(*keys: str) -> Callable[[Analysis], str]:
     return value
 
 
-def _collectors(analysis: Analysis) -> str:
+def _collectors(analysis: Run) -> str:
     return ", ".join(str(one.get("name")) for one in analysis.capture.manifest.collectors if one.get("name"))
 
 
-def _yes(analysis: Analysis, answer: bool) -> str:
+def _yes(analysis: Run, answer: bool) -> str:
     """Only samples show whether it is so."""
     return ("yes" if answer else "no") if len(analysis.capture.samples) else ""
 
 
-def _sees_kernel(analysis: Analysis) -> str:
+def _sees_kernel(analysis: Run) -> str:
     capture = analysis.capture
     return _yes(analysis, capture.kernel_chains and not capture.manifest.kernel_left_out)
 
 
-def _sees_waits(analysis: Analysis) -> str:
+def _sees_waits(analysis: Run) -> str:
     return _yes(analysis, any(event.spans for event in analysis.capture.events))
 
 
-def _sees_python(analysis: Analysis) -> str:
+def _sees_python(analysis: Run) -> str:
     frames = analysis.capture.stacks.frames
     interprets = any("python" in dso.name for dso in frames.dsos)
     return _yes(analysis, any(dso.kind == "python" for dso in frames.dsos)) if interprets else ""
 
 
-def _sees_all(analysis: Analysis) -> str:
+def _sees_all(analysis: Run) -> str:
     return _option("system_wide")(analysis).replace("True", "the whole machine").replace("False", "the program")
 
 
-def _rate(analysis: Analysis) -> str:
+def _rate(analysis: Run) -> str:
     """Sampling of the clock: as the event says it."""
     clock = clock_event(analysis.capture.events)
     if clock is None:
@@ -106,16 +106,16 @@ def _rate(analysis: Analysis) -> str:
     return str(event.freq_hz) if event.freq_hz else f"one each {event.period:,} ns" if event.period else ""
 
 
-def _version(analysis: Analysis) -> str:
+def _version(analysis: Run) -> str:
     return analysis.capture.manifest.tool_version
 
 
-def _status(analysis: Analysis) -> str:
+def _status(analysis: Run) -> str:
     status = analysis.capture.manifest.outcome.get("exit_status")
     return "" if status is None else str(status)
 
 
-def _command(analysis: Analysis) -> str:
+def _command(analysis: Run) -> str:
     """The command line without the program's folder."""
     command = analysis.capture.manifest.command
     words = " ".join((PurePath(command[0]).name, *command[1:])) if command else ""
@@ -151,7 +151,7 @@ FACTS = (
 """In the order in which they are shown."""
 
 
-def surroundings_of(analysis: Analysis) -> dict[str, str]:
+def surroundings_of(analysis: Run) -> dict[str, str]:
     """What → how it is around one run; what the recording does not say is absent."""
     return {fact.what: value for fact in FACTS if (value := fact.of(analysis))}
 
@@ -165,7 +165,7 @@ def named_parts(capture: Capture) -> dict[str, tuple[float, float]]:
     rows = (samples.event == (clock if clock is not None else int(samples.event[0]))) & (samples.stack != NO_NODE)
     frame, weight = stacks.frame[samples.stack[rows]], samples.weight[rows].astype(np.float64)
     frames, total = stacks.frames, max(float(weight.sum()), 1.0)
-    named = np.array([not symbol.startswith(("[", "0x")) for symbol in frames.symbol], np.bool_)[frame]
+    named = np.array([not symbol.startswith(("[", "0x")) for symbol in frames.function], np.bool_)[frame]
     dso = frames.dso[frame]
     whole = np.bincount(dso, weights=weight, minlength=len(frames.dsos))
     part = np.bincount(dso[named], weights=weight[named], minlength=len(frames.dsos))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pinprof.analyze.activity.results import GIB
 from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.errors import UsageError
 from pinprof.base.units import format_count
 from pinprof.compare.frames import function_key
@@ -25,7 +25,7 @@ _ALIKE = 1.1
 Work = Mapping[str, float]
 
 
-def work_of(analysis: Analysis) -> dict[str, float]:
+def work_of(analysis: Run) -> dict[str, float]:
     """Unit → how many of it one run did; those that it did none of are absent.
 
     `range:NAME` for ranges by their own names, whatever encloses them. A step's unit holds what its pattern is.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64, rows_of
 from pinprof.base.lazy_dataclass import dataclass
@@ -27,6 +27,7 @@ from pinprof.data.activity_kinds import (
     OpKind,
     SyncKind,
 )
+from pinprof.data.gpu_functions import MEMORY
 
 __all__ = [
     "NO_STREAM",
@@ -36,6 +37,7 @@ __all__ = [
     "Api",
     "ApiCallTable",
     "CallOverhead",
+    "Caller",
     "CopyKind",
     "GivenUp",
     "GpuOpTable",
@@ -55,6 +57,25 @@ __all__ = [
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
 NO_STREAM = 2**64 - 1
+
+
+class Caller(NamedTuple):
+    """The function that made calls, and its line."""
+
+    function: str
+    file: str = ""
+    """As short as it can be, `train.py` or `torch/_tensor.py`; the function's library where no line is known."""
+    line: int = 0
+    """0 where it is not known."""
+    path: str = ""
+    """The file, as it was recorded; empty where no line is known."""
+
+    @property
+    def text(self) -> str:
+        """`step (train.py:20)`, or `step (libmine.so)` where no line is known, or only the function."""
+        if not self.file:
+            return self.function
+        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,8 +101,7 @@ class ApiCallTable(Table):
     """What the call's arguments say, -1 where they do not; None when arguments were not recorded."""
     site: Int32 | None = None
     """Who called, an index into `sites`, -1 where not known; None when stacks were not recorded."""
-    sites: tuple[str, ...] = ()
-    """`function (file:line)`, or `function (library)` where no line is known."""
+    sites: tuple[Caller, ...] = ()
     copy_kind: UInt8 | None = None
     """`CopyKind` of copies, UNKNOWN where neither name nor arguments nor addresses say it, UNRECORDED for other calls;
     None, as with the columns below, where arguments were not recorded."""
@@ -239,13 +259,13 @@ class GivenUp:
     """A time in which calls of a kind were recorded with less, since that would have cost the program too much."""
 
     kind: str
-    """One of cuda_functions.KINDS."""
+    """One of gpu_functions.KINDS."""
     untraced: bool
     """Whether they were not recorded at all; else they have no stacks."""
     start_ns: int
     end_ns: int
-    calls: int
-    """About how many were not recorded (of copies exactly, where CUPTI recorded all of them), or have no stacks."""
+    calls: int | None = None
+    """How many have no stacks, or were not recorded; None where nobody counted them."""
 
 
 @dataclass(frozen=True)
@@ -273,6 +293,8 @@ class Activity:
     """When calls were not traced, or without their callers, by time; on the clock of the samples."""
     lost_calls: int = 0
     """Records of calls that found no room: there were more calls than `calls` has."""
+    lost_memory: bool = False
+    """Whether records of calls that grant or free memory may be among them."""
     part: bool = False
     """It is a part of a longer recording: that it holds no call says nothing of the recorder."""
     start_utc_ns: int | None = None
@@ -280,9 +302,13 @@ class Activity:
     start_system_ns: int | None = None
     """The machine's own clock at time 0, where the recorder notes it (schema 3.24.7 and later)."""
 
-    def untraced(self, kind: str = "") -> int:
-        """About how many calls of a kind, or of any, were not recorded; at least one for each time of that."""
-        return sum(max(part.calls, 1) for part in self.given_up if part.untraced and kind in ("", part.kind))
+    def untraced(self, kind: str = "") -> bool:
+        """Whether calls of a kind, or of any, were not recorded from time to time."""
+        return any(part.untraced and kind in ("", part.kind) for part in self.given_up)
+
+    def may_lack(self, kind: str = "") -> bool:
+        """Whether calls of a kind, or of any, may be missing: that there is none in `calls` says nothing then."""
+        return self.untraced(kind) or (self.lost_memory if kind == MEMORY else self.lost_calls > 0)
 
     @property
     def tables(self) -> dict[str, Table]:

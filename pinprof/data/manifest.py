@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.redaction import redacted
 from pinprof.base.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Real, Record, Shape, Whole
 
 _SIZE, _NUMBER = Whole(0, 1 << 50), Whole(1, 1 << 31)
@@ -39,18 +40,17 @@ _HOST = Facts(
 )
 SCENARIO = Facts(
     {
-        **_texts("name family summary backend device_name emulation shows"),
+        **_texts("name family summary backend device_name emulation"),
         "parameters": Facts(
             {"size_bytes": _SIZE, "iterations": _NUMBER, "warmup": COUNT, "threads": _NUMBER, "variant": TEXT}, ANYTHING
         ),
         "phases": Each(TEXT, lenient=True),
         "calls": Facts(others=TEXT),
-        "traffic": Each(Facts({"what": TEXT, "size_bytes": _SIZE, "count": _NUMBER})),
         "memory_bytes": Facts(others=_SIZE),
     },
     ANYTHING,
 )
-_GIVEN_UP = Record({"kind": TEXT, "without": TEXT, "from_ns": COUNT, "to_ns": COUNT, "calls": COUNT})
+_GIVEN_UP = Record({"kind": TEXT, "without": TEXT, "from_ns": COUNT, "to_ns": COUNT}, optional={"calls": COUNT})
 _KEPT = Facts(others=COUNT)
 _COLLECTOR = Facts(
     {
@@ -98,17 +98,14 @@ SHAPE = Facts(
 )
 """What manifest.json may hold; what does not fit is as if it were not known, since a manifest may be edited by hand."""
 
-_SHOWN_BY = {"prefault": "prefaulting", "register": "registering"}
-
-
 USER_ONLY = "only the program's own code"
 """In the note of a recording without the kernel's part, which the pytest plugin looks for."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known about how a capture was made. Holds no environment variables and user names, and no host
-    names but those that somebody gave as labels.
+    """What is known about how a capture was made. Holds no environment variables and user names, no host names but
+    those that somebody gave as labels, and of command lines no likely secrets, whoever made or wrote it.
     """
 
     schema_version: int
@@ -116,9 +113,8 @@ class Manifest:
     command: tuple[str, ...]
     """The profiled command line; empty when unknown."""
     scenario: Mapping[str, Any]
-    """For a pinprof scenario (scenario.session): `name, backend, emulation, parameters, calls`, and, counted in its
-    warm-up, `traffic`: what one iteration allocates and copies, as `what, size_bytes, count`; `memory_bytes`: what a
-    framework said of its memory; `shows` (`scenario_shows`); empty otherwise.
+    """For a pinprof scenario (scenario.session): `name, backend, emulation, parameters, calls`, and `memory_bytes`:
+    what a framework said of its memory; empty otherwise.
     """
     host: Mapping[str, Any]
     """Machine facts (collect.host.facts): kernel, cpu, memory, THP, GPU, driver, link."""
@@ -129,17 +125,20 @@ class Manifest:
     labels: Mapping[str, str] = field(default_factory=dict)
     """What who recorded called it, name by name: `host`, `job`; empty unless they said so."""
 
-    @property
-    def scenario_shows(self) -> str:
-        """What the scenario is made to show, beside where time goes: `prefaulting`, `registering`, or nothing.
-
-        Captures of version 0.1 do not say it; the names of the scenarios do.
-        """
-        shows = self.scenario.get("shows", _SHOWN_BY.get(str(self.scenario.get("name")), ""))
-        return shows if isinstance(shows, str) else ""
+    def __post_init__(self) -> None:
+        kept = {"command": redacted(self.command), "collectors": tuple(map(_shareable, self.collectors))}
+        self.__dict__.update(kept)
 
     @property
     def kernel_left_out(self) -> bool:
         """Whether the samples hold the program's own code only: more was not permitted where they were recorded."""
         options = [collector.get("options") for collector in self.collectors]
         return any(isinstance(entry, Mapping) and entry.get("kernel") is False for entry in options)
+
+
+def _shareable(collector: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is said of a collector, without secrets in its command line."""
+    command = collector.get("command")
+    if isinstance(command, str):
+        return {**collector, "command": " ".join(redacted(command.split(" ")))}
+    return {**collector, "command": list(redacted(command))} if isinstance(command, list | tuple) else collector

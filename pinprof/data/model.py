@@ -6,6 +6,7 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import cached_property
@@ -19,7 +20,7 @@ from pinprof.base.columns import Int8 as Int8
 from pinprof.base.columns import Int16 as Int16
 from pinprof.base.columns import Int32 as Int32
 from pinprof.base.columns import Int64 as Int64
-from pinprof.base.columns import Table, Texts, pack, pairs_of, slices, uniform
+from pinprof.base.columns import Table, Texts, pack, pairs_of, slices, uniform, unpack
 from pinprof.base.columns import UInt8 as UInt8
 from pinprof.base.columns import UInt64 as UInt64
 from pinprof.base.lazy_dataclass import dataclass
@@ -82,7 +83,7 @@ class Dso:
     build_id: str
     """Lower-case hex; empty when unknown."""
     kind: Literal["kernel", "module", "file", "vdso", "jit", "anon", "python"]
-    """`python`: a source file, whose functions are called `NAME (FILE:LINE)`."""
+    """`python`: a source file, whose functions have lines of their own."""
 
     @property
     def name(self) -> str:
@@ -95,39 +96,54 @@ class Frame:
     """One function in a callchain, as a row of `FrameTable`."""
 
     symbol: str
-    """Demangled function name, or the DSO name in brackets when the address has no symbol."""
+    """As people read it, see `FrameTable.symbol`."""
     dso: Dso
     mode: int
 
 
 @dataclass(frozen=True)
 class FrameTable:
-    """The distinct functions of a capture; a frame is (symbol, DSO, mode), addresses within one are merged."""
+    """The distinct functions and lines of a capture; addresses within one are merged."""
 
-    symbol: tuple[str, ...]
+    function: tuple[str, ...]
+    """Demangled function name, or the DSO name in brackets where the address has no symbol. Formats that are text
+    alone may write a place behind it, which is part of the name."""
     dso: Int32
     """Index into `dsos`."""
     mode: UInt8
     """USER or KERNEL."""
     dsos: tuple[Dso, ...]
     source: tuple[str, ...] = ()
-    """Path of the source file of a native function with a known line, which is called `NAME (FILE:LINE)`, else empty;
-    no entries where no frame has one. A Python function's file is its DSO."""
+    """Path of the source file of a native function with a known line, else empty; no entries where no frame has one. A
+    Python function's file is its DSO."""
     inlined: frozenset[int] = frozenset()
     """Frames that another tool's text marks as inlined into their caller, apart from the same function called."""
+    line: tuple[int, ...] = ()
+    """Line in the source file, 0 where it is not known; no entries where no frame has one."""
 
     def __len__(self) -> int:
-        return len(self.symbol)
+        return len(self.function)
+
+    @cached_property
+    def symbol(self) -> tuple[str, ...]:
+        """What people read: `NAME (FILE:LINE)` with the file's name alone, `NAME (FILE)` or `NAME`."""
+        files = [self.source_of(index).rpartition("/")[2] for index in range(len(self))]
+        places = (f"{file}:{line}" if line else file for file, line in zip(files, self.lines, strict=True))
+        return tuple(f"{name} ({place})" if place else name for name, place in zip(self.function, places, strict=True))
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """Per frame its line, 0 where it is not known."""
+        return self.line or (0,) * len(self)
 
     def source_of(self, index: int) -> str:
         """The path of a frame's source file, empty where it is not known."""
         dso = self.dsos[int(self.dso[index])]
         return dso.path if dso.kind == "python" else self.source[index] if self.source else ""
 
-    def function(self, index: int) -> str:
-        """A native frame's symbol without its line."""
-        symbol = self.symbol[index]
-        return symbol.rpartition(" (")[0] if self.source and self.source[index] else symbol
+    def named(self, pattern: re.Pattern[str]) -> Bool:
+        """Per frame, whether all of its name matches."""
+        return np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in self.function], np.bool_)
 
     def __getitem__(self, index: int) -> Frame:
         return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))
@@ -165,6 +181,31 @@ class StackTable:
         order = np.argsort(depth, kind="stable").astype(np.int32)
         bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
         return [order[start:end] for start, end in pairwise(bounds)]
+
+    def under(self, frames: Bool, *, roots: bool = False) -> Bool:
+        """Per node, whether one of these frames (a mask) is on its chain; one more element, False, read by NO_NODE.
+
+        With `roots` only the outermost frame of a chain counts.
+        """
+        result = np.append(frames[self.frame] & (self.parent == NO_NODE) if roots else frames[self.frame], False)
+        if result.any():
+            for nodes in self._levels:
+                result[nodes] |= result[self.parent[nodes]]
+        return result
+
+    def merged(self) -> tuple[StackTable, Int32]:
+        """The table with each chain of frames once, and old node → new node."""
+        node = np.full(len(self) + 1, NO_NODE, np.int32)
+        columns: tuple[list[Int32], list[Int32]] = ([np.zeros(0, np.int32)], [np.zeros(0, np.int32)])
+        size = 0
+        for nodes in self._levels:
+            keys, which = np.unique(pack(node[self.parent[nodes]], self.frame[nodes]), return_inverse=True)
+            node[nodes] = size + which.reshape(-1)
+            for column, values in zip(columns, unpack(keys), strict=True):
+                column.append(values.astype(np.int32))
+            size += len(keys)
+        parent, frame = map(np.concatenate, columns)
+        return StackTable(parent, frame, self.frames), node[:-1]
 
     def depth(self) -> Int32:
         """Per node, the number of its ancestors; roots are 0."""
@@ -213,7 +254,7 @@ class WakeupTable(Table):
 
     time_ns: Int64
     pid: Int32
-    """Of the waker; 0 for the idle loop."""
+    """The waker's; 0 for the idle loop."""
     tid: Int32
     """-1 where the waker is outside the program and was not recorded itself."""
     woken: Int32
@@ -366,6 +407,11 @@ class Capture:
     that another one became."""
     kernel_chains: bool = True
     """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
+
+    @cached_property
+    def spans(self) -> Bool:
+        """Per event, whether its samples are intervals off the CPU."""
+        return np.array([event.spans for event in self.events], np.bool_)
 
     @cached_property
     def weight_at(self) -> Int64:

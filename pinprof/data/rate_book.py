@@ -26,7 +26,7 @@ REFERENCE = "reference machine: H200, Xeon Sapphire Rapids, PCIe 5.0 x16"
 _REFERENCE_FILE = Path(__file__).parent / "reference-h200.json"
 
 PER_PAGE = {"fault.4k": ("touch.first", 4096), "fault.huge": ("touch.huge", 2 << 20), "fault.cow": ("touch.cow", 4096)}
-"""Derived measure → the measure of whole buffers and its page: one fault of those that create so many bytes."""
+"""Derived measure → the measure of whole buffers and its page: one fault of those that create this number of bytes."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Estimate:
     """The measure behind it: of `prefault.tN`, the number of threads that was cheapest."""
 
     def times(self, count: float) -> Estimate:
-        """So many of them."""
+        """The estimate of `count` of them."""
         return replace(self, ns=self.ns * count, low_ns=self.low_ns * count, high_ns=self.high_ns * count)
 
 
@@ -93,7 +93,7 @@ class RateBook:
 
     @classmethod
     def of(cls, capture: Capture, run_rates: Sequence[Rate] = ()) -> Self:
-        """The book of a capture; `run_rates` are what the run itself showed (analyze.opportunities.run_rates)."""
+        """The book of a capture; `run_rates` are what the run itself showed (analyze.costs.run_rates)."""
         brought = capture.rates
         found = _trusted(brought) if brought else ()
         calibrated = brought is not None and brought.measured_by == "calibration"

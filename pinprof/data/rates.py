@@ -178,7 +178,7 @@ def save(rates: Rates) -> Path:
     """Store the rates of a machine in place of older ones, in one step; returns the file."""
     path = _path(rates.machine, rates.backend)
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.written(path, to_json(rates), files.SHARED)
+    files.written(path, to_json(rates))
     return path
 
 

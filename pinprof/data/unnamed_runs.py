@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of, slices, unpack
+from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, FrameTable, StackTable
 
@@ -45,13 +45,13 @@ class JoinedRuns:
 
 def are_runs(frames: FrameTable) -> Bool:
     """Per frame, whether it stands for a run."""
-    return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.symbol], np.bool_)
+    return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.function], np.bool_)
 
 
 def join_runs(stacks: StackTable, *ends: Int32) -> JoinedRuns | None:
     """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
     parent, frames = stacks.parent, stacks.frames
-    unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.symbol], np.bool_)
+    unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.function], np.bool_)
     # Most tables have many nodes and few of them, or none, without a name.
     within = np.flatnonzero(unnamed[stacks.frame]) if unnamed.any() else np.zeros(0, np.int64)
     within = within[(parent[within] != NO_NODE) & (stacks.frame[within] == stacks.frame[parent[within]])]
@@ -73,18 +73,19 @@ def join_runs(stacks: StackTable, *ends: Int32) -> JoinedRuns | None:
     ended = np.flatnonzero(many > 1)
     counted, which = np.unique(pack(frame[ended], many[ended]), return_inverse=True)
     runs = pairs_of(counted)
-    of_run, names = [own for own, _ in runs], [f"{frames.symbol[own]} × {count}" for own, count in runs]
+    of_run, names = [own for own, _ in runs], [f"{frames.function[own]} × {count}" for own, count in runs]
     frame[ended] = len(frames) + which.reshape(-1)
     table = StackTable(
         node[parent[head[kept]]],
         frame,
         FrameTable(
-            (*frames.symbol, *names),
+            (*frames.function, *names),
             np.append(frames.dso, frames.dso[of_run]),
             np.append(frames.mode, frames.mode[of_run]),
             frames.dsos,
             (*frames.source, *[""] * len(runs)) if frames.source else (),
             frames.inlined,
+            (*frames.line, *[0] * len(runs)) if frames.line else (),
         ),
     )
     return JoinedRuns(table, node[:-1], stacks, head, kept)
@@ -125,7 +126,7 @@ def with_runs_joined(capture: Capture) -> tuple[Capture, JoinedRuns | None]:
 def with_runs_apart(capture: Capture) -> Capture:
     """The capture with each frame of a run by itself, where an export of pinprof had them as one."""
     stacks, frames = capture.stacks, capture.stacks.frames
-    counted = {number: match for number, name in enumerate(frames.symbol) if (match := _COUNTED.fullmatch(name))}
+    counted = {number: match for number, name in enumerate(frames.function) if (match := _COUNTED.fullmatch(name))}
     if not counted:
         return capture
     count = np.ones(len(frames), np.int64)
@@ -137,35 +138,20 @@ def with_runs_apart(capture: Capture) -> Capture:
     # The frames of a run follow each other: all but the first are called by the one before.
     parent = np.arange(-1, last[-1], dtype=np.int32)
     parent[last - many + 1] = np.append(last, NO_NODE)[stacks.parent]
-    symbols = tuple(counted[number][1] if number in counted else name for number, name in enumerate(frames.symbol))
+    symbols = tuple(counted[number][1] if number in counted else name for number, name in enumerate(frames.function))
     first: dict[tuple[str, int, int, bool], int] = {}
     inlined = [number in frames.inlined for number in range(len(frames))]
     rows = zip(symbols, frames.dso.tolist(), frames.mode.tolist(), inlined, strict=True)
     same = np.array([first.setdefault(row, number) for number, row in enumerate(rows)], np.int32)
-    table, node = _merged(StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, symbol=symbols)))
+    table, node = StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, function=symbols)).merged()
     stack = np.append(node[last], np.int32(NO_NODE))[capture.samples.stack]
     return replace(capture, samples=replace(capture.samples, stack=stack), stacks=table)
 
 
 def _longest(parent: Int32, many: Int64) -> int:
-    """The frames of the longest stack whose nodes stand for so many each; by jumps of doubling length."""
+    """The frames of the longest stack whose nodes stand for a number of frames each; by jumps of doubling length."""
     ancestor, length = np.append(parent, np.int32(NO_NODE)), np.append(many, 0)
     while (ancestor != NO_NODE).any():
         length += length[ancestor]
         ancestor = ancestor[ancestor]
     return int(length.max())
-
-
-def _merged(stacks: StackTable) -> tuple[StackTable, Int32]:
-    """The table with each chain of frames once, and old node → new node."""
-    node = np.full(len(stacks) + 1, NO_NODE, np.int32)
-    parents: list[Int32] = []
-    frames: list[Int32] = []
-    size = 0
-    for nodes in stacks.levels():
-        keys, which = np.unique(pack(node[stacks.parent[nodes]], stacks.frame[nodes]), return_inverse=True)
-        node[nodes] = size + which.reshape(-1)
-        for column, values in zip((parents, frames), unpack(keys), strict=True):
-            column.append(values.astype(np.int32))
-        size += len(keys)
-    return StackTable(np.concatenate(parents), np.concatenate(frames), stacks.frames), node[:-1]

@@ -84,4 +84,4 @@ class State(IntEnum):
     NO_ROOM = 2
     LIMIT = 3
     OVER_BUDGET = 4
-    """Events were so many that the driver's work on them would have slowed the program down."""
+    """Events were so frequent that the driver's work on them would have slowed the program down."""

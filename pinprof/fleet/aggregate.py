@@ -7,22 +7,19 @@ from dataclasses import fields
 from pathlib import PurePath
 from typing import Any
 
-import numpy as np
-
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES
+from pinprof.analyze.course.table import CourseTable
+from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course
-from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.sites import Sites
-from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.recorder import RECORDER_EVENT
-from pinprof.analyze.results import Analysis
-from pinprof.base.columns import Int32, Int64
+from pinprof.analyze.run import Run
+from pinprof.analyze.sites import Sites
+from pinprof.base.columns import Int64
 from pinprof.compare.runs import event_name
 from pinprof.compare.surroundings import surroundings_of
 from pinprof.compare.units import work_of
-from pinprof.data.model import Capture, Losses
-from pinprof.data.rate_book import RateBook
+from pinprof.data.model import Losses
 from pinprof.fleet.dimensions import facts_of
 from pinprof.fleet.tables import MOST_ROWS, Row, Rows, clean
 
@@ -33,7 +30,7 @@ _MOST_OPPORTUNITIES = 50
 _MOST_CALLS = 500
 
 
-def rows_of(analysis: Analysis, capture: str, size_bytes: int) -> Rows:
+def rows_of(analysis: Run, capture: str, size_bytes: int) -> Rows:
     """Every table's rows of one capture, which the fleet calls `capture`."""
     costs = list(_costs(analysis))
     tables: dict[str, list[Row]] = {
@@ -48,7 +45,7 @@ def rows_of(analysis: Analysis, capture: str, size_bytes: int) -> Rows:
     return {name: [{"capture": capture, **row} for row in rows] for name, rows in tables.items()}
 
 
-def program_of(analysis: Analysis) -> str:
+def program_of(analysis: Run) -> str:
     """What captures are compared within: the program's name, of an interpreter that of its script; else empty."""
     capture, course = analysis.capture, analysis.course
     if name := capture.manifest.scenario.get("name"):
@@ -64,7 +61,7 @@ def program_of(analysis: Analysis) -> str:
     return name
 
 
-def _capture(analysis: Analysis, size_bytes: int) -> Row:
+def _capture(analysis: Run, size_bytes: int) -> Row:
     capture, course = analysis.capture, analysis.course
     outcome = capture.manifest.outcome
     rank = outcome.get("rank")
@@ -96,44 +93,36 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and abs(value) < 1 << 62 else None
 
 
-def _costs(analysis: Analysis) -> Iterator[Row]:
-    if analysis.course is not None:
-        yield from _wall(analysis, analysis.course)
+def _costs(analysis: Run) -> Iterator[Row]:
+    if analysis.doing is not None:
+        yield from _wall(analysis, analysis.doing)
     yield from _events(analysis)
 
 
-def _wall(analysis: Analysis, course: Course) -> Iterator[Row]:
+def _wall(analysis: Run, doing: CourseTable) -> Iterator[Row]:
     """The critical thread's time."""
-    capture, wall = analysis.capture, course.wall
-    scene = Scene(capture, analysis.attribution, course, None, None, RateBook.of(capture))
-    process = np.full(len(wall), course.pid, np.int32)
-    call, calls = _call_at(capture, course, wall.time_ns)
-    keys = (
-        analysis.attribution.leaf[wall.sample],
-        wall.phase,
-        scene.place,
-        innermost_ranges(analysis.members, Events(wall.time_ns, process)),
-        call,
-    )
-    for (leaf, phase, place, path, number), weight, samples in _grouped(keys, wall.ns):
+    activity = analysis.capture.activity
+    calls = (*(activity.calls.names if activity else ()), "")
+    keys = (doing.leaf, doing.phase, doing.place, doing.range, doing.call)
+    for (leaf, phase, place, path, call), weight, samples in _grouped(keys, doing.course.wall.ns):
         yield {
             "measure": "wall",
             "unit": "ns",
             "phase": PHASE_NAMES[phase],
-            "call": calls[number] if number != _NONE else "",
-            **_where(analysis, scene.sites, leaf, place, path),
+            "call": calls[call],
+            **_where(analysis, doing.sites, leaf, place, path),
             "weight": weight,
             "samples": samples,
         }
 
 
-def _events(analysis: Analysis) -> Iterator[Row]:
+def _events(analysis: Run) -> Iterator[Row]:
     """What events count over all threads, by cause, range and line."""
     capture, samples = analysis.capture, analysis.capture.samples
     if not len(samples):
         return
-    sites = Sites(capture)
-    ranges = innermost_ranges(analysis.members, analysis.members.samples)
+    sites = analysis.sites
+    ranges = analysis.members.innermost(analysis.members.samples)
     place = sites.frames(samples.stack)
     keys = (samples.event, analysis.attribution.leaf, place, ranges)
     for (event, leaf, frame, path), weight, count in _grouped(keys, samples.weight):
@@ -150,7 +139,7 @@ def _events(analysis: Analysis) -> Iterator[Row]:
             }
 
 
-def _where(analysis: Analysis, sites: Sites, leaf: int, place: int, path: int) -> Row:
+def _where(analysis: Run, sites: Sites, leaf: int, place: int, path: int) -> Row:
     site = sites.site(place, "") if place != NOTHING else None
     return {
         "cause": CATEGORIES[leaf].name,
@@ -163,49 +152,10 @@ def _where(analysis: Analysis, sites: Sites, leaf: int, place: int, path: int) -
 
 def _grouped(keys: tuple[Any, ...], weight: Int64) -> Iterator[tuple[tuple[int, ...], int, int]]:
     """(keys, sum of the weights, rows) of every combination of keys that there is."""
-    if not len(weight):
-        return
-    columns = [np.asarray(key, np.int64) for key in keys]
-    code = np.zeros(len(weight), np.int64)
-    for column in columns:
-        _, number = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (int(number.max()) + 1) + number, return_inverse=True)
-    first = np.full(int(code.max()) + 1, len(weight), np.int64)
-    np.minimum.at(first, code, np.arange(len(weight)))
-    sums = np.zeros(len(first), np.int64)
-    np.add.at(sums, code, weight)
-    counts = np.bincount(code)
-    names = np.stack([column[first] for column in columns], axis=1).tolist()
-    for key, total, rows in zip(names, sums.tolist(), counts.tolist(), strict=True):
-        yield tuple(key), total, rows
-
-
-def innermost_ranges(members: Membership, events: Events) -> Int64:
-    """Per event the path of the innermost range around it, -1 outside of all."""
-    best = np.full(len(events), _NONE, np.int64)
-    if not members.paths or not len(events):
-        return best
-    count = len(members.paths)
-    depth = np.array([path.depth for path in members.paths], np.int64)
-    for path, row in members.among(events.pid).inside(events):
-        np.maximum.at(best, row, depth[path] * count + path)
-    return np.where(best == _NONE, _NONE, best % count)
-
-
-def _call_at(capture: Capture, course: Course, time_ns: Int64) -> tuple[Int32, tuple[str, ...]]:
-    """Per time the name of the critical thread's CUDA call around it, -1 outside of all; and the names."""
-    nowhere = np.full(len(time_ns), _NONE, np.int32)
-    if capture.activity is None:
-        return nowhere, ()
-    table = capture.activity.calls
-    mine = table.take((table.pid == course.pid) & (table.tid == course.tid))
-    if not len(mine):
-        return nowhere, ()
-    order = np.argsort(mine.start_ns, kind="stable")
-    at = np.searchsorted(mine.start_ns[order], time_ns, "right") - 1
-    row = order[np.maximum(at, 0)]
-    inside = (at >= 0) & (time_ns < mine.end_ns[row])
-    return np.where(inside, mine.name[row], _NONE).astype(np.int32), table.names
+    if len(weight):
+        cells = group(*keys)
+        names = zip(*(key.tolist() for key in cells.keys), strict=True)
+        yield from zip(names, cells.sum(weight).tolist(), cells.count.tolist(), strict=True)
 
 
 def bounded(rows: list[Row], most: int) -> list[Row]:
@@ -226,7 +176,7 @@ def bounded(rows: list[Row], most: int) -> list[Row]:
     return [*ordered[:most], *rest.values()]
 
 
-def _calls(analysis: Analysis) -> list[Row]:
+def _calls(analysis: Run) -> list[Row]:
     if analysis.activity is None:
         return []
     calls = sorted(analysis.activity.whole.calls, key=lambda call: -call.time_ns.total)[:_MOST_CALLS]
@@ -245,7 +195,7 @@ def _calls(analysis: Analysis) -> list[Row]:
     ]
 
 
-def _opportunities(analysis: Analysis) -> list[Row]:
+def _opportunities(analysis: Run) -> list[Row]:
     found = analysis.opportunities.found if analysis.opportunities else ()
     return [
         {

@@ -212,7 +212,7 @@ def _members(connection: Any, panel: Panel, facts: Facts) -> tuple[Member, ...]:
 
 
 def _headline(answer: Answer) -> str:
-    """The clearest group, how many captures stand alone, and what would save most, in two sentences."""
+    """The clearest group, how many captures are alone in differing, and what would save most, in two sentences."""
     groups = [one for one in answer.outliers if one.dimension != CAPTURE]
     alone = len(answer.outliers) - len(groups)
     slow = [one for one in groups if one.slower]

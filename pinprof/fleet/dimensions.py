@@ -1,11 +1,11 @@
-"""What captures are told apart by: labels, rank, host, driver, kernel, NUMA node, versions, day."""
+"""What distinguishes captures: labels, rank, host, driver, kernel, NUMA node, versions, day."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 
 HOST, NUMA, RANK, DAY = "host", "NUMA node", "rank", "day"
 ON_HOST = "NUMA node of host"
@@ -35,7 +35,7 @@ _ORDER = (HOST, NUMA, ON_HOST, "driver", "kernel", "version", RANK, DAY)
 """Of dimensions that part the captures alike, what is named first."""
 
 
-def facts_of(analysis: Analysis, around: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def facts_of(analysis: Run, around: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """(dimension, value) of one capture, each dimension once; what the recording does not say is absent."""
     manifest = analysis.capture.manifest
     labels = {name: value for name, value in list(manifest.labels.items())[:_MOST_LABELS] if value}
@@ -56,7 +56,7 @@ def facts_of(analysis: Analysis, around: Mapping[str, str]) -> Iterator[tuple[st
 
 
 def _numa_node(host: Mapping[str, Any]) -> str:
-    """Of the GPU, where there is one GPU or all are on one node."""
+    """The GPU's, where there is one GPU or all are on one node."""
     gpus = host.get("gpus")
     nodes = {gpu.get("numa_node") for gpu in gpus if isinstance(gpu, Mapping)} if isinstance(gpus, list) else set()
     return str(nodes.pop()) if len(nodes) == 1 and None not in nodes else ""

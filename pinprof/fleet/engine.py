@@ -20,7 +20,7 @@ from pinprof.fleet.packages import has, package
 from pinprof.fleet.sources import Source
 
 FEW = 12
-"""So many captures are mapped in this process: starting others takes as long."""
+"""The captures that are mapped in this process: starting others takes as long."""
 AHEAD = 64
 """Tasks that a scheduler has at least, and for each thread of its workers `_EACH`."""
 _EACH = 8

@@ -31,7 +31,7 @@ class Mapped:
     path: str
     stamp: str
     capture: str
-    """Digest of its content; of what cannot be had, of its path."""
+    """Digest of its content; of its path where there is none."""
     parts: dict[str, bytes] = field(default_factory=dict)
     """Table → Parquet; at most `tables.MOST_BYTES` together."""
     again: bool = False

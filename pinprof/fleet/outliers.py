@@ -25,13 +25,13 @@ from pinprof.fleet.results import CAPTURE, Because, Outlier
 
 FEWEST_IN_GROUP = 5
 LEAST_GROUP, LEAST_CAPTURE = 0.03, 0.10
-"""Of the expected work: smaller effects are none that somebody would look into."""
+"""The share of the expected work: smaller effects are none that somebody would look into."""
 _LEAST_PART = 0.005
-"""Of the expected work, that a cause of a group's shift takes."""
+"""The share of the expected work that a cause of a group's shift takes."""
 _MOST_GROUPS = 25
 _MOST_BECAUSE = 4
 _CLIPPED = 5.0
-"""A single capture counts for a group by no more than so many deviations."""
+"""A single capture counts for a group by no more deviations than these."""
 
 _FEWEST_IN_TAIL, _RATIO_ERROR = 20, 2.4
 """Two standard errors of a ratio of quantiles, times the root of the number of captures."""

@@ -11,7 +11,7 @@ INSTALL = "Install it: pip install 'pinprof[fleet]'."
 
 
 def package(name: str, what: str) -> Any:
-    """The module `name`; ToolMissing with the command that installs it, where `what` needs it and it is not there."""
+    """The module `name`; ToolMissing with the command that installs it, where `what` needs it and it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -20,9 +20,9 @@ WORK = "work"
 FEWEST = 8
 """Captures of a program that tell what is usual."""
 _NOTICED = 0.01
-"""Of the expected work: causes that take less everywhere are not tested."""
+"""The share of the expected work: causes that take less everywhere are not tested."""
 _FINEST = 0.005
-"""Of the expected work: differences below it are not told from each other."""
+"""The share of the expected work: smaller differences do not count as such."""
 _MOST_COUNT = 1e18
 _MAD = 1.4826
 """Makes the median deviation that of a normal distribution."""
@@ -76,7 +76,7 @@ class Panel:
 
 
 def scale_of(residual: Float64) -> Float64:
-    """Per measure the usual deviation, robust against outliers, never below what can be told apart."""
+    """Per measure the usual deviation, robust against outliers, never below what counts as a difference."""
     deviation = np.abs(residual - np.median(residual, axis=0))
     return np.maximum(_MAD * np.median(deviation, axis=0), _FINEST)
 

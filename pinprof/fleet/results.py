@@ -77,7 +77,7 @@ class Saving:
     cure: str
     advice: str
     title: str
-    """Of the capture in which it saves most."""
+    """The capture's in which it saves most."""
     captures: int
     cost_ns: int
     saving_ns: int
@@ -146,7 +146,7 @@ class Member:
     started: str
     work_ns: int | None
     expected_ns: float | None
-    """Of the whole work, by the captures of its program; None where there are too few."""
+    """The share of the whole work, by the captures of its program; None where there are too few."""
     answer: str
     facts: Mapping[str, str]
     causes: tuple[tuple[str, float], ...]

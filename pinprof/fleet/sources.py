@@ -87,7 +87,7 @@ def _below(path: Path, *, named: bool = False) -> Iterator[Source]:
 
 
 def files_of(path: Path) -> Iterator[Path]:
-    """All that lies in a folder and is no folder; the path itself where it is a file."""
+    """All files in a folder; the path itself where it is a file."""
     if not path.is_dir():
         yield path
         return
@@ -112,7 +112,7 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def filesystem(url: str) -> tuple[Any, str]:
-    """Fsspec's file system of a URL, and the path in it; PinprofError where none can be had."""
+    """Fsspec's file system of a URL, and the path in it; PinprofError where none is available."""
     core = package("fsspec.core", "An object store")
     try:
         system, root = core.url_to_fs(url)

@@ -28,9 +28,9 @@ from pinprof.fleet.packages import package
 FAILED, STAMPS, PLACES = "failed.parquet", "stamps.parquet", "places.parquet"
 BATCH = "batch-"
 _CAPTURES, _BYTES = 64, 32 << 20
-"""So many captures, or bytes of them, become a batch."""
+"""The captures, or bytes of them, that become a batch."""
 _MOST_ROWS = 10_000_000
-"""Of a file: some thousand for each capture of a batch, and one for each place."""
+"""The rows that a file may have: some thousand for each capture of a batch, and one for each place."""
 _LOCK = ".lock"
 
 

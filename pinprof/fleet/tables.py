@@ -14,7 +14,7 @@ from pinprof import __version__
 from pinprof.fleet.packages import package
 
 SCHEMA = 1
-"""Of the tables. Schema history: 1 — first version."""
+"""The version of the tables. Schema history: 1 — first version."""
 KEY = f"{SCHEMA}-{__version__}"
 """What a capture was mapped by: tables of another schema or version of pinprof are not mixed with these."""
 MOST_BYTES = 2_000_000
@@ -102,7 +102,7 @@ PLACES = {"path": _TEXT, "capture": _TEXT, "stamp": _TEXT, "copy_of": _TEXT}
 
 
 def clean(text: str, longest: int = LONGEST) -> str:
-    """A text as a table holds it, of at most so many characters."""
+    """A text as a table holds it, of limited length."""
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return short.encode("utf-8", "replace").decode("utf-8")
 

@@ -197,7 +197,7 @@ def _made_by_first(
 
 
 def _limits(size: int) -> Limits:
-    """What exporting or importing a file of so many bytes may take: nsys does some 10 MB a second."""
+    """What exporting or importing a file of `size` bytes may take: nsys does some 10 MB a second."""
     return Limits(120 + 10 * size / 1e6, 120 + size / 1e6, printed=16 << 20, written=(64 << 20) + 100 * size)
 
 

@@ -1,12 +1,10 @@
 """One recording of this process that goes on, cut into portions: each is a capture of its own.
 
-    perf_files.py   files of records, cut
-    calls.py        CUDA calls, and what was granted before
+    calls.py   CUDA calls, and what was granted before
 
 A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` have the recorders
-write what they hold, so what lies between these two places of their files is what was recorded between the two calls.
-A portion gets that, behind the head of `perf.data` and the earlier records that say who maps what. Its symbols are not
-sealed: it is read on this machine, in this boot, best with `ReadOptions.kept`.
+write what they hold, and mark how far their files go: a portion is the window between the two marks
+(streams/window.py). Its symbols are not sealed: it is read on this machine, in this boot, best with `ReadOptions.kept`.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -24,30 +23,16 @@ from typing import Any
 from pinprof import collect
 from pinprof.base import files
 from pinprof.base.errors import CollectError
-from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import RecordRequest, host
 from pinprof.collect.within import OwnRecording
 from pinprof.portions.calls import CallParts, CallsPlace
-from pinprof.portions.perf_files import RecordsFile, between, composed, size
 from pinprof.read.perf.cuda_processes import Process
 from pinprof.scenario import ranges
-from pinprof.streams.store import KALLSYMS, PERF_DATA, PYTHON_STACKS, RANGES, new_manifest, write_manifest
+from pinprof.streams.store import CALLS_DATA, PERF_DATA, RANGES, new_manifest, write_manifest
+from pinprof.streams.window import Growing, Mark, Window
 
 MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
 """A recording that has grown larger, or whose records to keep have, is begun anew before the next portion."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """How far the files of a recording go, and when that was."""
-
-    samples: int
-    python: int
-    ranges: int
-    time_ns: int
-    started_utc: str
-    calls: CallsPlace | None = None
-    """None where they are not traced."""
 
 
 class Portions:
@@ -131,7 +116,8 @@ class _Running:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        self._samples = RecordsFile(directory / PERF_DATA)
+        self._growing = Growing(directory)
+        self._samples = self._growing.records(directory / PERF_DATA)
         tracer = self._session.call_tracer
         self._calls = CallParts(tracer, directory, known) if tracer else None
         self.untraced = ""
@@ -164,16 +150,16 @@ class _Running:
             finally:
                 shutil.rmtree(self._directory, ignore_errors=True)
 
-    def begin(self) -> _Place:
+    def begin(self) -> Mark:
         """A portion begins."""
         if self._open:
             self._session.settle()
         else:
             self._session.resume()
         self._open += 1
-        return self._place(CallParts.begin)
+        return self._mark(CallParts.begin)
 
-    def end(self) -> _Place:
+    def end(self) -> Mark:
         """A portion ends."""
         self._open -= 1
         if os.getpid() == self._pid:
@@ -181,18 +167,13 @@ class _Running:
                 self._session.settle()
             else:
                 self._session.pause()
-        return self._place(CallParts.end)
+        return self._mark(CallParts.end)
 
-    def _place(self, calls: Callable[[CallParts], CallsPlace]) -> _Place:
-        """The place that the recording has reached; `calls`: how that of calls is taken."""
-        return _Place(
-            samples=self._samples.size,
-            python=size(self._directory / PYTHON_STACKS),
-            ranges=size(self._directory / RANGES),
-            time_ns=_clock_ns(),
-            started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            calls=self._calls_place(calls),
-        )
+    def _mark(self, calls: Callable[[CallParts], CallsPlace]) -> Mark:
+        """How far the recording has gone; `calls`: how that of calls is taken."""
+        mark = self._growing.mark(_clock_ns())
+        place = self._calls_place(calls)
+        return replace(mark, noted={CALLS_DATA: place}) if place else mark
 
     def _calls_place(self, take: Callable[[CallParts], CallsPlace]) -> CallsPlace | None:
         if self._calls is None or os.getpid() != self._pid:
@@ -205,44 +186,29 @@ class _Running:
             self.untraced = f"CUDA calls were not traced: pinprof failed with {type(error).__name__}: {error}."
         return None
 
-    def write(self, target: Path, begun: _Place, until: _Place, ended_ns: int, used: Mapping[str, int]) -> None:
-        """Make the capture of what was recorded between two places."""
+    def write(self, target: Path, begin: Mark, until: Mark, ended_ns: int, used: Mapping[str, int]) -> None:
+        """Make the capture of what was recorded between two marks."""
         if os.getpid() != self._pid or not self._session.recording:
             raise CollectError(
                 "The recorder ended before the block.", "Run it again; `pinprof doctor` checks this machine.",
                 "recording",
             )  # fmt: skip
-        here = self._directory
+        started = time.time() - (_clock_ns() - begin.time_ns) / 1e9
         collectors, notes = self._session.under_way()
         outcome = {
             "state": "complete",
             "exit_status": 0,
-            "started_utc": begun.started_utc,
-            "duration_ns": ended_ns - begun.time_ns,
+            "started_utc": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+            "duration_ns": ended_ns - begin.time_ns,
+            "recorded_ns": (begin.time_ns, until.time_ns),
             "resources": dict(used),
             "counters": {},
             "notes": [*notes, self.untraced] if self.untraced else notes,
         }
         target.mkdir(files.PRIVATE_FOLDER)
-        files.written(target / PERF_DATA, self._portion(begun.samples, until.samples))
-        for name, first, last in (
-            (PYTHON_STACKS, begun.python, until.python),
-            (RANGES, begun.ranges, until.ranges),
-        ):
-            if last > first:
-                files.written(target / name, between(here / name, first, last))
-        if (here / KALLSYMS).is_file():
-            os.link(here / KALLSYMS, target / KALLSYMS)
-        if self._calls and begun.calls and until.calls:
-            self._calls.write(target, begun.calls, until.calls)
+        Window(self._growing, begin, until).cut(target)
         command = tuple(sys.orig_argv)
         write_manifest(target, new_manifest(command=command, host=self._host, collectors=collectors, outcome=outcome))
-
-    def _portion(self, first: int, last: int) -> bytes:
-        """A whole perf.data file of the records between two places of the recording's own."""
-        samples = self._samples
-        samples.keep_until(first)
-        return composed(samples.head, samples.kept, between(samples.path, first, last))
 
 
 def _clock_ns() -> int:

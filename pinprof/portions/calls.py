@@ -17,21 +17,27 @@ from pinprof.base.errors import CollectError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.cuda_libraries import loaded_by
 from pinprof.collect.native.calls import CallTracer
-from pinprof.portions.perf_files import RecordsFile, between, composed, lost
 from pinprof.read.perf import cuda_calls, cuda_processes
 from pinprof.read.perf.cuda_memory import NOBODY
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.resolver import Resolver
+from pinprof.streams.records import RecordsFile, between, composed, lost
 from pinprof.streams.store import CALLS_BEFORE, CALLS_DATA
+from pinprof.streams.window import Window
+
+_ANOTHER = 2**64 - 1
+"""The id of no event: who reads it knows that it is not the first one's."""
 
 
 @dataclass(frozen=True)
 class CallsPlace:
     """How far the recording of calls goes, and what is known by then."""
 
+    parts: CallParts
     size: int
-    lost: int
+    lost: tuple[int, int]
+    """Records that show memory, and the rest."""
     known: Known
     """Where a portion begins."""
     kept: int
@@ -77,7 +83,7 @@ class CallParts:
         now_ns = _clock_ns()
         self._tracer.flush()
         self._known = Known(now_ns, self._after(self._file.size))
-        return CallsPlace(self._file.gathered, self._tracer.lost_so_far(), self._known, len(self._file.kept))
+        return CallsPlace(self, self._file.gathered, self._tracer.lost_so_far(), self._known, len(self._file.kept))
 
     def end(self) -> CallsPlace:
         """The place that it has reached; CollectError where not all calls before it were traced."""
@@ -89,14 +95,15 @@ class CallParts:
                 "Name its folder in LD_LIBRARY_PATH, or load it before the first recorded test.",
                 "cuda-calls",
             )
-        return CallsPlace(self._file.size, self._tracer.lost_so_far(), NOBODY, 0)
+        return CallsPlace(self, self._file.size, self._tracer.lost_so_far(), NOBODY, 0)
 
     def write(self, target: Path, first: CallsPlace, last: CallsPlace) -> None:
         """Put what was recorded between two places into a capture."""
         path = self._file.path
-        kept, more = self._file.kept[: first.kept], lost(last.lost - first.lost)
-        records = between(path, first.size, last.size)
-        files.written(target / CALLS_DATA, composed(self._tracer.head.read_bytes(), kept, records, more))
+        kept, records = self._file.kept[: first.kept], between(path, first.size, last.size)
+        of_memory, others = (after - before for before, after in zip(first.lost, last.lost, strict=True))
+        whole = composed(self._tracer.head.read_bytes(), kept, records, lost(of_memory), lost(others, _ANOTHER))
+        files.written(target / CALLS_DATA, whole)
         files.written(target / CALLS_BEFORE, cuda_processes.written(first.known))
 
     def _after(self, place: int) -> Mapping[int, Process]:
@@ -110,6 +117,13 @@ class CallParts:
         file.keep_until(place)
         resolver = Resolver(kept=self._symbols)
         return cuda_calls.load(self._unread, resolver, before=self._known, callers=False).after
+
+
+def cut(source: Path, target: Path, window: Window) -> None:
+    """Cut the file of calls by a window at both ends of which they were traced."""
+    first, last = (mark.noted.get(source.name) for mark in (window.begin, window.end))
+    if first and last:
+        first.parts.write(target.parent, first, last)
 
 
 def _clock_ns() -> int:

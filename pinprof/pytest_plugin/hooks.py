@@ -35,7 +35,7 @@ class Hooks:
         self._calls = False
         """A test of this run asks for CUDA calls."""
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
-        """Of each recorded attempt its test, the test's outcome and its figures: those of this process, or on
+        """For each recorded attempt its test, the test's outcome and its figures: those of this process, or on
         pytest-xdist's controller all."""
 
     @cached_property

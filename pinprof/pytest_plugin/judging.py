@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import printable_lines
 from pinprof.base.units import format_count
@@ -43,14 +43,14 @@ def judged(block: Block, budgets: Sequence[Budget]) -> Checked:
     return _by_samples(analysis, budgets, block) if analysis else Checked(tuple(counted), (block.name,))
 
 
-def _by_samples(analysis: Analysis, budgets: Sequence[Budget], block: Block) -> Checked:
+def _by_samples(analysis: Run, budgets: Sequence[Budget], block: Block) -> Checked:
     checked = judge([take(analysis, budgets)], budgets)
     verdicts = (_exact(_in_a_test(verdict, analysis.capture), block) for verdict in checked.verdicts)
     return replace(checked, verdicts=tuple(verdicts))
 
 
 def _unseen(block: Block, budget: Budget) -> Verdict:
-    """Of a block without samples."""
+    """For a block without samples."""
     limit = None if budget.relative else budget.limit
     why, _, remedy = (block.missing or "The test was not sampled.").partition(". ")
     why = f"{why.rstrip('.')}."

@@ -21,7 +21,8 @@ import numpy as np
 
 from pinprof.analyze import analyze
 from pinprof.analyze.headline import MEMORY_LEVELS
-from pinprof.analyze.results import Analysis, judged_event
+from pinprof.analyze.results import judged_event
+from pinprof.analyze.run import Run
 from pinprof.base import files
 from pinprof.base.columns import Bool, Int32
 from pinprof.base.errors import PinprofError
@@ -117,7 +118,7 @@ class Recorder:
             return None, self.failed(error)
         return target, ""
 
-    def explained(self, path: Path, others: Others, *, search: bool = True) -> tuple[Analysis, str]:
+    def explained(self, path: Path, others: Others, *, search: bool = True) -> tuple[Run, str]:
         """A capture without others' samples, explained, with opportunities if `search`; and what was left out."""
         capture = read(path, ReadOptions(kept=self._symbols))
         capture, left_out = _without(capture, others)
@@ -212,8 +213,8 @@ class Block:
         return self.counts.cpu_ns
 
     @cached_property
-    def analysis(self) -> Analysis | None:
-        """The whole analysis (pinprof.analyze.Analysis); None without samples (`missing` says why)."""
+    def analysis(self) -> Run | None:
+        """The whole analysis (pinprof.analyze.Run); None without samples (`missing` says why)."""
         if self.path is None:
             return None
         try:
@@ -227,7 +228,7 @@ class Block:
         return analysis
 
     @property
-    def counted(self) -> Analysis | None:
+    def counted(self) -> Run | None:
         """The same without what is only said of a broken budget, for less; None where `analysis` says why."""
         if self.path is None or "analysis" in vars(self):
             return None

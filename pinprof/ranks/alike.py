@@ -11,7 +11,7 @@ from pinprof.ranks.why import RUNNABLE
 APART = 0.1
 """Ranks are apart that spend this part of the work, or more, on something that the others do not."""
 TOLD = 0.03
-"""A difference in one cause is told from this part of the work on."""
+"""A difference in one cause counts from this part of the work on."""
 
 
 def groups_of(ranks: Sequence[RankFacts], holds: Sequence[Hold], work_ns: int) -> tuple[Group, ...]:

@@ -9,9 +9,9 @@ from pathlib import PurePath
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.evidence import worth_telling
 from pinprof.analyze.intervals import Intervals, union
-from pinprof.analyze.opportunities.results import PHASE_NAMES
 from pinprof.base.columns import Int64
 from pinprof.base.errors import CaptureError
 from pinprof.base.units import format_ns
@@ -97,7 +97,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
 def _apart(runs: Sequence[RankRun], every: Meetings) -> tuple[Meetings, Meetings]:
     """(meetings of the start, all others).
 
-    Of the start are those at which the last one had not begun to work when the others came, and all until every rank
+    The start has those at which the last one had not begun to work when the others came, and all until every rank
     has been where they meet most often: until then they wait for what the launcher started later.
     """
     if not len(every):

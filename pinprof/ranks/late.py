@@ -2,7 +2,7 @@
 
 A meeting is over when the last rank has come, so it is earlier by as much as the last one comes after the next. Where
 several come late together, it is they that are awaited: those behind the widest gap between arrivals. Ranks are found
-one choice after the other, the costliest first; what the next ones cost is counted without those before.
+one choice after the other, the most expensive first; what the next ones cost is counted without those before.
 
 What happened is measured. Whether it is these ranks' doing or the turn that chance gave them is tested: of the meetings
 that lose notable time, as many may be theirs by chance as their number gives (binomial, corrected for all choices of as
@@ -28,13 +28,13 @@ from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.results import How
 
 MOST = 3
-"""So many choices of ranks are looked for."""
+"""The choices of ranks that are looked for."""
 NOTABLE_NS, NOTABLE = 1_000_000, 0.05
 """A meeting's loss is notable from here on, and from this part of the typical time between meetings on."""
 ALWAYS, OFTEN = 0.8, 0.2
 """The part of the meetings at which ranks are awaited always, and often."""
 OUTLIER = 5
-"""A loss is far out above so many times the usual one (the third quartile)."""
+"""A loss is far out above this many times the usual one (the third quartile)."""
 LIKE_IT = 0.1
 """What is far out is so large a part of the largest loss, at least."""
 REGULAR = 0.2
@@ -78,7 +78,7 @@ class Late:
 
 
 def latecomers(meetings: Meetings, work_ns: int) -> tuple[Late, ...]:
-    """The ranks that the others wait for, the costliest first; empty where nobody is."""
+    """The ranks that the others wait for, the most expensive first; empty where nobody is."""
     found: list[Late] = []
     recorded, least = meetings, _notable_ns(meetings)
     while len(found) < MOST:
@@ -245,7 +245,7 @@ def _by_others(meetings: Meetings, choice: Bool) -> Float64:
 
 
 def _chance(theirs: int, whole: int, size: int, ranks: int) -> float:
-    """P of so many meetings of so many by one choice of `size` among `ranks` alike, for all choices together."""
+    """P of `theirs` among `whole` meetings by one choice of `size` among `ranks` alike, for all choices together."""
     if not theirs:
         return 1.0
     return min(1.0, binomial_above(theirs - 1, whole, size / ranks) * math.comb(ranks, size))

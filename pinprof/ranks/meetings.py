@@ -158,7 +158,7 @@ class _Open:
 
     release_ns: int
     length_ns: int
-    """Of the longest wait in it."""
+    """The longest wait's in it."""
     members: dict[int, int]
     """Rank → row of its wait."""
 
@@ -287,7 +287,7 @@ def _where(runs: Sequence[RankRun], one: _Open) -> Place | None:
 
 
 def _of_gpus(runs: Sequence[RankRun], numbers: dict[Place, int]) -> Meetings:
-    """Meetings of GPUs. Of the ranks with one sequence of collectives the nth are one; of others those that overlap."""
+    """Meetings of GPUs. For ranks with one sequence of collectives the nth are one; for others those that overlap."""
     names = [tuple(run.collective_names[number] for number in run.collectives.place.tolist()) for run in runs]
     if len(set(names)) == 1:
         member = np.repeat(np.arange(len(names[0]))[:, None], len(runs), axis=1)

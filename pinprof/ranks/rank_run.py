@@ -12,19 +12,19 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.critical import AWAITS
+from pinprof.analyze.course.results import Course, Interval
+from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.critical import AWAITS
-from pinprof.analyze.opportunities.results import Course, Interval, Opportunity
-from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.opportunities.results import Opportunity
+from pinprof.analyze.run import Run
 from pinprof.base.columns import Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.data.rate_book import RateBook
 from pinprof.ranks.spent import NO_PLACE, Place, Spent
 from pinprof.ranks.waits import Waits, waits_for_others
 
@@ -99,13 +99,13 @@ class RankRun:
         return ""
 
 
-def rank_run(analysis: Analysis, number: int) -> RankRun | None:
+def rank_run(analysis: Run, number: int) -> RankRun | None:
     """One analysed rank; None where nothing tells its thread's time."""
-    capture, course = analysis.capture, analysis.course
-    if course is None:
+    doing = analysis.doing
+    if doing is None:
         return None
-    scene = Scene(capture, analysis.attribution, course, None, None, RateBook.of(capture))
-    places, spent = _spent(scene)
+    capture, course = doing.capture, doing.course
+    places, spent = _spent(doing)
     spans, range_names = _spans(capture, course)
     collectives, names, computing = _gpu(capture, course)
     memory = capture.memory
@@ -138,10 +138,10 @@ def rank_run(analysis: Analysis, number: int) -> RankRun | None:
     )
 
 
-def _spent(scene: Scene) -> tuple[tuple[Place, ...], Spent]:
-    capture, wall = scene.capture, scene.course.wall
+def _spent(doing: CourseTable) -> tuple[tuple[Place, ...], Spent]:
+    capture, wall = doing.capture, doing.course.wall
     samples = capture.samples
-    place, places = _places(scene)
+    place, places = _places(doing)
     clock = clock_event(capture.events)
     on_processor = (wall.waiting < 0) & (samples.event[wall.sample] == clock)
     start = np.where(on_processor, wall.time_ns - wall.ns, wall.time_ns)
@@ -151,22 +151,22 @@ def _spent(scene: Scene) -> tuple[tuple[Place, ...], Spent]:
         start_ns=start,
         end_ns=end,
         ns=wall.ns,
-        cause=scene.attribution.leaf[wall.sample].astype(np.int16),
+        cause=doing.leaf.astype(np.int16),
         place=place,
-        outside=(own & AWAITS[scene.leaf]) | (((wall.waiting < 0) | own) & scene.has(SPINS)),
+        outside=(own & AWAITS[doing.leaf]) | (((wall.waiting < 0) | own) & doing.has(SPINS)),
     )
     return places, spent.take(np.argsort(start, kind="stable"))
 
 
-def _places(scene: Scene) -> tuple[Int32, tuple[Place, ...]]:
+def _places(doing: CourseTable) -> tuple[Int32, tuple[Place, ...]]:
     """Per wall row its place, and the places, each once."""
-    frames, which = np.unique(scene.place, return_inverse=True)
+    frames, which = np.unique(doing.place, return_inverse=True)
     numbers: dict[Place, int] = {}
     of = np.full(len(frames), NO_PLACE, np.int32)
     for row, frame in enumerate(frames.tolist()):
         if frame == NOTHING:
             continue
-        site = scene.sites.site(frame, "")
+        site = doing.sites.site(frame, "")
         if text := (site.place or site.function)[:_LONGEST_NAME]:
             of[row] = numbers.setdefault(Place(text, site.file, site.function[:_LONGEST_NAME], site.line), len(numbers))
     return of[which.reshape(-1)], tuple(numbers)

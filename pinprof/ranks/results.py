@@ -30,7 +30,7 @@ class RankFacts:
     phases: Mapping[str, int]
     """Phase → its length."""
     own_ns: int
-    """Of the work, less its waits for other ranks."""
+    """The share of the work, less its waits for other ranks."""
     waits_ns: int
     """How long it waited for other ranks at meetings, start-up included."""
     last: int
@@ -95,7 +95,7 @@ class Hold:
     share: float
     """The cost, of the job's work."""
     chance: float | None
-    """p of so many such meetings by one choice of ranks where all are alike, corrected for the choice; None for one."""
+    """p of as many such meetings by one choice of ranks where all are alike, corrected for the choice; None for one."""
     tested: str
     """One sentence."""
     phase: str
@@ -205,7 +205,7 @@ class Launch:
     work_ns: int
     """The job's work: what shares are of."""
     holds: tuple[Hold, ...]
-    """The costliest first; what a later one costs comes on top of those before it."""
+    """The most expensive first; what a later one costs comes on top of those before it."""
     uneven_ns: int
     """What the job would save if all ranks came to every meeting with the middle one."""
     start: Start | None

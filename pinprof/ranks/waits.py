@@ -20,7 +20,7 @@ GAP_NS = 300_000
 POLL_NS = 5_000_000
 """A sleep is part of polling up to this length."""
 _POLLS, _IN_A_ROW = 20, 3
-"""So many short sleeps a place has at least that polls, and so many of them follow each other there on average."""
+"""The short sleeps that a place has at least that polls, and those that follow each other there on average."""
 
 
 @dataclass(frozen=True)

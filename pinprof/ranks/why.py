@@ -21,7 +21,7 @@ from pinprof.ranks.spent import NO_PLACE, Place
 MOST_LINES, MOST_CAUSES = 8, 12
 RUNNABLE = "wait.runnable"
 _WORKS = 4
-"""Waiting for a processor may be the cause where it is so many times what the ranks do more otherwise."""
+"""Waiting for a processor may be the cause where it is this many times what the ranks do more otherwise."""
 _LEAST = 0.02
 """The least part of the whole excess that a row is shown for."""
 

@@ -1,7 +1,6 @@
 """Recordings of any known format → Capture: `read()` asks every reader what a path is, and the most certain one reads.
 
-A capture directory is read through the recordings inside it, with the symbols, kernel symbols and ranges that lie
-beside them.
+A capture directory is read stream by stream (directory.py).
 """
 
 from __future__ import annotations
@@ -23,20 +22,18 @@ import numpy as np
 
 from pinprof.base import files
 from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
-from pinprof.base.units import format_counted
 from pinprof.data.model import Capture
 from pinprof.read.packed import is_packed
 from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions
-from pinprof.streams.store import MEMORY, PYTHON_STACKS, part, refuse_links
+from pinprof.streams.store import refuse_links
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
 
 READERS: tuple[str, ...] = (
     "pinprof.read.perf:DATA",
-    "pinprof.read.nsys:CAPTURE",
-    "pinprof.read.perf:CAPTURE",
+    "pinprof.read.directory:CAPTURE",
     "pinprof.read.nsys.export:READER",
     "pinprof.read.nsys.tool:READER",
     "pinprof.read.formats.speedscope:READER",
@@ -61,42 +58,31 @@ _HEAD_BYTES = 1 << 16
 def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     """The capture in a directory, file or packed directory; `-` is standard input, which may be a pipe.
 
-    CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
+    CaptureError for what cannot be read or recorded nothing, FormatError for bytes that are not what their format says.
     """
     path = Path(path)
     with _seekable(path) as place:
         if place.is_dir():
-            return _with_side_files(path, place, options)
+            return _whole(path, place, options)
         from pinprof.read import archive
 
         if not archive.is_archive(place):
-            capture = _with_side_files(path, place, options)
+            capture = _whole(path, place, options)
         else:
             with archive.unpacked(place, str(path)) as directory, _shown_as(path, directory):
-                capture = replace(_with_side_files(directory, directory, options), path=str(path))
+                capture = replace(_whole(directory, directory, options), path=str(path))
     options.progress(1)
     return capture
 
 
-def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
-    """The capture at `place`, with what lies beside it; `path` is what it is called."""
-    from pinprof.read import machine_rates
-    from pinprof.read.python import frames as python_frames
+def _whole(path: Path, place: Path, options: ReadOptions) -> Capture:
+    """The capture at `place`, with what explains it; `path` is what it is called."""
+    from pinprof.read.directory import with_context
 
     capture = _as_recorded(_with_summable_ranges(_read(path, place, options)))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))
-    stacks = part(path, PYTHON_STACKS)
-    capture = python_frames.settle(capture, stacks, keep_interpreter=options.interpreter_frames)
-    if memory := part(path, MEMORY):
-        from pinprof.read.memory import read_memory, with_names
-
-        log = with_names(read_memory(memory), capture.threads)
-        capture = replace(capture, memory=log)
-        if log is not None and log.bad_lines:
-            what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
-            capture = capture.with_notes(f"{what} of the memory log left out.")
-    return machine_rates.brought(with_possible_times(capture), path)
+    return with_possible_times(with_context(capture, path, options))
 
 
 def _as_recorded(capture: Capture) -> Capture:

@@ -30,7 +30,7 @@ _DEEPEST = 3
 _HEAD_BYTES = 512
 _MAGIC = slice(257, 262)
 _MOST_NAME_BYTES = 1 << 16
-"""Of a name too long for its member's own head; tarfile reads it at once."""
+"""The length of a name too long for its member's own head; tarfile reads it at once."""
 
 
 def is_archive(path: Path) -> bool:

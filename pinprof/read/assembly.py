@@ -165,15 +165,17 @@ class StackBuilder:
 
     def __init__(self) -> None:
         self._dsos: dict[Dso, int] = {}
-        self._frames: dict[tuple[str, int, int, str, bool], int] = {}
+        self._frames: dict[tuple[str, int, int, str, int, bool], int] = {}
         self._nodes = Interner()
         self._children: dict[tuple[int, int], int] = {}
         self.cut_chains = 0
         """Chains longer than MAX_DEPTH, whose outermost frames were cut off."""
 
-    def frame(self, symbol: str, dso: Dso, mode: int, source: str = "", *, inlined: bool = False) -> int:
-        """The number of a frame, made where new; `source` and `inlined` as in `FrameTable`."""
-        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode, source, inlined)
+    def frame(
+        self, function: str, dso: Dso, mode: int, source: str = "", line: int = 0, *, inlined: bool = False
+    ) -> int:
+        """The number of a frame, made where new; all as in `FrameTable`."""
+        key = (function, self._dsos.setdefault(dso, len(self._dsos)), mode, source, line, inlined)
         return self._frames.setdefault(key, len(self._frames))
 
     def stacks(self, chains: Sequence[Sequence[int]]) -> Int32:
@@ -212,12 +214,13 @@ class StackBuilder:
             parent=(keys >> np.uint64(32)).astype(np.int64).astype(np.int32) - np.int32(1),
             frame=(keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
             frames=FrameTable(
-                symbol=tuple(row[0] for row in rows),
+                function=tuple(row[0] for row in rows),
                 dso=np.array([row[1] for row in rows], np.int32),
                 mode=np.array([row[2] for row in rows], np.uint8),
                 dsos=tuple(self._dsos),
                 source=tuple(row[3] for row in rows) if any(row[3] for row in rows) else (),
-                inlined=frozenset(number for number, row in enumerate(rows) if row[4]),
+                inlined=frozenset(number for number, row in enumerate(rows) if row[5]),
+                line=tuple(row[4] for row in rows) if any(row[4] for row in rows) else (),
             ),
         )
 

@@ -30,8 +30,9 @@ from pinprof.data.activity import (
     OpKind,
     PageFaultTable,
 )
-from pinprof.data.cuda_functions import COPIES, FUNCTIONS, Function
-from pinprof.data.model import Int64, UInt8
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, Function
+from pinprof.data.model import Capture, Int64, UInt8
+from pinprof.read.directory import Reading
 from pinprof.read.symbols.demangle import demangle
 
 SOURCE = "CUPTI"
@@ -138,7 +139,7 @@ class GpuFile:
     damaged: int
     """Records that make no sense, and the bytes of a part of one, left out."""
     cost_ns: int
-    """Processor time of translating and writing."""
+    """CPU time of translating and writing."""
     stopped_ns: int
     """When recording ended before the process did; 0 where it did not."""
     records: NDArray[np.void]
@@ -207,7 +208,7 @@ def parse(data: bytes) -> GpuFile | None:
 
 
 def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str, ...]]:
-    """The records that are no names, and the names by number; texts lie in place of records behind their name's."""
+    """The records other than names, and the names by number; texts lie in place of records behind their name's."""
     text = np.zeros(len(rows), np.bool_)
     names: list[str] = []
     for at in np.flatnonzero(rows["kind"] == Kind.NAME).tolist():
@@ -218,6 +219,12 @@ def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str,
         text[at : at + 1 + size] = True
         names.append(rows[at + 1 : at + 1 + size].tobytes()[:length].decode("utf-8", "replace"))
     return rows[~text], tuple(names)
+
+
+def with_gpu(capture: Capture, path: Path, _reading: Reading) -> Capture:
+    """The capture with what the GPU did."""
+    seen = read_folder(path, capture.activity)
+    return replace(capture.with_notes(*seen[1]), activity=seen[0]) if seen else capture
 
 
 def read_folder(folder: Path, activity: Activity | None) -> tuple[Activity, tuple[str, ...]] | None:

@@ -1,7 +1,7 @@
-"""Columns on their way into memory or, where they are long, into a file: it is mapped, so that of millions of rows only
-what somebody looks at takes memory, and that can be given back (`Table.unload`).
+"""Columns on their way into memory or, where they are long, into a file.
 
-The file has no name and is gone with the last column in it.
+The file is mapped, so that only what somebody looks at takes memory, and that can be given back (`Table.unload`). It
+has no name and is gone with the last column in it.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class LongColumn:
 
 
 def growing(dtype: DTypeLike, rows: int) -> GrowingColumn | LongColumn:
-    """A column that grows to about so many rows."""
+    """A column that grows to about `rows` rows."""
     return LongColumn(dtype) if rows >= LONG_ROWS else GrowingColumn(dtype, rows)
 
 
 def put_together(parts: Iterable[NDArray[Any]], rows: int, dtype: DTypeLike) -> NDArray[Any]:
-    """A column of so many rows from parts one behind the other."""
+    """A column of `rows` rows from parts one behind the other."""
     column = growing(dtype, rows)
     for part in parts:
         column.extend(part)

@@ -10,12 +10,12 @@ from pinprof.base.errors import CaptureError
 from pinprof.data import rates
 from pinprof.data.model import Capture
 from pinprof.data.rates import Rates
-from pinprof.streams.store import RATES
+from pinprof.read.directory import Reading
 
 
-def brought(capture: Capture, path: Path) -> Capture:
-    """The capture with the rates that lie in its directory."""
-    return _with(capture, lambda: rates.read(path / RATES)) if (path / RATES).is_file() else capture
+def brought(capture: Capture, path: Path | None, _reading: Reading) -> Capture:
+    """The capture with the rates of a file."""
+    return capture if path is None else _with(capture, lambda: rates.read(path))
 
 
 def stored(capture: Capture) -> Capture:

@@ -17,7 +17,9 @@ import numpy as np
 
 from pinprof.base.errors import readable
 from pinprof.base.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
-from pinprof.data.model import MemoryLog, PageTable, ProcessMemory
+from pinprof.base.units import format_counted
+from pinprof.data.model import Capture, MemoryLog, PageTable, ProcessMemory
+from pinprof.read.directory import Reading
 
 _MOST_LINE = 1 << 20
 _MOST_COUNTERS = 256
@@ -25,7 +27,7 @@ _MOST_COUNTERS = 256
 PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
 _MOST_PAGES = 4096
-"""Of a process in a line; pinprof writes a fifth of that at most."""
+"""The entries of a process in a line; pinprof writes a fifth of that at most."""
 _PAGE = Row((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
 _PROCESS = Facts(
     {
@@ -37,6 +39,18 @@ _PROCESS = Facts(
 )
 _ENTRY = Facts({"t": COUNT, "machine": Facts(others=COUNT), "processes": Each(_PROCESS, lenient=True)})
 """What a line holds."""
+
+
+def with_memory(capture: Capture, path: Path | None, _reading: Reading) -> Capture:
+    """The capture with a file's log, and what must be said about it."""
+    if path is None:
+        return capture
+    log = with_names(read_memory(path), capture.threads)
+    capture = replace(capture, memory=log)
+    if log is None or not log.bad_lines:
+        return capture
+    what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
+    return capture.with_notes(f"{what} of the memory log left out.")
 
 
 def read_memory(path: Path) -> MemoryLog | None:

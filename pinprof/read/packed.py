@@ -1,4 +1,4 @@
-"""Compressed inputs: gzip, xz and zstd, told by their first bytes and unpacked in bounded pieces, all of it here.
+"""Compressed inputs: gzip, xz and zstd, known by their first bytes and unpacked in bounded pieces, all of it here.
 
 Bounds, so that a small file cannot fill the memory or the disk: beyond SPARED_BYTES an input may unpack to MOST_RATIO
 times its size, and to MOST_BYTES at most. Text of profilers comes to 5 to 200 times, recordings with copies of empty
@@ -38,7 +38,7 @@ class _Member(Protocol):
 
     @property
     def behind(self) -> bytes:
-        """Of the last packed bytes those that follow its end."""
+        """The last packed bytes that follow its end."""
 
     @property
     def damaged(self) -> type[Exception]:

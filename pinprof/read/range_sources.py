@@ -8,16 +8,18 @@ program that was killed has ranges of phases that it could not write; these stay
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import MarkTable
-from pinprof.data.model import Bool, Int64, RangeTable
+from pinprof.data.model import Bool, Capture, Int64, RangeTable
+from pinprof.read.directory import Reading
 from pinprof.read.nvtx import injection as nvtx_injection
 from pinprof.read.ranges import parse_ranges, read_ranges
+from pinprof.read.thread_names import with_nvtx_names
 from pinprof.streams import store
 
 
@@ -54,6 +56,11 @@ def load(directory: Path, given: Path | None, *, measured_only: bool) -> Capture
     # By start, an outer range before the inner ones that start with it.
     joined = joined.take(np.lexsort((joined.depth, -joined.end_ns, joined.start_ns)))
     return CaptureRanges(joined, (*written.notes, *injected.notes), injected.thread_names, marks)
+
+
+def with_nvtx(capture: Capture, _path: Path, reading: Reading) -> Capture:
+    """The capture, whose ranges are there already, with NVTX's instants and names of threads."""
+    return replace(with_nvtx_names(capture, reading.ranges.thread_names), marks=reading.ranges.marks)
 
 
 def doubles(ranges: RangeTable, lines: RangeTable) -> Bool:

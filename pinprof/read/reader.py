@@ -13,7 +13,7 @@ from pinprof.data.model import Capture
 from pinprof.read.symbols.kept import KeptSymbols
 
 Progress = Callable[[float], None]
-"""Is told which part of a work is done: from 0 to 1, and never less than before."""
+"""Receives which part of a work is done: from 0 to 1, and never less than before."""
 
 
 def untold(_part: float) -> None:

@@ -45,7 +45,7 @@ def write_plain(path: Path, copy: Path) -> str:
 
 
 def refuse_without_room(shown: object, size: int, folder: Path) -> None:
-    """CaptureError where a folder's disk has no room for so many bytes."""
+    """CaptureError where a folder's disk has no room for `size` bytes."""
     free = shutil.disk_usage(folder).free
     if size > free:
         raise CaptureError(

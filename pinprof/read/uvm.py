@@ -23,6 +23,7 @@ from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
 from pinprof.data.activity import UNRECORDED, Activity, CopyKind, GpuOpTable, OpKind, PageFaultTable
+from pinprof.data.model import Capture
 from pinprof.data.uvm_events import (
     CLOCK,
     CLOCK_AT,
@@ -37,6 +38,7 @@ from pinprof.data.uvm_events import (
     Event,
     State,
 )
+from pinprof.read.directory import Reading
 
 SOURCE = "events of NVIDIA's UVM driver"
 
@@ -108,7 +110,7 @@ class UvmFile:
     stopped_ns: int
     """When events ended before the process did; 0 where they did not."""
     cost_ns: int
-    """Processor time of reading and writing."""
+    """CPU time of reading and writing."""
     counters: tuple[int, ...]
     """By `Counter`; empty where there were none."""
     dropped: int
@@ -193,6 +195,12 @@ def parse(data: bytes) -> UvmFile | None:
         damaged=int(np.count_nonzero(~known)) + (rest > 0),
         entries=entries if known.all() else entries[known],
     )
+
+
+def with_managed_memory(capture: Capture, path: Path, _reading: Reading) -> Capture:
+    """The capture with events of its managed memory."""
+    seen = read_folder(path, capture.activity)
+    return replace(capture.with_notes(*seen[1]), activity=seen[0]) if seen else capture
 
 
 def read_folder(folder: Path, activity: Activity | None) -> tuple[Activity, tuple[str, ...]] | None:

@@ -1,1 +1,1 @@
-"""The reports: Analysis → ReportData (`gather`) → page, terminal summary, JSON; Capture → folded stacks (`export`)."""
+"""The reports: Run → ReportData (`gather`) → page, terminal summary, JSON; Capture → folded stacks (`export`)."""

@@ -1,4 +1,4 @@
-"""Analysis → FlameData: the capture's stacks in preorder, its samples, threads and the samples of each range."""
+"""Run → FlameData: the capture's stacks in preorder, its samples, threads and the samples of each range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.data.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows
 from pinprof.report.names import NO_CALLCHAIN
@@ -32,7 +32,7 @@ class Numbered(Generic[_Value]):
         return self.index.setdefault(value, len(self.index))
 
 
-def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
+def flame_data(analysis: Run, row_of: Int32) -> FlameData | None:
     """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`."""
     capture = analysis.capture
     samples, stacks = capture.samples, capture.stacks
@@ -83,7 +83,7 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
     return data if timed else data.merged()
 
 
-def _opportunity_nodes(analysis: Analysis, place: Int32) -> Iterator[Int32]:
+def _opportunity_nodes(analysis: Run, place: Int32) -> Iterator[Int32]:
     for opportunity in analysis.opportunities.found if analysis.opportunities else ():
         nodes = place[np.fromiter(opportunity.samples, np.int64, len(opportunity.samples))]
         yield np.sort(nodes[nodes != NO_NODE])
@@ -150,7 +150,7 @@ def _callers_up(decided: Int32, depth: Int16, place: Int32, order: Int32) -> Int
     return callers
 
 
-def _range_rows(analysis: Analysis, row_of: Int32) -> RangeRows:
+def _range_rows(analysis: Run, row_of: Int32) -> RangeRows:
     capture = analysis.capture
     if not len(capture.ranges) or not len(capture.samples):
         return NO_RANGES

@@ -1,11 +1,11 @@
-"""Analysis → ReportData: what the sections share, named and chosen here; every figure comes from the analysis."""
+"""Run → ReportData: what the sections share, named and chosen here; every figure comes from the analysis."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import PurePath
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.row import Category
 from pinprof.report import sections
@@ -20,14 +20,14 @@ from pinprof.report.steps import in_steps
 from pinprof.report.threads import numbered_threads
 
 
-def build(analysis: Analysis, *, drawn: bool = True) -> ReportData:
+def build(analysis: Run, *, drawn: bool = True) -> ReportData:
     """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`."""
     shared = _shared(analysis, drawn=drawn)
     made = {section.key: section.build(analysis, shared) for section in sections.SECTIONS}
     return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
 
 
-def _shared(analysis: Analysis, *, drawn: bool) -> Shared:
+def _shared(analysis: Run, *, drawn: bool) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
@@ -64,7 +64,7 @@ def _rule(row: Category) -> str:
     return f"{_RULES[row.tier]} ({row.context})" if row.context else _RULES[row.tier]
 
 
-def _facts(analysis: Analysis) -> CaptureFacts:
+def _facts(analysis: Run) -> CaptureFacts:
     capture = analysis.capture
     return CaptureFacts(
         path=PurePath(capture.path).name,

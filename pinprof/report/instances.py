@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
 from pinprof.base.columns import in_order
@@ -96,7 +96,7 @@ class InstanceData:
         return columns
 
 
-def instance_data(analysis: Analysis, place: Int32) -> InstanceData:
+def instance_data(analysis: Run, place: Int32) -> InstanceData:
     """The rows of a recording that has a timeline; `place` is that of `ShownRanges`."""
     capture = analysis.capture
     start, threads = start_ns(capture), thread_numbers(capture)
@@ -123,8 +123,8 @@ def instance_data(analysis: Analysis, place: Int32) -> InstanceData:
     )
 
 
-def _range_rows(analysis: Analysis, place: Int32) -> EventRows:
-    """Of the ranges that are shown."""
+def _range_rows(analysis: Run, place: Int32) -> EventRows:
+    """The ranges that are shown."""
     ranges, group = analysis.capture.ranges, place[analysis.members.path]
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
     rows = EventRows.of(

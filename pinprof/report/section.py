@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 
@@ -41,13 +41,13 @@ class Section(ABC):
     key: ClassVar[str]
     """Name of its template, its place on the page, and of its data in `ReportData.sections`."""
     title: ClassVar[str] = ""
-    """In the page's navigation and above the template; without one, the template stands alone."""
+    """In the page's navigation and above the template; without one, there is only the template."""
     absent: ClassVar[tuple[tuple[str, Any], ...]] = ()
     """Its entries of the JSON where it does not apply: keys stay."""
 
     @classmethod
     @abstractmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """The data of one recording; None where the section does not apply."""
 
     @classmethod

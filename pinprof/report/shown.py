@@ -23,7 +23,7 @@ class ShownRanges:
     """A choice of ranges, in their order."""
 
     index: Int32
-    """Of those that are shown, into `Analysis.ranges`, ascending."""
+    """Those that are shown, into `Run.ranges`, ascending."""
     place: Int32
     """Per range its row among the shown ones; -1 for the others."""
     hidden_calls: int
@@ -38,7 +38,7 @@ class ShownRanges:
 
 
 def shown_ranges(ranges: Sequence[RangeResult], most: int = MOST_RANGES) -> ShownRanges:
-    """At most so many ranges of the longest total wall time, each with those around it."""
+    """The most ranges of the longest total wall time, each with those around it."""
     number = {id(entry.path): index for index, entry in enumerate(ranges)}
     parent = [number.get(id(entry.path.parent), -1) for entry in ranges]
     # A range is as long as the longest inside it: those around a range then come before it.

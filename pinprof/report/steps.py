@@ -23,7 +23,7 @@ MOST_ROWS = 1_000_000
 MOST_RUNS = 300_000
 """Runs of samples in ranges."""
 MOST_BYTES = 3_500_000
-"""Of the packed columns, stacks included."""
+"""Bytes of the packed columns, stacks included."""
 
 STEPS_NS = tuple(factor * 10**power for power in range(3, 15) for factor in (1, 2, 5))
 """Lengths of steps, from the page's unit of time to a week."""
@@ -103,7 +103,7 @@ class _Alike:
         return cls(data, ranges, nested, bundles, inside)
 
     def fit(self, step: int, rows: int, runs: int) -> bool:
-        """Whether there are at most so many rows, and surely no more runs of them in ranges."""
+        """Whether there are at most `rows` rows, and surely no more runs of them in ranges."""
         if len(self.bundles.begins(step)) > rows:
             return False
         if not len(self.data.ranges.path):
@@ -127,7 +127,7 @@ class _Alike:
 def _inside(data: FlameData) -> tuple[NDArray[np.signedinteger], NDArray[np.signedinteger]]:
     """Per sample a number for the set of ranges that it is in, and in how many it is.
 
-    Sets are told apart by sums of one random number for each path; two of them are taken for one another with a chance
+    Sets differ by sums of one random number for each path; two of them are taken for one another with a chance
     of one in 10^13 where there are a million.
     """
     if not len(data.ranges.path):

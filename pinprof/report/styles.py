@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pinprof.analyze.activity.results import Cause, Purpose
-from pinprof.analyze.opportunities.results import PHASE_NAMES, PhaseName
+from pinprof.analyze.activity.results import Cause
+from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
 
 
 @dataclass(frozen=True)

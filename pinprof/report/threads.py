@@ -1,6 +1,6 @@
 """The threads that a reader can choose, by the numbers that they have on the page.
 
-A program may start thousands of short processes. Of the sampled threads those with the most samples stand alone, and
+A program may start thousands of short processes. The sampled threads with the most samples are shown one by one, and
 the others together; so the samples of the page agree in more and become fewer.
 """
 
@@ -12,7 +12,7 @@ from pinprof.report.flame import Thread
 from pinprof.report.rows import thread_names
 
 MOST_ALONE = 300
-"""Sampled threads that stand alone."""
+"""Sampled threads that are shown one by one."""
 
 
 def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:

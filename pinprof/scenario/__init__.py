@@ -6,7 +6,6 @@
     ranges.py      phase(): an NVTX range and, at the same instants, a line of ranges.jsonl
     recorder.py    measured(): tells the recorder which part of the run to sample
     context.py     Options; RunContext, what an iteration works with
-    traffic.py     counts what an iteration allocates and copies, in the warm-up
     session.py     run() → RunResult: set-up, warm-up, measured iterations, clean-up
     __main__.py    `python -m pinprof.scenario NAME …`, the process that gets recorded
 

@@ -22,7 +22,6 @@ from pinprof.scenario.catalog import Scenario, load, resolve
 from pinprof.scenario.context import Options, RunContext
 from pinprof.scenario.recorder import SCENARIO_VARIABLE, measured
 from pinprof.scenario.spec import ScenarioSpec
-from pinprof.scenario.traffic import Traffic, counting
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,15 @@ def run(name: str, options: Options) -> RunResult:
         with _explained(ctx):
             backend.prepare(spec.memory, ctx.size_bytes)
         with _explained(ctx), scenario.prepare(ctx) as ctx.prepared:
-            counted = _warm_up(scenario, ctx, written=_hand_over(_facts(ctx)))
+            _hand_over(_facts(ctx))
+            for _ in range(options.warmup):
+                _iterate(scenario, ctx)
             ctx.recording = True
             with measured():
                 for _ in range(options.iterations):
                     _iterate(scenario, ctx)
         if ctx.memory_bytes:
-            _hand_over(_facts(ctx) | counted | {"memory_bytes": ctx.memory_bytes})
+            _hand_over(_facts(ctx) | {"memory_bytes": ctx.memory_bytes})
         return RunResult(
             spec=spec,
             backend=backend.name,
@@ -106,22 +107,6 @@ def run(name: str, options: Options) -> RunResult:
             variant=variant,
             memory_bytes=dict(ctx.memory_bytes),
         )
-
-
-def _warm_up(scenario: Scenario, ctx: RunContext, *, written: bool) -> dict[str, Any]:
-    """The iterations before the measured ones; the first is counted, and completes the facts if they were written.
-
-    What it adds to them.
-    """
-    backend, traffic = ctx.backend, Traffic()
-    for number in range(ctx.options.warmup):
-        ctx.backend = backend if number else counting(backend, traffic)
-        _iterate(scenario, ctx)
-    ctx.backend = backend
-    counted = {"traffic": traffic.to_json()} if ctx.options.warmup else {}
-    if counted and written:
-        _hand_over(_facts(ctx) | counted)
-    return counted
 
 
 def _iterate(scenario: Scenario, ctx: RunContext) -> None:
@@ -195,7 +180,6 @@ def _facts(ctx: RunContext) -> dict[str, Any]:
             **({"variant": ctx.variant} if ctx.variant else {}),
             **({"threads": ctx.threads} if ctx.spec.threaded else {}),
         },
-        **({"shows": ctx.spec.shows} if ctx.spec.shows else {}),
         "phases": list(ctx.spec.phases),
         "calls": dict(ctx.spec.calls.get(ctx.backend.name, {})),
     }

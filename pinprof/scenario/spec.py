@@ -62,8 +62,6 @@ class ScenarioSpec:
     """Whether it uses `--threads`."""
     most_bytes: int = 0
     """The maximum size that it uses, because more would only take longer; 0 for no limit."""
-    shows: str = ""
-    """The first sentence of reports, if it is not about where time went (`Manifest.scenario_shows`)."""
     needs: str = ""
     """A Python package that it imports, with an extra of the same name; empty if there is none."""
 

@@ -1,22 +1,6 @@
 """The capture directory `NAME.pinprof/`: the only thing that passes from collecting to reading.
 
-    manifest.json       what was recorded, how, where and how it ended (manifest.Manifest)
-    perf.data           samples
-    calls.data          CUDA calls: entered, with arguments and stack, and returned
-    calls-before.json   of a part of a longer recording: what CUDA had granted before (read/perf/cuda_processes.py)
-    perf-script.txt.gz  with copied stacks or branch records: what perf made of them where they were recorded
-    kallsyms.gz         kernel symbols of the recording boot
-    symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
-    memory.jsonl        memory of the program and the machine over time, one JSON object a line
-    ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
-    python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as they were seen (read/python/stacks.py)
-    nvtx/               what the program said through NVTX, one file a process (read/nvtx/file.py)
-    gpu/                what the GPU did, by CUPTI, one file a process (read/cupti.py)
-    uvm/                events of managed memory, by the driver, one file an address space (read/uvm.py)
-    nsys.sqlite         what Nsight Systems traced, its own export without what is private
-    nsys.nsys-rep       its report, only when asked for: it holds the program's environment
-    rates.json          what memory operations cost on this machine, by `pinprof bench` before or a calibration after
-    collector.log       what the recording tools printed
+`pinprof.streams.STREAMS` has its files.
 
 It is written under `NAME.pinprof.partial` and renamed when whole. An interrupted one keeps that name, is marked in
 its manifest (`outcome.state`), and still reads.
@@ -68,7 +52,7 @@ SUFFIX = ".pinprof"
 PARTIAL = ".partial"
 
 _TAKEN = -2
-_RESERVE = ".reserve"
+RESERVE = ".reserve"
 _RESERVE_BYTES = 256 * 1024
 """Held while recording and given back before the manifest is written, so that a full disk cannot lose a capture."""
 
@@ -101,7 +85,7 @@ class CaptureWriter:
             raise _unwritable(partial, error) from error
         writer = cls(partial, target, manifest, _locked(partial))
         try:
-            files.written(partial / _RESERVE, bytes(_RESERVE_BYTES))
+            files.written(partial / RESERVE, bytes(_RESERVE_BYTES))
             write_manifest(partial, manifest)
         except BaseException as error:
             writer.discard()
@@ -122,7 +106,7 @@ class CaptureWriter:
 
     def release_reserve(self) -> None:
         """Give the reserved bytes back, before the last files are written."""
-        (self.path / _RESERVE).unlink(missing_ok=True)
+        (self.path / RESERVE).unlink(missing_ok=True)
 
     def finish(self, manifest: Manifest) -> Path:
         """Write the final manifest, rename the directory to its final name and return that.
@@ -244,11 +228,6 @@ def part(directory: Path, name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def holds_recording(directory: Path) -> bool:
-    """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
-    return any(part(directory, name) for name in (PERF_DATA, NSYS_SQLITE))
-
-
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
     try:
@@ -288,3 +267,8 @@ def read_manifest(path: Path) -> Manifest:
 def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, so that a reader never sees half of one."""
     files.written(directory / MANIFEST, json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n")
+
+
+def rewrite_manifest(path: Path) -> None:
+    """Leave in a manifest what this version knows of one."""
+    write_manifest(path.parent, read_manifest(path.parent))

@@ -37,7 +37,7 @@ class Measure:
 
     @property
     def unit(self) -> Unit:
-        """Of its values."""
+        """Its values'."""
         return _UNITS[self.kind]
 
     @property

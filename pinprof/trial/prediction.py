@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity, ToMeasure
-from pinprof.analyze.opportunities.wall import disturbed_ns
-from pinprof.analyze.recorder import tracing_ns
+from pinprof.analyze import Run
+from pinprof.analyze.course.results import PHASE_NAMES
+from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
+from pinprof.analyze.opportunities.results import Opportunity, ToMeasure
 from pinprof.trial.cures import Cure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import Ratio
@@ -22,7 +22,7 @@ _NEAR = 2.0
 """A printed number is taken for the seconds of the work, or of the run, within this factor."""
 
 
-def candidates(analysis: Analysis | None) -> tuple[Opportunity | ToMeasure, ...]:
+def candidates(analysis: Run | None) -> tuple[Opportunity | ToMeasure, ...]:
     """What cures are tried for: opportunities, and costs whose saving only a measurement shows."""
     answer = analysis.opportunities if analysis else None
     return (*answer.found, *answer.to_measure) if answer else ()
@@ -33,7 +33,7 @@ def answered(found: Sequence[Opportunity | ToMeasure], cure: Cure) -> tuple[Oppo
     return tuple(one for one in found if one.cure.id in cure.answers)
 
 
-def predicted(analysis: Analysis, cure: Cure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
+def predicted(analysis: Run, cure: Cure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
     """The ratio that the opportunities promise of a cure; None where they promise nothing of this measure.
 
     `as_is` is what was measured in the recorded run, and `wall_ns` how long that took.
@@ -58,8 +58,8 @@ def _counts(one: Opportunity, measure: Measure) -> bool:
     return measure.kind == "wall"
 
 
-def _base_ns(analysis: Analysis, measure: Measure, as_is: float, wall_ns: float) -> float:
-    """What was measured in nanoseconds, without tracing and waits for a processor; 0 or less where it is no time."""
+def _base_ns(analysis: Run, measure: Measure, as_is: float, wall_ns: float) -> float:
+    """What was measured in nanoseconds, without tracing and waits for a CPU; 0 or less where nothing was measured."""
     course = analysis.course
     if course is None or measure.kind == "memory":
         return 0.0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
@@ -25,7 +25,7 @@ _NAME = "run.pinprof"
 _MARGIN_S = 60.0
 """For what a recording does before and after the program."""
 _SLOWER = 3.0
-"""A recorded run may take so many times as long."""
+"""A recorded run may take this many times as long."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def record(
     )
 
 
-def explained(recording: Recording) -> Analysis | None:
+def explained(recording: Recording) -> Run | None:
     """The recording with its opportunities; None where nothing was recorded."""
     return analyze(recording.capture) if recording.capture is not None else None
 

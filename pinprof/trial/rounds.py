@@ -19,7 +19,7 @@ from pinprof.trial.result import Ratio
 LEAST_ROUNDS = 6
 """An interval of fewer rounds may be narrow by chance."""
 FEWEST_ROUNDS = 3
-"""From so many on a ratio is told: two agree too easily."""
+"""A ratio is given from this number of runs on: two agree too easily."""
 MOST_ROUNDS = 1000
 AS_IS = ""
 """Stands for the program as it is among the ids of cures."""

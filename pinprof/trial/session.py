@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing, TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.redaction import redacted
 from pinprof.base.units import format_share
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, Cure, answering
@@ -27,7 +28,7 @@ REPORT_VARIABLE = "PINPROF_TRY_REPORT"
 LIMIT_S = 600.0
 """A program that runs longer cannot be repeated often enough."""
 _CURED_LIMIT = 5.0
-"""With a cure a program may take so many times as long, and a little more."""
+"""With a cure a program may take this many times as long, and a little more."""
 _CURED_MARGIN_S = 10.0
 _LIBRARIES = {"torch": ("libtorch", "libc10"), "cuda": ("libcuda.so", "libcudart")}
 """What shows that a program uses what a cure needs."""
@@ -88,7 +89,7 @@ def unknown(ids: Sequence[str]) -> None:
 def trial(
     request: Request, given: Mapping[str, str], say: Say, clock: Callable[[], float] = time.monotonic
 ) -> TrialResult:
-    """Try a program's cures; `given` is its environment as is, `say` is told what is going on.
+    """Try a program's cures; `given` is its environment as is, `say` gets what is going on.
 
     TrialError where the program cannot be repeated or tells no number; UsageError for cures that do not exist.
     """
@@ -109,7 +110,7 @@ class _Trial:
         self._runs = 0
         self._reference: bytes | None = None
         self._peaks: dict[str, list[int]] = {}
-        self._analysis: Analysis | None = None
+        self._analysis: Run | None = None
         self._recorded_run: Ended | None = None
         self._notes: list[str] = []
 
@@ -129,7 +130,7 @@ class _Trial:
             self._predict(one)
         base = self._side(AS_IS, played.as_is)
         return TrialResult(
-            command=self._request.command,
+            command=redacted(self._request.command),
             measure=self._request.measure.text,
             unit=self._request.measure.unit,
             as_is=base,

@@ -17,12 +17,13 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import Header, read_header
 
 FIRST_CHILD = 1_000_000
 PAGE_BITS = 12
-ROUND = rec.RECORD_HEADER.pack(68, 0, 8)
+ROUND = perf.RECORD_HEADER.pack(68, 0, 8)
 
 
 class Template:
@@ -37,14 +38,14 @@ class Template:
         starts, position = [], 0
         samples = bytearray()
         while position < len(data):
-            kind, _misc, size = rec.RECORD_HEADER.unpack_from(data, position)
+            kind, _misc, size = perf.RECORD_HEADER.unpack_from(data, position)
             record = data[position : position + size]
-            if kind == rec.SAMPLE:
+            if kind == perf.RECORD_SAMPLE:
                 starts.append(len(samples) >> 3)
                 samples += record
-            elif kind == rec.MMAP and not self.pid:
+            elif kind == perf.RECORD_MMAP and not self.pid:
                 self.before.append(record)
-            elif kind in (rec.MMAP2, rec.COMM):
+            elif kind in (perf.RECORD_MMAP2, perf.RECORD_COMM):
                 self.pid = struct.unpack_from("<i", record, 8)[0]
                 self.tasks.append(record)
             position += size
@@ -70,14 +71,14 @@ class Template:
         trailer = self.layout.trailer_time
         assert trailer is not None
         identity = struct.pack("<iiii", pid, self.pid, pid, self.pid)
-        out.write(self._task(rec.FORK, 0, identity + struct.pack("<Q", clock), clock))
+        out.write(self._task(perf.RECORD_FORK, 0, identity + struct.pack("<Q", clock), clock))
         for record in self.tasks:
             copy = bytearray(record)
             struct.pack_into("<ii", copy, 8, pid, pid)
             struct.pack_into("<Q", copy, len(copy) - 8 * trailer, clock)
             if trailer < (self.layout.trailer_tid or 0):
                 struct.pack_into("<ii", copy, len(copy) - 8 * (self.layout.trailer_tid or 0), pid, pid)
-            if struct.unpack_from("<I", copy)[0] == rec.MMAP2:
+            if struct.unpack_from("<I", copy)[0] == perf.RECORD_MMAP2:
                 (start,) = struct.unpack_from("<Q", copy, 16)
                 struct.pack_into("<Q", copy, 16, start + moved)
             out.write(copy)
@@ -88,7 +89,7 @@ class Template:
         words[at + self.layout.time] = clock + self.step_ns * np.arange(1, count + 1)
         out.write(words.tobytes())
         clock += self.step_ns * (count + 1)
-        out.write(self._task(rec.EXIT, 0, identity + struct.pack("<Q", clock), clock))
+        out.write(self._task(perf.RECORD_EXIT, 0, identity + struct.pack("<Q", clock), clock))
         return clock
 
     def _task(self, kind: int, misc: int, body: bytes, clock: int) -> bytes:
@@ -98,7 +99,7 @@ class Template:
         trailer = bytearray(other[len(other) - 8 * behind :])
         struct.pack_into("<Q", trailer, 8 * (behind - (self.layout.trailer_time or 0)), clock)
         trailer[: 8 * (behind - (self.layout.trailer_time or 0))] = body[:4] + body[8:12]
-        return rec.RECORD_HEADER.pack(kind, misc, 8 + len(body) + len(trailer)) + body + bytes(trailer)
+        return perf.RECORD_HEADER.pack(kind, misc, 8 + len(body) + len(trailer)) + body + bytes(trailer)
 
 
 def multiply(source: Path, out: Path, samples: int, each: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.read import ReadOptions, read
 
@@ -110,7 +110,7 @@ CONTROLS: tuple[Control, ...] = (
 
 
 @cache
-def analysed(name: str) -> Analysis:
+def analysed(name: str) -> Run:
     """One recording, unpacked, read and analysed."""
     with tempfile.TemporaryDirectory(prefix="pinprof-cases-") as folder, tarfile.open(DATA / (name + SUFFIX)) as packed:
         # Python before 3.11.4 knows no filters; these archives are ours.

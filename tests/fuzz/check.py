@@ -151,14 +151,14 @@ def refused(error: PinprofError) -> None:
     plain_text(str(error))
 
 
-def exact(analysis: analyze.Analysis) -> None:
+def exact(analysis: analyze.Run) -> None:
     """Causes sum to the total, in the whole recording and in every range."""
     for event in (*analysis.events, *(event for each in analysis.ranges for event in each.events)):
         assert sum(event.by_leaf.values()) == event.total, "leaves do not sum to the total"
         assert min(event.by_leaf.values(), default=0) >= 0, "a negative cause"
 
 
-def _outputs(analyses: Sequence[analyze.Analysis], folder: Path, thorough: Thorough) -> None:
+def _outputs(analyses: Sequence[analyze.Run], folder: Path, thorough: Thorough) -> None:
     if thorough.json or thorough.text or thorough.page:
         reports = [build(analysis) for analysis in analyses]
     if thorough.json:
@@ -214,7 +214,7 @@ def plain_text(text_: str) -> None:
     assert found is None, f"control character {found[0]!r} in text"
 
 
-def _exports(analysis: analyze.Analysis, folder: Path) -> None:
+def _exports(analysis: analyze.Run, folder: Path) -> None:
     folder.mkdir()
     try:
         for name in formats.EXPORTS:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pinprof.data import perf_format as perf
 from pinprof.data.uvm_events import CLOCK, ENTRY_BYTES, Event
 from pinprof.read.perf import records as rec
 from tests.fuzz import slim
@@ -104,7 +105,7 @@ EVENTED = json.dumps(
 
 def perf_by_hand(*, piped: bool) -> bytes:
     """A recording of two threads: names, mappings, a fork, and samples of CPU time and of page faults."""
-    clock = Spec(sample_type=BASIC | rec.ID | rec.ADDR | rec.CPU, ids=(1,))
+    clock = Spec(sample_type=BASIC | perf.SAMPLE_ID | perf.SAMPLE_ADDR | perf.SAMPLE_CPU, ids=(1,))
     faults = Spec(sample_type=clock.sample_type, config=2, period=1, flags=clock.flags, ids=(2,))
     records = [comm(clock, "app", exec_=True), mmap2(clock, 0x400000, 0x10000, "/bin/app"), fork(clock, 8, 7, time=50)]
     for number in range(12):
@@ -121,16 +122,16 @@ def perf_by_hand(*, piped: bool) -> bytes:
 
 def wakeups_by_hand(*, system_wide: bool) -> bytes:
     """A recording of two threads that wait for each other, and for a process outside the program, with wake-ups."""
-    clock = Spec(sample_type=BASIC | rec.IDENTIFIER | rec.CPU, ids=(1,))
+    clock = Spec(sample_type=BASIC | perf.SAMPLE_IDENTIFIER | perf.SAMPLE_CPU, ids=(1,))
     leaves = Spec(sample_type=clock.sample_type, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))
-    wakes = Spec(sample_type=clock.sample_type | rec.RAW, type=2, config=77, period=1, ids=(3,))
+    wakes = Spec(sample_type=clock.sample_type | perf.SAMPLE_RAW, type=2, config=77, period=1, ids=(3,))
     records = [comm(clock, "app", exec_=True), mmap2(clock, 0x400000, 0x10000, "/bin/app")]
     records.append(fork(clock, 7, 7, tid=8, time=1))
     chain = (rec.CONTEXT_USER, USER_IP, USER_IP + 1)
 
     def switch(time: int, tid: int, *, out: bool) -> bytes:
         body = trailer(clock, time=time, tid=tid, event_id=1)
-        return record(rec.SWITCH, body, rec.MISC_SWITCH_OUT if out else 0)
+        return record(perf.RECORD_SWITCH, body, perf.MISC_SWITCH_OUT if out else 0)
 
     def wake(time: int, pid: int, tid: int, woken: int, flags: int) -> bytes:
         payload = struct.pack("<HBBi16siiii", 77, flags, 0, tid, b"app", woken, 120, 3, 0)

@@ -15,9 +15,9 @@ import pytest
 
 from pinprof import analyze, read
 from pinprof.analyze.activity.calls import prepare_calls
-from pinprof.analyze.opportunities.copies import copies_of
+from pinprof.analyze.course.copies import copies_of
 from pinprof.collect.cuda_libraries import find_sites, functions_in
-from pinprof.data.activity import CopyKind, Location, MemoryKind, MemoryOperation
+from pinprof.data.activity import Activity, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.read.perf import data as perf_data
 from tests.support.probes import needs_probes
 
@@ -70,6 +70,33 @@ int main(void)
     return 0;
 }
 """
+BURST = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#define SIZE (1 << 20)
+int cuMemcpyHtoD_v2(void *, const void *, size_t), cuMemHostRegister_v2(void *, size_t, unsigned),
+    cuMemHostUnregister(void *), cuMemAlloc_v2(void **, size_t);
+int main(void)
+{
+    void *device;
+    char small[64], *pinned = malloc(SIZE), *plain = malloc(SIZE);
+    cuMemAlloc_v2(&device, SIZE);
+    for (int i = 0; i < 20000; i++)
+        COPY_OR_REGISTER;
+    cuMemHostRegister_v2(pinned, SIZE, 0);
+    for (int i = 0; i < 20000; i++)
+        COPY_OR_REGISTER;
+    usleep(100000);
+    cuMemcpyHtoD_v2(device, pinned, 1001);
+    cuMemcpyHtoD_v2(device, plain, 1002);
+    cuMemHostRegister_v2(plain, SIZE, 0);
+    cuMemcpyHtoD_v2(device, plain, 1003);
+    puts("done");
+    return 0;
+}
+"""
+"""More records than small rings hold, before and after one call that all depends on."""
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +120,14 @@ def build(folder: Path) -> Path:
     return folder
 
 
-def record(built: Path, tmp_path: Path, *options: str, program: str = "program") -> tuple[Path, str]:
+def record(
+    built: Path, tmp_path: Path, *options: str, program: str = "program", **environment: str
+) -> tuple[Path, str]:
     """A capture of the program, and what it printed."""
     target = tmp_path / "calls.pinprof"
     result = subprocess.run(
         [sys.executable, "-m", "pinprof", "record", "--python", "off", "-o", target, *options, "--", built / program],
-        env={**os.environ, "LD_LIBRARY_PATH": str(built)},
+        env={**os.environ, "LD_LIBRARY_PATH": str(built), **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -136,7 +165,7 @@ def test_every_call_has_its_size_its_duration_and_its_caller(recorded: tuple[Pat
         text.strip().partition("(")[0]: number for number, text in enumerate(source, 1) if text.startswith("    cu")
     }
     for row, name in enumerate(names):
-        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]]
+        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]].text
         if name in ("cudaMallocHost", "cudaMemcpy", "cudaFreeHost"):
             assert size == (8 * MIB if parent[row] else 2 * MIB), name
             assert site == f"step (program.c:{lines[name]})"
@@ -296,6 +325,40 @@ def test_both_ends_of_every_copy_are_known(python_program: Path) -> None:
     }
 
 
+def sources_after_a_burst(tmp_path: Path, built: Path, call: str) -> tuple[dict[int, str], Activity]:
+    """The memory that copies of these sizes came from, after so many other calls that records are lost."""
+    source, program = tmp_path / "burst.c", tmp_path / "burst"
+    source.write_text(BURST)
+    libraries = (built / "libcuda.so.1", f"-DCOPY_OR_REGISTER={call}")
+    subprocess.run(["cc", *FLAGS, "-o", program, source, *libraries], check=True)
+    options = ("--no-report", "--no-calibrate", "--probe-budget", "100")
+    target, _ = record(built, tmp_path, *options, program=str(program), PINPROF_RING_BYTES="65536")
+    capture = read.read(target)
+    assert capture.activity is not None
+    assert capture.activity.lost_calls > 0
+    copies = copies_of(capture, prepare_calls(capture.activity))
+    assert copies is not None
+    kinds = zip(copies.size_bytes.tolist(), copies.source.tolist(), strict=True)
+    return {size: MemoryKind(kind).words for size, kind in kinds if size > 1000}, capture.activity
+
+
+@needs_probes
+def test_lost_records_of_copies_hide_no_pinned_memory(tmp_path: Path, built: Path) -> None:
+    found, activity = sources_after_a_burst(tmp_path, built, "cuMemcpyHtoD_v2(device, small, 64)")
+    assert not activity.lost_memory
+    assert found == {1001: "pinned", 1002: "pageable", 1003: "pinned"}
+
+
+@needs_probes
+def test_memory_that_no_record_explains_is_unknown_where_records_of_memory_were_lost(
+    tmp_path: Path, built: Path
+) -> None:
+    call = "(cuMemHostRegister_v2(small, 64, 0), cuMemHostUnregister(small))"
+    found, activity = sources_after_a_burst(tmp_path, built, call)
+    assert activity.lost_memory
+    assert found == {1001: "unknown", 1002: "unknown", 1003: "pinned"}
+
+
 @needs_probes
 def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
     capture = read.read(python_program)
@@ -315,7 +378,7 @@ def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
         "registered": calls.size_bytes == 1003,
         "wait": calls.name == sync,
     }.items():
-        sites = Counter(calls.sites[site] if site >= 0 else "" for site in calls.site[mine].tolist())
+        sites = Counter(calls.sites[site].text if site >= 0 else "" for site in calls.site[mine].tolist())
         right = sum(count for site, count in sites.items() if site.endswith(f" (cuda_program.py:{lines[what]})"))
         wrong = sum(count for site, count in sites.items() if "cuda_program.py" in site) - right
         assert right >= 0.9 * sites.total(), (what, sites)

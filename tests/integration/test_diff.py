@@ -15,7 +15,7 @@ import pytest
 
 from pinprof.compare.engine import compare
 from pinprof.compare.results import Difference
-from pinprof.compare.runs import Run, run_of
+from pinprof.compare.runs import ComparedRun, run_of
 from pinprof.report.export import formats
 from tests.cases.recorded import CASES, DATA, SUFFIX, analysed, work_s
 from tests.support import h200
@@ -30,12 +30,12 @@ SCENARIOS = (
 
 
 @cache
-def case_run(name: str) -> Run:
+def case_run(name: str) -> ComparedRun:
     return run_of(analysed(name))
 
 
 @cache
-def scenario_run(name: str) -> Run:
+def scenario_run(name: str) -> ComparedRun:
     return run_of(h200.own_analysis(name))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinprof import analyze, read
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from tests.support import h200
 
 OWN_NS = {
@@ -17,14 +17,14 @@ OWN_NS = {
 
 
 @pytest.fixture(scope="module")
-def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("calls")
     h200.unpack_captures(folder)
     return analyze.analyze(read.read(folder / "calls.pinprof"))
 
 
 @pytest.mark.parametrize("name", OWN_NS)
-def test_calls_have_the_programs_own_count_size_and_time(analysis: Analysis, name: str) -> None:
+def test_calls_have_the_programs_own_count_size_and_time(analysis: Run, name: str) -> None:
     assert analysis.activity is not None
     call = next(call for call in analysis.activity.whole.calls if call.name == name)
     count, own_ns = OWN_NS[name]
@@ -34,7 +34,7 @@ def test_calls_have_the_programs_own_count_size_and_time(analysis: Analysis, nam
     assert [site.name for site in call.sites] == ["step(unsigned long) (calls)"]
 
 
-def test_pinned_allocation_is_split_by_what_the_kernel_did(analysis: Analysis) -> None:
+def test_pinned_allocation_is_split_by_what_the_kernel_did(analysis: Run) -> None:
     assert analysis.activity is not None
     call = next(call for call in analysis.activity.whole.calls if call.name == "cudaMallocHost")
     assert call.split is not None
@@ -44,14 +44,14 @@ def test_pinned_allocation_is_split_by_what_the_kernel_did(analysis: Analysis) -
     assert call.split.sampled_ns == pytest.approx(call.time_ns.total, rel=0.03)
 
 
-def test_the_call_that_created_the_context_is_told_apart(analysis: Analysis) -> None:
+def test_the_call_that_created_the_context_is_told_apart(analysis: Run) -> None:
     assert analysis.activity is not None
     (first,) = analysis.activity.context_init
     assert first.name == "cudaFree"
     assert 100_000_000 < first.duration_ns < 400_000_000
 
 
-def test_pinned_memory_is_judged_from_the_calls_alone(analysis: Analysis) -> None:
+def test_pinned_memory_is_judged_from_the_calls_alone(analysis: Run) -> None:
     assert analysis.activity is not None
     assert analysis.activity.memory is not None
     assert analysis.activity.memory.pinned_bytes == analysis.activity.memory.largest_pin_bytes == 128 << 20

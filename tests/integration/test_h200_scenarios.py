@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.analyze import Analysis, RangeResult, analyze
+from pinprof.analyze import RangeResult, Run, analyze
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.read import ReadOptions, read
 from tests.support.h200 import unpack_captures
@@ -23,11 +23,11 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def analysis_of(path: Path) -> Analysis:
+def analysis_of(path: Path) -> Run:
     return analyze(read(path, ReadOptions()))
 
 
-def range_of(analysis: Analysis, name: str) -> RangeResult:
+def range_of(analysis: Run, name: str) -> RangeResult:
     (found,) = (result for result in analysis.ranges if result.name == name)
     return found
 

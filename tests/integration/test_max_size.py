@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.collect import permission
 from pinprof.data.model import Capture
 from pinprof.read import read
@@ -66,7 +66,7 @@ class Recorded:
 
     path: Path
     capture: Capture
-    analysis: Analysis
+    analysis: Run
     said: dict[int, tuple[int, int]]
 
     @property

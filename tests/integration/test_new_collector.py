@@ -16,10 +16,13 @@ from tests.support.recorded_programs import needs_native
 
 WITH_IT = """
 import sys
-from pinprof import collect
+from pinprof import collect, streams
 from pinprof.__main__ import main
 collect.__path__.append(sys.argv.pop(1))
 collect.COLLECTORS[sys.argv.pop(1)] = "what it records"
+scope = {}
+exec(sys.argv.pop(1), scope)
+streams.STREAMS += tuple(each for each in scope.values() if isinstance(each, streams.Stream))
 main()
 """
 LOOKS = """
@@ -61,12 +64,14 @@ COLLECTOR = Collector(lambda setup: [Refuses()], leaves=("refuses.txt",))
 """
 
 
-def pinprof(folder: Path, name: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def pinprof(
+    folder: Path, name: str, module: str, *arguments: str, stream: str = ""
+) -> subprocess.CompletedProcess[str]:
     """pinprof with a collector more, called in `folder`."""
     modules = folder.with_name(f"{folder.name}-modules")
     modules.mkdir(exist_ok=True)
     (modules / f"{name}.py").write_text(module)
-    command = [sys.executable, "-c", WITH_IT, str(modules), name, *arguments]
+    command = [sys.executable, "-c", WITH_IT, str(modules), name, stream, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -80,6 +85,28 @@ def test_the_documented_collector_records_with_a_tool_of_its_own(tmp_path: Path)
     assert [entry["name"] for entry in manifest["collectors"] if entry["name"] != "cuda-calls"] == ["top"]
     assert manifest["outcome"]["state"] == "complete"
     assert "COMMAND" in (tmp_path / "out.pinprof/top.txt").read_text()
+
+
+@needs_native
+@pytest.mark.skipif(shutil.which("top") is None, reason="top is not installed")
+def test_what_the_documented_collector_writes_is_reported_and_shared(tmp_path: Path) -> None:
+    top, stream = code("A collector"), code("A stream")
+    program = ("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")
+    recorded = pinprof(
+        tmp_path, "top", top, "record", "--with", "native,top", "-o", "out", "--", *program, stream=stream
+    )
+    assert recorded.returncode == 0, recorded.stderr
+    told = []
+    for name in ("out.pinprof", "out-shared.pinprof"):
+        report = pinprof(tmp_path, "top", top, "report", name, "--format", "json", stream=stream)
+        told.append([note for note in json.loads(report.stdout)["losses"]["notes"] if note.startswith("top saw")])
+        if name == "out.pinprof":
+            refused = pinprof(tmp_path, "top", top, "report", name, "--share")
+            assert "does not know what top.txt says" in refused.stderr
+            assert refused.returncode == 1
+            assert pinprof(tmp_path, "top", top, "report", name, "--share", stream=stream).returncode == 0
+    assert told[0] == told[1]
+    assert len(told[0]) == 1
 
 
 def test_a_capture_without_samples_names_its_collectors_and_says_what_to_do(tmp_path: Path) -> None:

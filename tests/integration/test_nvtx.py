@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import signal
@@ -22,23 +21,10 @@ from pinprof.machine.libraries import NVTX, Library, compiler
 from pinprof.read import ReadOptions, read
 from pinprof.read.nvtx.injection import LoadedNvtx, read_folder
 from pinprof.streams import store
+from tests.support.nvtx_headers import headers
 
 DATA = Path(__file__).parents[1] / "data/nvtx"
 PINPROF = [sys.executable, "-m", "pinprof"]
-
-
-def headers() -> Path | None:
-    """Where nvtx3/nvToolsExt.h is: NVIDIA's package of headers, or a CUDA toolkit."""
-    for package in ("nvidia-nvtx", "nvidia-nvtx-cu12"):
-        try:
-            files = importlib.metadata.files(package) or []
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        for file in files:
-            if file.name == "nvToolsExt.h":
-                return Path(str(file.locate())).parents[1]
-    toolkit = Path("/usr/local/cuda/include")
-    return toolkit if (toolkit / "nvtx3/nvToolsExt.h").is_file() else None
 
 
 @pytest.fixture(scope="module")

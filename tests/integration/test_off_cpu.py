@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.results import RangeWall
 from pinprof.collect import permission
 from pinprof.read import read
@@ -83,7 +83,7 @@ print(json.dumps([used_ns, waited_ns]))
 class Recorded:
     """The analysis of the recording, and what the program noted."""
 
-    analysis: Analysis
+    analysis: Run
     used_ns: dict[str, int]
     """Processor time of its thread, by phase."""
     waited_ns: dict[str, int]

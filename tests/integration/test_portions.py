@@ -18,7 +18,7 @@ import pytest
 
 from pinprof import portions as module
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import CollectError, PinprofError
 from pinprof.collect import RecordRequest, native
 from pinprof.data.activity import MemoryKind
@@ -53,11 +53,11 @@ def touch(pages: int) -> None:
         memory[place] = 1
 
 
-def explained(path: Path) -> Analysis:
+def explained(path: Path) -> Run:
     return analyze(read.read(path, read.ReadOptions(kept=SYMBOLS)))
 
 
-def faults(analysis: Analysis) -> int:
+def faults(analysis: Run) -> int:
     """The page faults that its samples stand for."""
     return next(event.total for event in analysis.events if event.unit == "faults")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.data.model import USER
 from pinprof.report.export import formats
 from pinprof.report.export.pprof import write
@@ -73,7 +73,7 @@ def parsed(data: bytes) -> Any:
     return profile
 
 
-def exported(analysis: Analysis) -> bytes:
+def exported(analysis: Run) -> bytes:
     stream = io.BytesIO()
     write(analysis, stream)
     return stream.getvalue()

@@ -7,23 +7,32 @@ import base64
 import gzip
 import io
 import os
+import platform
 import shutil
 import sqlite3
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 
 from pinprof.base.errors import PinprofError
 from pinprof.collect import RecordRequest, native, nsys, perf
+from pinprof.data.gpu_functions import FUNCTIONS
+from pinprof.read import read
 from pinprof.report.export.formats import EXPORTS
+from pinprof.streams import share
+from tests.support import planted
+from tests.support.nvtx_headers import headers
+from tests.support.probes import needs_probes
 from tests.support.unpacked import tells
 
 SECRET = "hunter2"
@@ -95,11 +104,12 @@ def bystander() -> Iterator[None]:
         process.kill()
 
 
-def run(folder: Path, *command: object) -> None:
-    planted = {name: f"{SECRET}-{name}" for name in ("PASSWORD", "USER", "LOGNAME", "MAIL")}
+def run(folder: Path, *command: object, **variables: object) -> None:
+    secrets = {name: f"{SECRET}-{name}" for name in ("PASSWORD", "USER", "LOGNAME", "MAIL")}
     home = folder / f"{SECRET}-home"
     home.mkdir(exist_ok=True)
-    environment = {**os.environ, **planted, "HOME": str(home), "XDG_DATA_HOME": str(folder / "data")}
+    given = {name: str(value) for name, value in variables.items()}
+    environment = {**os.environ, **secrets, **given, "HOME": str(home), "XDG_DATA_HOME": str(folder / "data")}
     result = subprocess.run(
         [*elsewhere(), *map(str, command)], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -109,8 +119,8 @@ def run(folder: Path, *command: object) -> None:
     assert SECRET not in result.stdout + result.stderr
 
 
-def pinprof(folder: Path, *arguments: object) -> None:
-    run(folder, PYTHON, "-m", "pinprof", *arguments)
+def pinprof(folder: Path, *arguments: object, **variables: object) -> None:
+    run(folder, PYTHON, "-m", "pinprof", *arguments, **variables)
 
 
 def assert_clean(folder: Path) -> None:
@@ -196,6 +206,105 @@ def test_a_running_program_is_recorded_without_what_surrounds_it(tmp_path: Path)
 def test_a_process_that_records_itself_tells_nothing(tmp_path: Path) -> None:
     run(tmp_path, PYTHON, "-c", RECORD_ITSELF.format(seconds=0.2))
     assert_clean(tmp_path / "itself.pinprof")
+
+
+@pytest.fixture(scope="module")
+def planted_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program with the secret next to everything that is read of its memory."""
+    if shutil.which("cc") is None:
+        pytest.skip("cc is not installed")
+    include = headers()
+    return planted.build(tmp_path_factory.mktemp("planted"), *(("-DNVTX", f"-I{include}", "-ldl") if include else ()))
+
+
+def record_planted(folder: Path, program: Path, *how: str) -> Path:
+    options = ("--no-report", "--no-calibrate", "--probe-budget", "100", "--fault-period", "1", "--frequency", "1999")
+    # nsys does not start a program that has this driver.
+    places = {} if "native,nsys" in how else {"LD_LIBRARY_PATH": program.parent}
+    pinprof(folder, "record", *options, *how, "-o", "run", "--", program, **places)
+    return folder / "run.pinprof"
+
+
+@pytest.mark.parametrize("recorder", ["native", "perf", "native,nsys", "dwarf"])
+def test_memory_next_to_what_is_read_of_it_is_in_no_file(recorder: str, planted_program: Path, tmp_path: Path) -> None:
+    if reason := missing(recorder):
+        pytest.skip(reason)
+    how = ["--call-graph", "dwarf"] if recorder == "dwarf" else ["--with", recorder]
+    capture = record_planted(tmp_path, planted_program, *how)
+    assert len(read(capture).samples) > 100
+    assert_clean(tmp_path)
+
+
+@needs_probes
+def test_every_watched_call_is_recorded_without_the_memory_next_to_its_arguments(
+    planted_program: Path, tmp_path: Path
+) -> None:
+    capture = record_planted(tmp_path, planted_program, "--with", "native")
+    activity = read(capture).activity
+    assert activity is not None
+    calls = activity.calls
+    assert calls.size_bytes is not None
+    counted = {name: int((calls.name == number).sum()) for number, name in enumerate(calls.names)}
+    assert counted == dict.fromkeys(FUNCTIONS, 3)
+    batches = {name for name, function in FUNCTIONS.items() if function.sizes is not None}
+    sizes = {calls.names[name]: size for name, size in zip(calls.name, calls.size_bytes, strict=True)}
+    assert {name: sizes[name] for name in batches} == dict.fromkeys(batches, 60)
+    copy = share.share(capture, tmp_path / "copy")
+    again = read(copy).activity
+    assert again is not None
+    for name, column in vars(calls).items():
+        assert np.array_equal(column, getattr(again.calls, name)), name
+    assert_clean(tmp_path)
+
+
+@pytest.mark.skipif(bool(missing("native")), reason=missing("native") or "recording works")
+def test_a_recording_that_was_killed_is_shared_without_the_programs_memory(
+    planted_program: Path, tmp_path: Path
+) -> None:
+    command = (PYTHON, "-m", "pinprof", "record", "--no-report", "-o", "run", "--", planted_program)
+    with subprocess.Popen(list(map(str, command)), cwd=tmp_path, stdout=subprocess.PIPE) as recording:
+        assert recording.stdout is not None
+        assert recording.stdout.readline() == b"spinning\n"
+        partial = tmp_path / "run.pinprof.partial"
+        while (partial / "perf.data").stat().st_size < 20_000:
+            time.sleep(0.01)
+        recording.kill()
+        recording.stdout.read()  # the program ends
+    if platform.machine() == "x86_64":
+        assert tells((partial / "perf.data").read_bytes(), SECRET), "where frame pointers led"
+    pinprof(tmp_path, "report", partial, "--share", "-o", "copy")
+    assert_clean(tmp_path / "copy.pinprof")
+
+
+@pytest.mark.skipif(bool(missing("native")), reason=missing("native") or "recording works")
+def test_a_file_that_nobody_knows_is_not_shared(tmp_path: Path) -> None:
+    pinprof(tmp_path, "record", "--no-report", "--no-calibrate", "-o", "run", "--", *program())
+    capture = tmp_path / "run.pinprof"
+    (capture / "core").write_text(f"{SECRET} in a file that somebody put here")
+    (capture / "nvtx").mkdir(exist_ok=True)
+    (capture / "nvtx" / "notes.txt").write_text(SECRET)
+    command = [PYTHON, "-m", "pinprof", "report", str(capture), "--share", "-o", str(tmp_path / "copy")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pinprof does not know what core, nvtx/notes.txt say" in done.stderr.replace("\n", " ")
+    assert not list(tmp_path.glob("copy*"))
+
+
+@pytest.mark.skipif(bool(missing("native")), reason=missing("native") or "recording works")
+def test_a_process_that_is_woken_is_not_named(tmp_path: Path) -> None:
+    reader = BYSTANDER.replace("time.sleep(99)", "[0 for _ in iter(lambda file=open(0, 'rb', 0): file.read(1), b'')]")
+    writer = "import os, time\nfor _ in range(300): os.write({0}, b'x'); time.sleep(0.001)"
+    ends, woken = os.pipe()
+    with subprocess.Popen([PYTHON, "-c", reader.format(SECRET)], stdin=ends, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.set_inheritable(woken, True)
+        command = [PYTHON, "-m", "pinprof", "record", "--no-report", "--no-calibrate", "-o", "run", "--"]
+        subprocess.run([*command, PYTHON, "-c", writer.format(woken)], cwd=tmp_path, close_fds=False, check=True)
+        process.kill()
+    os.close(ends)
+    os.close(woken)
+    assert_clean(tmp_path)
 
 
 def test_a_measurement_and_its_rates_tell_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from pinprof.workloads.backends.io_uring import Ring
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import ScenarioError
 from pinprof.collect import permission
 from pinprof.collect.python import forbidden
@@ -46,7 +46,7 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONPERFSUPPORT"}
 
 
-def explained(tmp_path: Path) -> Analysis:
+def explained(tmp_path: Path) -> Run:
     return analyze(read(tmp_path / "out.pinprof", ReadOptions()))
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native import unwinding
+from pinprof.data import perf_format as perf
 from pinprof.machine.libraries import UNWINDING
 from tests.support.unpacked import tells
 
@@ -74,8 +74,8 @@ def test_no_byte_of_a_stack_is_in_any_file(recorded: tuple[Path, Mapping[str, fl
     ] == []
 
 
-SAMPLE_TYPE = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_CALLCHAIN | unwinding._COPY
-TIMED = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_TID | pe.SAMPLE_TIME
+SAMPLE_TYPE = perf.SAMPLE_IDENTIFIER | perf.SAMPLE_IP | perf.SAMPLE_TID | perf.SAMPLE_CALLCHAIN | unwinding._COPY
+TIMED = perf.SAMPLE_IDENTIFIER | perf.SAMPLE_TID | perf.SAMPLE_TIME
 USER, BASE = 2**64 - 512, 0x400000
 
 
@@ -91,7 +91,7 @@ def mapping(path: Path | str, pid: int = 9, length: int = 1 << 40, start: int = 
     name = os.fsencode(path) + b"\0"
     name += bytes(-len(name) % 8)
     body = struct.pack("<iiQQQ", pid, pid, start, length, 0) + bytes(24) + struct.pack("<II", 4, 2) + name
-    return told(pe.RECORD_MMAP2, 2, body, time)
+    return told(perf.RECORD_MMAP2, 2, body, time)
 
 
 def told(kind: int, misc: int, body: bytes, time: int) -> bytes:

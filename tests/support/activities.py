@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.data.activity import (
     UNRECORDED,
@@ -168,7 +168,7 @@ def explained(*rows: Sequence[Any], **other: Any) -> ActivityAnalysis:
 
 
 @cache
-def export(name: str) -> Analysis:
+def export(name: str) -> Run:
     """A real export of tests/data/h200, analysed."""
     return analyze(read(real(f"{name}.sqlite"), ReadOptions()))
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.check.budgets import Budget, budgets_of
-from pinprof.check.taken import Run, Taken, take
+from pinprof.check.taken import Taken, TakenRun, take
 from pinprof.check.view import Amount
 from pinprof.read import ReadOptions, read
 
@@ -23,7 +23,7 @@ LOOP, PAGEABLE, PINNED, ASYNC = (
 
 
 @cache
-def analysed(path: Path) -> Analysis:
+def analysed(path: Path) -> Run:
     """A capture of tests/data, analysed once."""
     return analyze(read(path, ReadOptions()))
 
@@ -34,12 +34,12 @@ def budget(**table: object) -> Budget:
     return found
 
 
-def measured(path: Path, *budgets: Budget) -> Run:
+def measured(path: Path, *budgets: Budget) -> TakenRun:
     """A capture as these budgets see it."""
     return take(analysed(path), budgets)
 
 
-def run(number: int, amounts: dict[Budget, Taken], side: str = "run", **changed: object) -> Run:
+def run(number: int, amounts: dict[Budget, Taken], side: str = "run", **changed: object) -> TakenRun:
     """A run that shows these amounts."""
     facts: dict[str, object] = {
         "path": f"{side}-{number}",
@@ -50,9 +50,11 @@ def run(number: int, amounts: dict[Budget, Taken], side: str = "run", **changed:
         "exit_status": 0,
         "around": {},
     }
-    return Run(**(facts | changed))  # type: ignore[arg-type]
+    return TakenRun(**(facts | changed))  # type: ignore[arg-type]
 
 
-def runs(one: Budget, values: Sequence[float], side: str = "run", error: float = 0.0, samples: int = 0) -> list[Run]:
+def runs(
+    one: Budget, values: Sequence[float], side: str = "run", error: float = 0.0, samples: int = 0
+) -> list[TakenRun]:
     """Runs that show these amounts of one budget."""
     return [run(number, {one: Amount(value, error, samples=samples)}, side) for number, value in enumerate(values)]

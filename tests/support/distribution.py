@@ -10,7 +10,6 @@ and one Chromium serves all pages."""
 RECORD_NOTHING = {
     "test_case_table.py",
     "test_command_line.py",
-    "test_counterfactual_h200.py",
     "test_cuda_cures.py",
     "test_diff.py",
     "test_dwarf.py",

@@ -23,7 +23,8 @@ import numpy as np
 
 from pinprof import analyze, read
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.opportunities.results import PHASE_NAMES
+from pinprof.analyze.course.results import PHASE_NAMES
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import read_header
 
@@ -76,7 +77,7 @@ class Base:
         assert course is not None
         wall = course.wall
         # A sample stands for the time before it, a wait for that after it.
-        waits = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event[wall.sample]]
+        waits = capture.spans[capture.samples.event[wall.sample]]
         begin = np.where(waits, wall.time_ns, wall.time_ns - wall.ns)
         order = np.argsort(begin, kind="stable")
         self.time = begin[order]
@@ -162,12 +163,12 @@ def records_of(path: Path) -> _Records:
     end = header.data_offset + (header.data_size or len(data) - header.data_offset)
     place, starts, sizes, time_word, clock = header.data_offset, [], [], [], []
     while place + 8 <= end:
-        kind, _, size = rec.RECORD_HEADER.unpack_from(data, place)
+        kind, _, size = perf.RECORD_HEADER.unpack_from(data, place)
         if size < 8:
             break
         first, last = place // 8 + 1, (place + size) // 8
         word, sampled = -1, False
-        if kind == rec.SAMPLE:
+        if kind == perf.RECORD_SAMPLE:
             source = of_id[int(words[first])]
             word, sampled = place // 8 + layouts[source][1].time, source == 0 and path.name == "perf.data"
         elif kind < 64 and int(words[last - 1]) in of_id:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.read import ReadOptions, read
 
@@ -41,7 +41,7 @@ def _extract(archive: Path, folder: Path) -> None:
 
 
 @cache
-def own_analysis(name: str) -> Analysis:
+def own_analysis(name: str) -> Run:
     """One of pinprof's own captures, analysed."""
     with tempfile.TemporaryDirectory(prefix="pinprof-h200-") as folder:
         _extract(DATA / f"{name}.pinprof.tar.xz", Path(folder))
@@ -49,7 +49,7 @@ def own_analysis(name: str) -> Analysis:
 
 
 @cache
-def analysis(name: str) -> Analysis:
+def analysis(name: str) -> Run:
     """One capture, read with that boot's kernel symbols and its ranges, and analysed."""
     with tempfile.TemporaryDirectory(prefix="pinprof-h200-") as folder:
         options = ReadOptions(kallsyms=unpack(DATA / "kallsyms.xz", Path(folder)), ranges=DATA / f"{name}.ranges.jsonl")

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.results import Interval
 from pinprof.data.manifest import Manifest
 from pinprof.ranks.rank_run import RankRun, Spans
 from pinprof.ranks.spent import Place, Spent

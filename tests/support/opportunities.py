@@ -6,25 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import (
-    Course,
-    Cure,
-    Evidence,
-    Interval,
-    Opportunities,
-    Opportunity,
-    Phase,
-    Refused,
-    Saving,
-    Site,
-    Steps,
-    ToMeasure,
-    WallTable,
-)
+from pinprof.analyze.course.results import Course, Interval, Phase, Steps, WallTable
+from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.results import main_event
+from pinprof.analyze.sites import Site
 from pinprof.data.model import NO_NODE
+from tests.support.facts import with_facts
 
 MS = 1_000_000
 POOL = """cudaMemPool_t pool;
@@ -108,7 +97,7 @@ def course(
     )
 
 
-def with_opportunities(analysis: Analysis, found: int = 2, text: str = "") -> Analysis:
+def with_opportunities(analysis: Run, found: int = 2, text: str = "") -> Run:
     """An analysis as if the search had found something in its heaviest cause's samples."""
     capture, main = analysis.capture, main_event(analysis.events)
     stacks: frozenset[int] = frozenset()
@@ -118,6 +107,6 @@ def with_opportunities(analysis: Analysis, found: int = 2, text: str = "") -> An
         stacks = frozenset(np.unique(samples.stack[rows & (samples.stack != NO_NODE)]).tolist())
     pid, tid = (int(capture.samples.pid[0]), int(capture.samples.tid[0])) if len(capture.samples) else (1, 1)
     start = int(capture.samples.time_ns.min()) if len(capture.samples) else 0
-    return replace(
+    return with_facts(
         analysis, course=course(start, pid, tid), opportunities=opportunities(found, text=text, samples=stacks)
     )

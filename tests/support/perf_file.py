@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pinprof.data import perf_format as perf
 from pinprof.data.model import Capture
 from pinprof.read.perf import records as rec
 
@@ -14,7 +15,7 @@ Reader = Callable[[bytes], Capture]
 
 SOFTWARE = 1
 SAMPLE_ID_ALL, FREQ, USE_CLOCKID = 1 << 18, 1 << 10, 1 << 25
-BASIC = rec.IP | rec.TID | rec.TIME | rec.CALLCHAIN | rec.PERIOD
+BASIC = perf.SAMPLE_IP | perf.SAMPLE_TID | perf.SAMPLE_TIME | perf.SAMPLE_CALLCHAIN | perf.SAMPLE_PERIOD
 KERNEL_IP, USER_IP = 0xFFFFFFFF81000000, 0x401000
 MAPPED = (0x400000, 0x10000, "/opt/app")
 
@@ -67,24 +68,24 @@ def text(value: str | bytes) -> bytes:
 
 def trailer(spec: Spec, *, time: int, pid: int = 7, tid: int = 7, event_id: int = 0) -> bytes:
     parts = [
-        (rec.TID, struct.pack("<ii", pid, tid)),
-        (rec.TIME, struct.pack("<Q", time)),
-        (rec.ID, struct.pack("<Q", event_id)),
-        (rec.STREAM_ID, struct.pack("<Q", 99)),
-        (rec.CPU, struct.pack("<II", 3, 0)),
-        (rec.IDENTIFIER, struct.pack("<Q", event_id)),
+        (perf.SAMPLE_TID, struct.pack("<ii", pid, tid)),
+        (perf.SAMPLE_TIME, struct.pack("<Q", time)),
+        (perf.SAMPLE_ID, struct.pack("<Q", event_id)),
+        (perf.SAMPLE_STREAM_ID, struct.pack("<Q", 99)),
+        (perf.SAMPLE_CPU, struct.pack("<II", 3, 0)),
+        (perf.SAMPLE_IDENTIFIER, struct.pack("<Q", event_id)),
     ]
     return b"".join(raw for bit, raw in parts if spec.sample_type & bit) if spec.flags & SAMPLE_ID_ALL else b""
 
 
 def comm(spec: Spec, name: str | bytes, *, time: int = 0, pid: int = 7, tid: int = 7, exec_: bool = False) -> bytes:
     body = struct.pack("<ii", pid, tid) + text(name) + trailer(spec, time=time, pid=pid, tid=tid)
-    return record(rec.COMM, body, rec.MISC_COMM_EXEC if exec_ else 0)
+    return record(perf.RECORD_COMM, body, perf.MISC_COMM_EXEC if exec_ else 0)
 
 
 def fork(spec: Spec, pid: int, parent: int, *, time: int, tid: int | None = None, clones: bool = True) -> bytes:
     body = struct.pack("<iiiiQ", pid, parent, tid or pid, parent, time) + trailer(spec, time=time)
-    return record(rec.FORK, body, 0 if clones else rec.MISC_FORK_EXEC)
+    return record(perf.RECORD_FORK, body, 0 if clones else perf.MISC_FORK_EXEC)
 
 
 def mmap2(
@@ -98,17 +99,17 @@ def mmap2(
     pgoff: int = 0,
     build_id: bytes = b"",
     protection: int = 5,
-    misc: int = rec.MISC_USER,
+    misc: int = perf.MISC_USER,
 ) -> bytes:
     identity = struct.pack("<BBH20s", len(build_id), 0, 0, build_id) if build_id else struct.pack("<IIQQ", 8, 1, 5, 6)
     body = struct.pack("<iiQQQ", pid, pid, start, length, pgoff) + identity + struct.pack("<II", protection, 2)
-    misc |= rec.MISC_MMAP_BUILD_ID if build_id else 0
-    return record(rec.MMAP2, body + text(path) + trailer(spec, time=time, pid=pid), misc)
+    misc |= perf.MISC_MMAP_BUILD_ID if build_id else 0
+    return record(perf.RECORD_MMAP2, body + text(path) + trailer(spec, time=time, pid=pid), misc)
 
 
 def mmap(spec: Spec, start: int, length: int, path: str, *, time: int = 0, pid: int = 7, pgoff: int = 0) -> bytes:
     body = struct.pack("<iiQQQ", pid, pid, start, length, pgoff) + text(path) + trailer(spec, time=time, pid=pid)
-    return record(rec.MMAP, body, rec.MISC_USER)
+    return record(perf.RECORD_MMAP, body, perf.MISC_USER)
 
 
 def sample(
@@ -125,27 +126,30 @@ def sample(
     addr: int = 0xADD0,
     cpu: int = 3,
     ip: int | None = None,
-    misc: int = rec.MISC_USER,
+    misc: int = perf.MISC_USER,
 ) -> bytes:
     """A SAMPLE, taken at the innermost address of its chain unless `ip` is given.
 
     `read` is the READ field and `behind` everything after the callchain, both as raw bytes.
     """
     parts = [
-        (rec.IDENTIFIER, struct.pack("<Q", event_id)),
-        (rec.IP, struct.pack("<Q", next((at for at in chain if at < rec.CONTEXT_LOWEST), 0) if ip is None else ip)),
-        (rec.TID, struct.pack("<ii", pid, tid)),
-        (rec.TIME, struct.pack("<Q", time)),
-        (rec.ADDR, struct.pack("<Q", addr)),
-        (rec.ID, struct.pack("<Q", event_id)),
-        (rec.STREAM_ID, struct.pack("<Q", 99)),
-        (rec.CPU, struct.pack("<II", cpu, 0)),
-        (rec.PERIOD, struct.pack("<Q", period)),
-        (rec.READ, read),
-        (rec.CALLCHAIN, struct.pack(f"<{1 + len(chain)}Q", len(chain), *chain)),
+        (perf.SAMPLE_IDENTIFIER, struct.pack("<Q", event_id)),
+        (
+            perf.SAMPLE_IP,
+            struct.pack("<Q", next((at for at in chain if at < rec.CONTEXT_LOWEST), 0) if ip is None else ip),
+        ),
+        (perf.SAMPLE_TID, struct.pack("<ii", pid, tid)),
+        (perf.SAMPLE_TIME, struct.pack("<Q", time)),
+        (perf.SAMPLE_ADDR, struct.pack("<Q", addr)),
+        (perf.SAMPLE_ID, struct.pack("<Q", event_id)),
+        (perf.SAMPLE_STREAM_ID, struct.pack("<Q", 99)),
+        (perf.SAMPLE_CPU, struct.pack("<II", cpu, 0)),
+        (perf.SAMPLE_PERIOD, struct.pack("<Q", period)),
+        (perf.SAMPLE_READ, read),
+        (perf.SAMPLE_CALLCHAIN, struct.pack(f"<{1 + len(chain)}Q", len(chain), *chain)),
     ]
     body = b"".join(raw for bit, raw in parts if spec.sample_type & bit) + behind
-    return record(rec.SAMPLE, body, misc)
+    return record(perf.RECORD_SAMPLE, body, misc)
 
 
 def string(value: str) -> bytes:
@@ -177,7 +181,7 @@ class Features:
 
     def build_id(self, path: str, raw: bytes, *, sized: bool = False) -> Features:
         body = struct.pack("<i", -1) + raw.ljust(20, b"\0") + struct.pack("<I", len(raw) if sized else 0) + text(path)
-        misc = rec.MISC_USER | (rec.MISC_BUILD_ID_SIZE if sized else 0)
+        misc = perf.MISC_USER | (perf.MISC_BUILD_ID_SIZE if sized else 0)
         self.sections[2] = self.sections.get(2, b"") + record(0, body, misc)
         return self
 
@@ -222,9 +226,9 @@ def pipe_mode(specs: list[Spec], records: bytes, features: Features | None = Non
     """What `perf record -o -` writes: attributes and features as records."""
     stream = struct.pack("<8sQ", b"PERFILE2", 16)
     for spec in specs:
-        stream += record(rec.HEADER_ATTR, spec.attr() + struct.pack(f"<{len(spec.ids)}Q", *spec.ids))
+        stream += record(perf.RECORD_HEADER_ATTR, spec.attr() + struct.pack(f"<{len(spec.ids)}Q", *spec.ids))
     for bit, body in (features or Features()).sections.items():
-        stream += record(rec.HEADER_FEATURE, struct.pack("<Q", bit) + body)
+        stream += record(perf.RECORD_HEADER_FEATURE, struct.pack("<Q", bit) + body)
     return stream + records
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.results import EventResult, Finding, RangeResult
 from pinprof.data.model import Event, Losses
@@ -35,12 +35,10 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
         findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None), part=None,
-        pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None,
+        memory=None, python=(), lines=(), course=None, opportunities=None,
         blame=None, ledger=None,
     )  # fmt: skip
-    made = {
-        section.key: section.build(cast("Analysis", given), shared) for section in SECTIONS if section is not OverTime
-    }
+    made = {section.key: section.build(cast("Run", given), shared) for section in SECTIONS if section is not OverTime}
     return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
 
 

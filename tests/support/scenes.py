@@ -13,11 +13,23 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.course import course_of
-from pinprof.analyze.opportunities.results import Steps
+from pinprof.analyze.course.copies import copies_of
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import Steps
+from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, ApiCallTable, CallOverhead, CopyKind, MemoryKind
+from pinprof.analyze.ranges.membership import membership
+from pinprof.analyze.sites import Sites
+from pinprof.data.activity import (
+    NO_STREAM,
+    UNRECORDED,
+    Activity,
+    ApiCallTable,
+    Caller,
+    CallOverhead,
+    CopyKind,
+    MemoryKind,
+)
 from pinprof.data.model import READY, Capture
 from pinprof.data.rate_book import BENCH, RateBook, Source
 from pinprof.data.rates import Rate
@@ -25,7 +37,7 @@ from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 MS, MIB = 1_000_000, 1 << 20
 EVENTS = (CLOCK, OFF_CPU)
-SITES = ("step (app.cu:11)", "load (app.cu:40)")
+SITES = (Caller("step", "app.cu", 11), Caller("load", "app.cu", 40))
 
 MAIN = ("main@/app",)
 FAULT = (*MAIN, "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "__handle_mm_fault")
@@ -119,7 +131,7 @@ def prices(**changed: float | None) -> RateBook:
     ), 0.1)])  # fmt: skip
 
 
-def table(calls: Sequence[Traced], sites: tuple[str, ...] = SITES) -> ApiCallTable:
+def table(calls: Sequence[Traced], sites: tuple[Caller, ...] = SITES) -> ApiCallTable:
     """Calls in order of their start."""
     rows = sorted(calls, key=lambda call: call.start)
     names = tuple(dict.fromkeys(call.name for call in rows))
@@ -149,7 +161,7 @@ def recorded(
     calls: Sequence[Traced] = (),
     *,
     ranges: Sequence[Range] = (),
-    sites: tuple[str, ...] = SITES,
+    sites: tuple[Caller, ...] = SITES,
     overhead: CallOverhead | None = None,
     threads: Mapping[tuple[int, int], str] | None = None,
 ) -> Capture:
@@ -168,4 +180,6 @@ def scene(made: Capture, book: RateBook | None = None, steps: Steps | None = Non
     course = course_of(made, attribution, calls)
     assert course is not None
     copies = copies_of(made, calls) if calls is not None else None
-    return Scene(made, attribution, replace(course, steps=steps), calls, copies, book or prices())
+    ledger = ledger_of(made, calls, copies, np.zeros(0, np.int64)) if calls is not None else None
+    course, members, sites = replace(course, steps=steps), membership(made), Sites(made)
+    return Scene(made, attribution, course, members, sites, calls, copies, ledger, book or prices())

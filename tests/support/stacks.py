@@ -6,8 +6,9 @@ is a file of Python, whose functions are called `name (file:line)`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,26 @@ class Range:
     domain: str = "pinprof"
 
 
+_PLACED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
+"""`NAME (FILE:LINE)`, or without a line."""
+
+
+def with_places(frames: FrameTable, source: Sequence[str]) -> FrameTable:
+    """Frames of these source files, empty where a frame has none, whose names say their lines."""
+    placed = [_PLACED.fullmatch(name) if path else None for name, path in zip(frames.function, source, strict=True)]
+    function = tuple(match[1] if match else name for match, name in zip(placed, frames.function, strict=True))
+    line = tuple(int(match[3] or 0) if match else 0 for match in placed)
+    native = tuple(
+        "" if frames.dsos[dso].kind == "python" else path for path, dso in zip(source, frames.dso.tolist(), strict=True)
+    )
+    return replace(frames, function=function, line=line, source=native if any(native) else ())
+
+
 def frame(text: str) -> tuple[str, Dso, int]:
     if "@" in text:
         symbol, _, path = text.rpartition("@")
         kinds: dict[str, Any] = {"[vdso]": "vdso", "[anon]": "anon"}
-        return symbol, Dso(path, "", kinds.get(path, "python" if path.endswith(".py") else "file")), USER
+        return symbol, Dso(path, "", kinds.get(path, "python" if path.endswith((".py", "<string>")) else "file")), USER
     if text.endswith("]") and not text.startswith("["):
         symbol, _, module = text.rpartition("[")
         return symbol, Dso(f"[{module}", "", "module"), KERNEL
@@ -112,11 +128,14 @@ def capture(
         stacks=StackTable(
             parent=np.array([parent for parent, _ in nodes], np.int32),
             frame=np.array([number for _, number in nodes], np.int32),
-            frames=FrameTable(
-                symbol=tuple(symbol for symbol, _, _ in frames),
-                dso=np.array([dsos[dso] for _, dso, _ in frames], np.int32),
-                mode=np.array([mode for _, _, mode in frames], np.uint8),
-                dsos=tuple(dsos),
+            frames=with_places(
+                FrameTable(
+                    function=tuple(symbol for symbol, _, _ in frames),
+                    dso=np.array([dsos[dso] for _, dso, _ in frames], np.int32),
+                    mode=np.array([mode for _, _, mode in frames], np.uint8),
+                    dsos=tuple(dsos),
+                ),
+                [dso.path if dso.kind == "python" else "" for _, dso, _ in frames],
             ),
         ),
         ranges=RangeTable(

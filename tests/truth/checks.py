@@ -33,7 +33,7 @@ from pinprof import analyze, read
 from pinprof.check.budgets import DEFAULT_RUNS, Budget, Place, budgets_of, format_amount, no_worse
 from pinprof.check.initial import initial
 from pinprof.check.judge import judge, precise
-from pinprof.check.taken import Run, take
+from pinprof.check.taken import TakenRun, take
 from pinprof.check.verdicts import Checked
 from pinprof.check.view import Amount
 from tests.integration.test_cuda_calls import build
@@ -71,12 +71,12 @@ _ABSOLUTE = (
 class Kept:
     """What is left of a capture once it is measured."""
 
-    run: Run
+    run: TakenRun
     """Its amounts, by `measure_of` budgets."""
     budgets: tuple[Budget, ...]
     """Those that `pinprof check init` writes from it."""
 
-    def seen_by(self, budgets: Sequence[Budget]) -> Run:
+    def seen_by(self, budgets: Sequence[Budget]) -> TakenRun:
         """The run, measured by these budgets."""
         return replace(self.run, amounts={budget: self.run.amounts[measure_of(budget)] for budget in budgets})
 
@@ -153,8 +153,8 @@ def against_a_baseline(runs: Sequence[Sequence[Kept]], fewest: int, most: int, c
     """Checks of `fewest` runs beside as many of the baseline, and of more, up to `most`, until that is precise."""
 
     def draw(variant: int | None) -> Checked:
-        before: list[Run] = []
-        after: list[Run] = []
+        before: list[TakenRun] = []
+        after: list[TakenRun] = []
         for number in chosen.sample(range(len(runs[0])), most):
             first = chosen.randrange(2)
             before.append(runs[first][number].seen_by(RELATIVE))

@@ -27,10 +27,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.base.units import parse_bytes
-from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native import unwinding
 from pinprof.collect.native.attached import SAMPLES_SHARE
 from pinprof.collect.native.bounded import Bounded
@@ -38,6 +37,7 @@ from pinprof.collect.native.events import EventSpec, standard, wakeups
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile
 from pinprof.collect.pace import Limits
 from pinprof.collect.proc import tree
+from pinprof.data import perf_format as perf
 from pinprof.read import read
 from pinprof.streams.store import MEMORY, PARTIAL, PERF_DATA
 
@@ -132,7 +132,7 @@ def _events(raw: bytes) -> Iterator[tuple[EventSpec, list[int]]]:
         kind, _, config, _, fields = struct.unpack_from("<IIQQQ", raw, place)
         # The number of a tracepoint differs between machines.
         alike = [
-            one for one in specs if one.attr.type == kind and (kind != pe.TYPE_SOFTWARE or one.attr.config == config)
+            one for one in specs if one.attr.type == kind and (kind != perf.TYPE_SOFTWARE or one.attr.config == config)
         ]
         spec = unwinding.as_written(alike[0])
         assert spec.attr.sample_type == fields, spec.name
@@ -150,12 +150,12 @@ def _rounds(raw: bytes, spec: EventSpec) -> Iterator[tuple[bytes, int]]:
         if kind == mark or place + length == end:
             yield raw[first:place], youngest
             first = place + length
-        elif kind == pe.RECORD_SAMPLE:
+        elif kind == perf.RECORD_SAMPLE:
             youngest = max(youngest, struct.unpack_from("<Q", raw, place + 32)[0])
         place += length
 
 
-def shares(analysis: Analysis, event: str) -> dict[str, float]:
+def shares(analysis: Run, event: str) -> dict[str, float]:
     """Cause → percent of an event."""
     capture, rows = analysis.capture, _rows(analysis, event)
     weight = np.bincount(analysis.attribution.leaf[rows], capture.samples.weight[rows], len(CATEGORIES))
@@ -169,7 +169,7 @@ def differences(ours: dict[str, float], theirs: dict[str, float]) -> list[tuple[
                   key=lambda one: -abs(one[0]))  # fmt: skip
 
 
-def compare(bounded: Analysis, whole: Analysis) -> float:
+def compare(bounded: Run, whole: Run) -> float:
     """Print what differs; the most points."""
     most = 0.0
     for event in EVENTS:
@@ -183,7 +183,7 @@ def compare(bounded: Analysis, whole: Analysis) -> float:
     return most
 
 
-def _amounts(analysis: Analysis, event: str) -> tuple[int, int]:
+def _amounts(analysis: Run, event: str) -> tuple[int, int]:
     """How many samples an event has, and what they weigh."""
     rows = _rows(analysis, event)
     return int(np.count_nonzero(rows)), int(analysis.capture.samples.weight[rows].sum())
@@ -215,7 +215,7 @@ def main() -> int:
     return int(not kept or most > MOST_POINTS or live.growth > MOST_GROWTH)
 
 
-def _rows(analysis: Analysis, event: str) -> NDArray[np.bool_]:
+def _rows(analysis: Run, event: str) -> NDArray[np.bool_]:
     numbers = [number for number, one in enumerate(analysis.capture.events) if one.name.split("/")[0] == event]
     return np.isin(analysis.capture.samples.event, numbers)
 

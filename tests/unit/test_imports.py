@@ -46,6 +46,19 @@ ALLOWED = {
     "__init__": {"api", "base", "fleet", "result", "jupyter", "scenario"},
 }
 """Which rooms a room may import."""
+FLOORS = (
+    {"evidence", "groups", "intervals", "extent", "memory"},
+    {"attribution", "ranges", "results"},
+    {"lines", "sites", "visible", "headline", "selection", "idle", "recorder", "activity"},
+    {"restriction", "blame", "costs", "rules"},
+    {"course"},
+    {"ledger"},
+    {"opportunities"},
+    {"run"},
+    {"explanation"},
+    {"__init__"},
+)
+"""The inside of `analyze/`, from the ground: each floor imports only itself and those below."""
 
 
 def room_of(path: Path) -> str:
@@ -69,6 +82,24 @@ def imported_rooms(path: Path) -> set[str]:
 def test_module_imports_only_rooms_before_it(path: Path) -> None:
     room = room_of(path)
     assert imported_rooms(path) - {room} <= ALLOWED[room]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "pinprof/analyze").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT / "pinprof/analyze"))
+)
+def test_nothing_in_the_analysis_climbs(path: Path) -> None:
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    own = floor[path.relative_to(ROOT / "pinprof/analyze").parts[0].removesuffix(".py")]
+    for node in calls_and_imports(path):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pinprof.analyze"):
+            below = [*(node.module or "").split("."), "__init__"][2]
+            assert floor[below] <= own, node.module
+
+
+def test_detectors_alone_look_at_scenes() -> None:
+    """Others ask the run what it was doing (`Run.doing`)."""
+    places = [path for path in (ROOT / "pinprof").rglob("*.py") if "Scene(" in path.read_text("utf-8")]
+    assert {str(path.relative_to(ROOT / "pinprof/analyze")) for path in places} == {"run.py", "opportunities/scene.py"}
 
 
 def test_a_program_is_started_without_numpy() -> None:

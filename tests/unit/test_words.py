@@ -1,4 +1,4 @@
-"""The style check finds unwanted words where users read them, and nowhere else."""
+"""The style check finds unwanted words wherever people read them, and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ PLANTED = "Of the samples, so many were told apart in vain."
         ("pinprof/x.py", f'note(f"{PLANTED} {{name}}")\n'),
         ("pinprof/x.py", f'note(\n    "{PLANTED[:22]}"\n    "{PLANTED[22:]}"\n)\n'),
         ("pinprof/api.py", f'def record() -> None:\n    """{PLANTED}"""\n'),
+        ("pinprof/x.py", f'"""{PLANTED}"""\n'),
+        ("pinprof/x.py", f'def _private() -> None:\n    """{PLANTED}"""\n'),
+        ("pinprof/x.py", f'class Row:\n    size: int\n    """{PLANTED}"""\n'),
         ("pinprof/report/templates/x.html.j2", f"<p>{{{{ figure }}}}</p>\n<p>{PLANTED}</p>\n"),
         ("pinprof/report/assets/x.js", f'show("{PLANTED}");\nshow(`{PLANTED} ${{name}}`);\n'),
         ("docs/x.md", "# Title\n\n" + PLANTED.replace("told apart", "told\napart") + "\n"),
@@ -30,8 +33,6 @@ def test_a_planted_sentence_is_found(path: str, source: str) -> None:
     ("path", "source"),
     [
         ("pinprof/x.py", f"# {PLANTED}\nnumber = 1\n"),
-        ("pinprof/x.py", f'def private() -> None:\n    """{PLANTED}"""\n'),
-        ("pinprof/x.py", f'class Row:\n    size: int\n    """{PLANTED}"""\n'),
         ("pinprof/report/assets/x.js", f'// "{PLANTED}"\n'),
         ("pinprof/report/templates/x.html.j2", f"{{# {PLANTED} #}}\n"),
         ("docs/x.md", f"```python\n{PLANTED}\n```\n"),

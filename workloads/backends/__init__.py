@@ -45,7 +45,7 @@ def gpu_present() -> bool:
 
 
 def _opens(device: str) -> bool:
-    """Whether a driver stands behind a device node: packages create nodes on machines without any GPU (ENXIO then)."""
+    """Whether a driver serves a device node: packages create nodes on machines without any GPU (ENXIO then)."""
     try:
         os.close(os.open(device, os.O_RDWR | os.O_CLOEXEC))
     except PermissionError:

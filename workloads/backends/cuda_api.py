@@ -35,7 +35,7 @@ class Calls(Protocol):
     """The names that go with them: enumerations, structures."""
 
     def __call__(self, call: str, *arguments: Any) -> Any:
-        """What the call returned after its error code; CudaError when that is no success."""
+        """What the call returned after its error code; CudaError when that says anything but success."""
 
 
 class Api:
@@ -46,7 +46,7 @@ class Api:
         self._describe = getattr(module, describe)
 
     def __call__(self, call: str, *arguments: Any) -> Any:
-        """What the call returned after its error code; CudaError when that is no success."""
+        """What the call returned after its error code; CudaError when that says anything but success."""
         return check(call, getattr(self.module, call)(*arguments), self._meaning)
 
     def _meaning(self, error: Any) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import PURPOSES, UNKNOWN_SIZE, Calls, size_class
-from pinprof.analyze.activity.results import AllocLoop, Purpose
+from pinprof.analyze.activity.calls import UNKNOWN_SIZE, Calls, size_class
+from pinprof.analyze.activity.results import AllocLoop
 from pinprof.analyze.groups import Groups, group
 from pinprof.data.activity import MemoryKind
+from pinprof.data.gpu_functions import PURPOSES, Purpose
 from pinprof.data.model import Bool, Int64
 
 _OPENING: dict[Purpose, str] = {
@@ -21,9 +22,9 @@ NO_ITERATIONS: tuple[Int64, Int64] = (np.zeros(0, np.int64), np.zeros(0, np.int6
 def alloc_loops(
     calls: Calls, began_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
 ) -> tuple[AllocLoop, ...]:
-    """What was freed and allocated again after the program's work began, by kind and size class, dearest first.
+    """What was freed and allocated again after the program's work began, by kind and size class, most expensive first.
 
-    Memory that is allocated piece by piece and freed piece by piece at the end is no loop: an allocation is repeated
+    Memory that is allocated piece by piece and freed piece by piece at the end does not loop: an allocation is repeated
     where its process had freed one of the class before. With the (starts, ends) of a scenario's measured iterations
     only calls inside them count, and pairs are those of one iteration on average: repeating a measurement repeats no
     allocation of the program.

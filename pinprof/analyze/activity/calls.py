@@ -5,9 +5,6 @@ The call that creates a process's context is taken out first: it pays for the dr
 
 from __future__ import annotations
 
-import re
-from typing import get_args
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,7 +15,6 @@ from pinprof.analyze.activity.results import (
     CallSplit,
     ContextInit,
     MemoryPeaks,
-    Purpose,
     Spread,
 )
 from pinprof.analyze.attribution.attribute import Attribution
@@ -38,41 +34,20 @@ from pinprof.data.activity import (
     OpKind,
 )
 from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
+from pinprof.data.gpu_functions import PURPOSES, Purpose, allocates_by_place, purpose_of
 from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5
 """A first call that is this many times as long as later ones of its size."""
 CONTEXT_SHARE = 0.8
-"""Of a call, in calls inside it that create a context: one that does as much of its own is what it is called."""
+"""The part of a call that calls inside it take to create a context; one with as much work of its own is what its name
+says."""
 BOOKKEEPING_NS = 1_000_000
 """Calls that ask for a version or a setting before any context exists are shorter than this."""
 UNKNOWN_SIZE = -1
 
-_PURPOSES: tuple[tuple[Purpose, str], ...] = (
-    ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
-    ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
-    ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cu(Mipmapped)?Array(3D)?Create"),
-    ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
-    ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cu(Mipmapped)?ArrayDestroy"),
-    ("register", r"cudaHostRegister|cuMemHostRegister"),
-    ("unregister", r"cudaHostUnregister|cuMemHostUnregister"),
-    ("copy", r"cudaMemcpy\w*|cuMemcpy\w*"),
-    ("set", r"cudaMemset\w*|cuMemset\w*"),
-    ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
-    ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
-    ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
-    ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
-    ("other", r".*"),
-)
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
-_ALLOCATES_BOTH = re.compile(r"cuMemCreate|\w+FromPoolAsync")
 _LOCATIONS = {Location.HOST: "host", Location.HOST_NUMA: "host NUMA", Location.HOST_NUMA_CURRENT: "host NUMA"}
-
-
-def purpose_of(name: str) -> Purpose:
-    """What a call is for, by its name without version suffix."""
-    return next(purpose for purpose, pattern in _PURPOSES if re.fullmatch(pattern, name, re.DOTALL))
 
 
 @dataclass(frozen=True)
@@ -151,7 +126,7 @@ def _by_location(names: tuple[str, ...], name: Int64, table: ApiCallTable) -> tu
     """Names that tell the host's memory from the device's, where one function allocates both; the last stays last."""
     if table.location is None:
         return names, name
-    allocates = np.array([bool(_ALLOCATES_BOTH.fullmatch(text)) for text in names], np.bool_)[name]
+    allocates = np.array([allocates_by_place(text) for text in names], np.bool_)[name]
     result = name.copy()
     more: dict[str, int] = {}
     for location, words in _LOCATIONS.items():
@@ -174,7 +149,7 @@ def size_class(size: Int64) -> Int64:
 
 
 def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, dict[int, int]]:
-    """Rule 0: in each process the first call that is no bookkeeping, if it is long for a call of its size.
+    """Rule 0: in each process the first call other than bookkeeping, if it is long for a call of its size.
 
     It is compared with later calls of the same name and size class, else with those of the same name; alone it counts
     only if it allocates and moves nothing, since a large allocation may well take that long.
@@ -309,7 +284,7 @@ def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallS
     time = parts.sum(table.end_ns[row] - table.start_ns[row])
     sites: dict[int, list[CallSite]] = {}
     for part in np.argsort(-time, kind="stable").tolist():
-        site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
+        site = CallSite(table.sites[parts.keys[1][part]].text, int(parts.count[part]), int(time[part]))
         sites.setdefault(int(parts.keys[0][part]), []).append(site)
     return sites
 

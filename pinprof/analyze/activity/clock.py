@@ -27,7 +27,7 @@ from pinprof.base.units import format_count
 from pinprof.data.model import Capture, ClockSync, Int32, Int64, RangeTable, SampleTable
 
 AGREEMENT_NS = 100_000
-"""Starts of one range lie no further apart than this once the clocks are aligned; the rest is no match."""
+"""Starts of one range lie no further apart than this once the clocks are aligned; the rest does not match."""
 MIN_MATCHES = 2
 MIN_AGREEING = 0.5
 """The share of the ranges that could match that must."""

@@ -12,7 +12,7 @@ from pinprof.data.cuda_errors import ALREADY_SO, error_name
 from pinprof.data.model import Bool, Int32, Int64
 
 _LEAST_PART = 0.5
-"""Of what was to be pinned, that a copy has at least to be taken for one of that buffer."""
+"""The share of what was to be pinned that a copy has at least to be taken for one of that buffer."""
 _MOST = 256
 """Failures whose copies are looked for, the largest first: each is compared with all copies."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pinprof.analyze.activity.results import ActivityAnalysis, DeviceTime, Direction, Purpose, UvmAnalysis
+from pinprof.analyze.activity.results import ActivityAnalysis, DeviceTime, Direction, UvmAnalysis
 from pinprof.analyze.activity.uvm import at_most
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
+from pinprof.data.gpu_functions import Purpose
 
 LINK_FULL = 0.90
 """Copies in one direction, of a GPU's time from its first work to its last: the link is what the GPU waits for."""

@@ -15,12 +15,9 @@ from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.base.columns import Float64, Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Event, Int32, Int64, UInt64
 
-Purpose = Literal[
-    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
-    "set", "prefetch", "advise", "launch", "sync", "other",
-]  # fmt: skip
 Direction = Literal["H2D", "D2H", "D2D", "H2H", "P2P", "other"]
 Cause = Literal["prefetch", "fault", "speculative", "eviction", "access counters", "unknown"]
 Pattern = Literal["prefetched", "fault storm", "on demand", "host only"]
@@ -107,17 +104,17 @@ class CallResult:
     count: int
     time_ns: Spread
     first_ns: int
-    """The first call of this name; often the dearest, because it also sets something up."""
+    """The first call of this name; often the most expensive, because it also sets something up."""
     size_bytes: int | None
     """Allocated, freed, copied or set; None when the recording does not say."""
     failures: int
-    """Calls that returned an error; their bytes count nowhere."""
+    """Calls that returned an error; no sum has their bytes."""
     split: CallSplit | None
     """None without samples of the calling threads on the same clock."""
     errors: tuple[CallError, ...] = ()
     """What the failed ones returned, most frequent first."""
     sites: tuple[CallSite, ...] = ()
-    """Who made them, dearest first; empty when stacks of calls were not recorded."""
+    """Who made them, most expensive first; empty when stacks of calls were not recorded."""
 
     @property
     def ns_per_gib(self) -> float | None:
@@ -441,10 +438,10 @@ class ActivityAnalysis:
     """From the first CUDA call or GPU work to the last."""
     whole: ScopeActivity
     ranges: tuple[ScopeActivity, ...]
-    """One for each of `Analysis.ranges`, in its order."""
+    """One for each of `Run.ranges`, in its order."""
     context_init: tuple[ContextInit, ...]
     loops: tuple[AllocLoop, ...]
-    """Dearest first."""
+    """Most expensive first."""
     transfers: TransferAnalysis
     uvm: UvmAnalysis | None
     """None when no managed memory moved or faulted."""

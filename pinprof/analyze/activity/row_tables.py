@@ -47,7 +47,7 @@ class ActivityRows:
     times: CallTime
     """Empty without samples of the calling threads."""
     scope: Int64
-    """Per merged interval of a range's calls, the index into `Analysis.ranges`; columns with the next three."""
+    """Per merged interval of a range's calls, the index into `Run.ranges`; columns with the next three."""
     scope_start_ns: Int64
     scope_end_ns: Int64
     scope_pid: Int64

@@ -265,7 +265,7 @@ def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8, 
     A node that ends stacks of both kinds keeps the one that decided on the processor.
     """
     samples = capture.samples
-    waiting = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    waiting = capture.spans[samples.event]
     if not waiting.any():
         return stacks.decided, waiting
     node = samples.stack

@@ -15,7 +15,7 @@ that is inlined or was not run where the captures were made). All others are fun
 from __future__ import annotations
 
 from pinprof.analyze.attribution.row import Category, fn, k, nv, so, uv
-from pinprof.data.cuda_functions import LINKED_RUNTIME
+from pinprof.data.gpu_functions import LINKED_RUNTIME, RUNTIME_API
 
 LEVELS: tuple[tuple[str, str], ...] = (
     ("pin", "pinning and unpinning pages"),
@@ -275,7 +275,7 @@ CATEGORIES: tuple[Category, ...] = (
         "user.libcuda", "U", "the CUDA libraries", "Make fewer, larger calls, or use CUDA graphs.",
         (
             *so("libcuda|libcudart|libnvidia|libnvrtc|libcublas|libcudnn|libnccl|libcupti|libnvJitLink|libnvtx"),
-            *fn(rf"{LINKED_RUNTIME}|(?:__)?cuda[A-Z]\w+", inside="user.app"),
+            *fn(rf"{LINKED_RUNTIME}|{RUNTIME_API}", inside="user.app"),
         ),
     ),
     Category(

@@ -17,6 +17,7 @@ from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Tab
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
 from pinprof.base.columns import Bool, Int8, Int16, Int32, Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import COPYING, WAITING
 from pinprof.data.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
@@ -128,8 +129,8 @@ def kernel_frame(symbol: str, module: str, tables: Tables = TABLES) -> KernelFra
     )
 
 
-_COPY_CALL = re.compile(r"(cuda|cu)(Memcpy|Memset)\w*(@.*)?")
-_WAITS_FOR_GPU = re.compile(r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\w*(@.*)?")
+_COPY_CALL = re.compile(rf"(?:{COPYING})(@.*)?")
+_WAITS_FOR_GPU = re.compile(rf"(?:{WAITING})(@.*)?")
 _TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
 
 
@@ -207,8 +208,7 @@ def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
     modules = [module_of(dso) for dso in frames.dsos]
     blank, no_user = KernelFrame(remainder=NONE, kinds=(0,) * (len(tables.context) + 1)), UserFrame(NONE)
     kernel, user = [], []
-    functions = map(frames.function, range(len(frames)))
-    for symbol, dso, mode in zip(functions, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    for symbol, dso, mode in zip(frames.function, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         inside = mode == KERNEL
         kernel.append(kernel_frame(symbol, modules[dso], tables) if inside else blank)
         user.append(no_user if inside else user_frame(symbol, frames.dsos[dso], tables))

@@ -1,4 +1,4 @@
-"""The work attribute: what the CPU did inside a leaf, told by the innermost frame that says it.
+"""The work attribute: what the CPU did inside a leaf, by the innermost frame that says it.
 
 On some hosts zeroing hides: the store drain of `rep stosb` is charged to the next locked instruction, so that
 `shmem_get_folio_gfp` or a spinlock under `do_anonymous_page` holds what is really `zero`. Leaf shares survive this.

@@ -19,7 +19,7 @@ from pinprof.analyze.blame.waits import Certainty, Charged, Waits, overlaps
 from pinprof.analyze.blame.wakers import NOBODY, Wakers
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import BY_EXIT, BY_INTERRUPT, KERNEL, LONGEST_NAME, READY, Capture, StackTable
+from pinprof.data.model import BY_EXIT, BY_INTERRUPT, KERNEL, READY, Capture, StackTable
 
 LINKS = 8
 """How often a waiter's waiter is followed."""
@@ -43,7 +43,7 @@ _HOLDS_ADDRESS_SPACE = re.compile(
 
 @dataclass(frozen=True)
 class Blame:
-    """What a capture tells of who waits for whom."""
+    """What a capture says about who waits for whom."""
 
     capture: Capture
     attribution: Attribution
@@ -54,7 +54,7 @@ class Blame:
 
     @classmethod
     def of(cls, capture: Capture, attribution: Attribution, pids: Int64) -> Self:
-        """Of the threads of some processes."""
+        """For the threads of some processes."""
         threads = timelines(capture, attribution, pids)
         place = {(thread.pid, thread.tid): number for number, thread in enumerate(threads)}
         return cls(capture, attribution, threads, place, Wakers.of(capture))
@@ -130,7 +130,7 @@ class Blame:
     def _awaits(self, rows: Int64) -> Bool:
         """Per row of the samples, whether a thread waits for another there."""
         samples = self.capture.samples
-        spans = np.array([event.spans for event in self.capture.events], np.bool_)[samples.event[rows]]
+        spans = self.capture.spans[samples.event[rows]]
         ready = samples.wait[rows] & READY > 0 if samples.wait is not None else np.zeros(len(rows), np.bool_)
         return np.asarray(spans & AWAITED[self.attribution.leaf[rows]] & ~ready)
 
@@ -142,16 +142,10 @@ class Blame:
         locked = self.attribution.leaf[waits.sample[place]] == LEAF["wait.mmap_lock"]
         if not locked.any():
             return charged
-        holds = np.append(holds_address_space(self.capture.stacks), False)[self.capture.samples.stack[charged.sample]]
+        holds = holds_address_space(self.capture.stacks)[self.capture.samples.stack[charged.sample]]
         return replace(charged, how=np.where(locked & holds, np.uint8(Certainty.LOCK), charged.how))
 
 
 def holds_address_space(stacks: StackTable) -> Bool:
-    """Per node, whether a thread there runs in what holds the lock of its address space."""
-    frames = stacks.frames
-    holding = np.array([_HOLDS_ADDRESS_SPACE.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol])
-    of_frame = np.asarray(holding & (frames.mode == KERNEL), np.bool_) if len(frames) else np.zeros(0, np.bool_)
-    result = np.zeros(len(stacks) + 1, np.bool_)
-    for nodes in stacks.levels():
-        result[nodes] = of_frame[stacks.frame[nodes]] | result[stacks.parent[nodes]]
-    return result[:-1]
+    """Per node, whether a thread there runs in what holds the lock of its address space; one more for NO_NODE."""
+    return stacks.under(stacks.frames.named(_HOLDS_ADDRESS_SPACE) & (stacks.frames.mode == KERNEL))

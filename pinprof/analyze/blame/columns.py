@@ -165,7 +165,7 @@ def _unexplained(blame: Blame, thread: Doing, waits: Waits, ended: Int64, left: 
 
 
 def _ended_by(blame: Blame, thread: Doing, ended: Int64) -> Iterator[tuple[Int64, HolderKind, bool]]:
-    """Rows by who ended them, and whether process, thread and stack of that one are told."""
+    """Rows by who ended them, and whether process, thread and stack of that one are known."""
     assert blame.wakers is not None
     rows = np.flatnonzero(ended >= 0)
     if not len(rows):

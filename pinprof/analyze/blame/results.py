@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from pinprof.analyze.blame.waits import Certainty
-from pinprof.analyze.opportunities.results import Site
+from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
 
 CERTAINTIES: Mapping[Certainty, str] = {
@@ -57,7 +57,7 @@ class Holder:
     """0 where no process is known; for `tid` likewise."""
     tid: int
     name: str
-    """Of the thread, or of the other process's command."""
+    """The thread's, or the other process's command's."""
     site: Site
     """What it did meanwhile."""
     causes: Mapping[str, int]

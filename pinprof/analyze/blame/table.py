@@ -14,8 +14,8 @@ from pinprof.analyze.blame.results import Arrow, BlameResult, BlameRow, Holder, 
 from pinprof.analyze.blame.waits import Certainty
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import kernel_threads
+from pinprof.analyze.sites import Sites
 from pinprof.base.columns import Int64
 from pinprof.data.model import NO_NODE, Capture
 
@@ -24,7 +24,7 @@ MOST_ARROWS = 200
 _MOST_FRAMES = 40
 
 
-def blame_of(capture: Capture, attribution: Attribution) -> BlameResult | None:
+def blame_of(capture: Capture, attribution: Attribution, sites: Sites) -> BlameResult | None:
     """Who waits for whom; None where no waits were recorded."""
     samples = capture.samples
     if not any(event.spans for event in capture.events):
@@ -34,7 +34,6 @@ def blame_of(capture: Capture, attribution: Attribution) -> BlameResult | None:
     parts = found.table
     if not len(parts):
         return None
-    sites = Sites(capture)
     place = sites.frames(samples.stack[parts.wait])
     cells = group(
         samples.pid[parts.wait], samples.tid[parts.wait], attribution.leaf[parts.wait].astype(np.int64), place,

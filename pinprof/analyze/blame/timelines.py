@@ -68,7 +68,7 @@ def timelines(capture: Capture, attribution: Attribution, pids: Int64) -> tuple[
 def _threads(capture: Capture, attribution: Attribution, pids: Int64) -> Iterator[Doing]:
     samples = capture.samples
     clock = clock_event(capture.events)
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[samples.event]
     of_these = np.isin([pid for pid, _ in capture.sampled_threads], pids)
     used: Bool = (spans | (samples.event == clock)) & (samples.weight > 0) & of_these[capture.thread]

@@ -1,7 +1,7 @@
 """Who ended a wait, where wake-ups were recorded.
 
 The first wake-up of a thread after it left the processor ends its wait. A wait for a lock with a time limit, such as
-Python's for its interpreter, ends by a timer again and again: whoever ends the last of them was awaited in all.
+Python's for its interpreter, ends by a timer repeatedly: whoever ends the last of them was awaited in all.
 
 The kernel wakes whoever joins a thread when that thread ends, and may have stopped recording it by then. So a wait
 inside a join that nobody is known to have ended is ended by the last thread of its process that ended meanwhile.
@@ -17,7 +17,6 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
-from pinprof.analyze.opportunities.labels import marked
 from pinprof.base.columns import Int64, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
@@ -48,7 +47,7 @@ class Wakers:
     def of(cls, capture: Capture) -> Self | None:
         """None where neither wake-ups were recorded nor a thread ended that another one joined."""
         samples = capture.samples
-        spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+        spans = capture.spans[samples.event]
         joins = _joins(capture, np.flatnonzero(spans))
         if capture.wakeups is None and not len(joins):
             return None
@@ -97,7 +96,7 @@ class Wakers:
 def _joins(capture: Capture, waits: Int64) -> WakeupTable:
     """Wake-ups by threads that ended, of those that joined them; `waits` are rows of the samples."""
     samples, exits = capture.samples, capture.exits
-    waits = waits[marked(capture.stacks, _JOINS)[samples.stack[waits]]]
+    waits = waits[capture.stacks.under(capture.stacks.frames.named(_JOINS))[samples.stack[waits]]]
     waits = waits[np.lexsort((samples.time_ns[waits], samples.tid[waits]))]
     if not len(waits) or not len(exits):
         return WakeupTable.empty()

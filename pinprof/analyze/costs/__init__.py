@@ -1,1 +1,1 @@
-"""What operations cost on a machine, and what another kind of memory would have cost."""
+"""What operations on memory cost on a machine, by the measurements of `pinprof bench`."""

@@ -13,7 +13,7 @@ from pinprof.base.units import format_count, format_counted
 from pinprof.data.rates import MEASURES, Rates, prefault_threads
 
 MOST_UNSTABLE = 0.5
-"""Of all benchmarks: where more than these are unstable, the others are so by chance."""
+"""The share of benchmarks: where more than these are unstable, the others are so by chance."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _place(measure: str) -> tuple[int, int]:
 
 
 def study(rates: Rates, unstable: int = 0) -> Study:
-    """Figures and answers from rates, of which so many come from benchmarks whose values spread widely."""
+    """Figures and answers from rates, of which `unstable` come from benchmarks whose values spread widely."""
     link, theory = link_of(rates.machine) if rates.backend == "cuda" else ("", None)
     limits = limits_of(rates, theory) if rates.backend == "cuda" else ()
     costs = tuple(cost_of(rate, limits) for rate in rates.rates)

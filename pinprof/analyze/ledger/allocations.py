@@ -8,36 +8,29 @@ the only one within a call to that call.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable, Kind
+from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable
 from pinprof.base.columns import Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
+from pinprof.data.gpu_functions import Allocated, Freed, allocates, frees
 from pinprof.data.model import Int32
 
-_KIND_OF: tuple[tuple[Kind, str], ...] = (
-    ("pool", r"(cuda|cu)(Malloc|MemAlloc)(FromPool)?Async( \(.+\))?"),
-    ("pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|cuMemCreate \(host( NUMA)?\)"),
-    ("registered", r"cudaHostRegister|cuMemHostRegister"),
-    ("managed", r"cudaMallocManaged|cuMemAllocManaged"),
-    ("device", r"cudaMalloc|cudaMallocPitch|cuMemAlloc|cuMemAllocPitch|cuMemCreate"),
-)
-_RELEASES = (
-    ("host", r"cudaFreeHost|cuMemFreeHost"),
-    ("registered", r"cudaHostUnregister|cuMemHostUnregister"),
-    ("device", r"cudaFree|cudaFreeAsync|cuMemFree|cuMemFreeAsync|cuMemRelease"),
-)
 _FAMILY = {"pinned": "host", "registered": "registered", "managed": "device", "pool": "device", "device": "device"}
-FAMILIES = ("host", "registered", "device")
+FAMILIES = get_args(Freed)
 """What one function frees another does not; addresses are compared within a family."""
 FAMILY_OF_KIND = np.array([FAMILIES.index(_FAMILY[kind]) for kind in KINDS], np.uint8)
-_REPORTED: dict[int, Kind] = {MemoryKind.PINNED: "pinned", MemoryKind.MANAGED: "managed", MemoryKind.DEVICE: "device"}
+_REPORTED: dict[int, Allocated] = {
+    MemoryKind.PINNED: "pinned",
+    MemoryKind.MANAGED: "managed",
+    MemoryKind.DEVICE: "device",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,16 +44,6 @@ class FreeTable(Table):
     address: UInt64
 
 
-def kind_of(name: str) -> Kind | None:
-    """What a call allocates, by its name; None for one that allocates nothing whose lifetime is known."""
-    return next((kind for kind, pattern in _KIND_OF if re.fullmatch(pattern, name)), None)
-
-
-def family_of(name: str) -> str | None:
-    """What a call gives back, by its name."""
-    return next((family for family, pattern in _RELEASES if re.fullmatch(pattern, name)), None)
-
-
 def recorded(activity: Activity, calls: Calls) -> tuple[AllocationTable, FreeTable]:
     """What was allocated, still without ends, and what was given back."""
     table = calls.table
@@ -71,7 +54,7 @@ def recorded(activity: Activity, calls: Calls) -> tuple[AllocationTable, FreeTab
 
 def _by_calls(calls: Calls) -> AllocationTable:
     table = calls.table
-    kinds = [kind_of(name) for name in calls.names]
+    kinds = [allocates(name) for name in calls.names]
     number = np.array([-1 if kind is None else KINDS.index(kind) for kind in kinds], np.int16)[calls.name]
     row = np.flatnonzero((number >= 0) & (table.status == 0))
     row = row[np.argsort(table.end_ns[row], kind="stable")]
@@ -104,7 +87,7 @@ def _sites(calls: Calls, row: Int64) -> Int32:
 def _frees_of(calls: Calls) -> FreeTable:
     table = calls.table
     assert table.address is not None
-    families = [family_of(name) for name in calls.names]
+    families = [frees(name) for name in calls.names]
     number = np.array([-1 if family is None else FAMILIES.index(family) for family in families], np.int16)[calls.name]
     row = np.flatnonzero((number >= 0) & (table.status == 0) & (table.address > 0))
     row = row[np.argsort(table.start_ns[row], kind="stable")]

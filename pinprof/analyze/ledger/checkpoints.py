@@ -8,14 +8,15 @@ import numpy as np
 
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.levels import Level
-from pinprof.analyze.ledger.results import KINDS, OTHERS, Allocations, AllocationTable, Checkpoint, Kind
+from pinprof.analyze.ledger.results import KINDS, OTHERS, Allocations, AllocationTable, Checkpoint
 from pinprof.base.columns import Int64
 from pinprof.data.activity import MarkTable
+from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import RangeTable
 
 MOST_CHECKPOINTS = 1_000
 MOST_LINES = 64
-"""Lines that are told apart at a checkpoint."""
+"""Lines that are separate at a checkpoint."""
 Key = TypeVar("Key", bound=str)
 Edge = Literal["start", "end", "mark"]
 
@@ -44,7 +45,7 @@ def checkpoints_of(
 def _levels(allocations: Allocations, moments: list[tuple[int, int, str, Edge, int]]) -> tuple[Checkpoint, ...]:
     time = np.array([moment[1] for moment in moments], np.int64)
     pid = np.array([moment[4] for moment in moments], np.int64)
-    by_kind: list[dict[Kind, int]] = [{} for _ in moments]
+    by_kind: list[dict[Allocated, int]] = [{} for _ in moments]
     by_line: list[dict[str, int]] = [{} for _ in moments]
     known = set(allocations.table.pid.tolist())
     for process in np.unique(pid).tolist():

@@ -1,4 +1,4 @@
-"""The ledger of a capture: allocations with their lifetimes, and all that is told of them."""
+"""The ledger of a capture: allocations with their lifetimes, and all that is known about them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,32 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.ledger.allocations import recorded
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
 from pinprof.analyze.ledger.curves import curves_of
 from pinprof.analyze.ledger.kernel import kernel_views
 from pinprof.analyze.ledger.lifetimes import settled
-from pinprof.analyze.ledger.results import Allocations, Ledger
+from pinprof.analyze.ledger.results import Allocations, Ledger, Use
 from pinprof.analyze.ledger.sites import sites_of, totals_of
-from pinprof.analyze.ledger.use import Use, use_of
+from pinprof.analyze.ledger.use import use_of
 from pinprof.analyze.ledger.wanted import wanted_of
 from pinprof.analyze.memory import page_bytes
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.base.columns import Int64, UInt8
 from pinprof.base.units import format_counted
 from pinprof.data.activity import Activity
-from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.gpu_functions import MEMORY
 from pinprof.data.model import Capture, MemoryLog, PageTable
 
 _ALIVE_NS = 1_000_000_000
 """A process that was not looked at for so long at the end had ended."""
 
 
-def ledger_of(capture: Capture, calls: Calls, steps_ns: Int64) -> Ledger | None:
-    """None where no allocation and no free was recorded. `steps_ns`: when the steps of the capture begin."""
+def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns: Int64) -> Ledger | None:
+    """None where no allocation and no free was recorded.
+
+    `copies` are the capture's, and `steps_ns` tells when its steps begin.
+    """
     activity = capture.activity
     if activity is None:
         return None
@@ -39,8 +41,8 @@ def ledger_of(capture: Capture, calls: Calls, steps_ns: Int64) -> Ledger | None:
     if not len(made) and not len(frees):
         return None
     ended = _ended(capture.memory, calls)
-    allocations = settled(made, frees, calls.names, calls.table.sites, ended)
-    use = _use(activity, allocations, copies_of(capture, calls))
+    allocations = settled(made, frees, calls.names, tuple(site.text for site in calls.table.sites), ended)
+    use = _use(activity, allocations, copies)
     allocations, basis = _with_wanted(capture, calls, allocations, use)
     checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))
     return Ledger(
@@ -53,6 +55,7 @@ def ledger_of(capture: Capture, calls: Calls, steps_ns: Int64) -> Ledger | None:
         curves=curves_of(allocations, int(calls.table.end_ns.max(initial=0))),
         unplaced_copies=use.unplaced if use else 0,
         notes=tuple(_notes(activity, allocations)),
+        use=use,
     )
 
 
@@ -62,7 +65,7 @@ def _pages(log: MemoryLog | None) -> PageTable:
 
 def _use(activity: Activity, allocations: Allocations, copies: CopyTable | None) -> Use | None:
     """None where copies are not all known."""
-    if copies is None or activity.untraced() or activity.lost_calls:
+    if copies is None or activity.may_lack():
         return None
     return use_of(allocations.table, copies)
 
@@ -91,10 +94,10 @@ def _ended(log: MemoryLog | None, calls: Calls) -> dict[int, int]:
 
 def _notes(activity: Activity, allocations: Allocations) -> Iterator[str]:
     """What makes the ledger uncertain, as sentences."""
-    if missed := activity.untraced(MEMORY):
+    if activity.untraced(MEMORY):
         yield (
-            f"About {format_counted(missed, 'call that allocates or frees was', 'calls that allocate or free were')} "
-            "not traced, because tracing them would have cost too much. The ledger lacks them."
+            "From time to time, calls that allocate or free were not traced, because tracing them would have cost too "
+            "much. The ledger lacks them."
         )
     if activity.lost_calls:
         yield (

@@ -16,12 +16,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.ledger.allocations import family_of, kind_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
-from pinprof.analyze.opportunities.labels import marked
 from pinprof.base.columns import Int64
 from pinprof.data.activity import ApiCallTable
+from pinprof.data.gpu_functions import allocates, frees
 from pinprof.data.model import Capture, MemoryLog
 
 _LOOK_NS = 2_000_000
@@ -44,8 +43,8 @@ def kernel_views(table: AllocationTable, calls: Calls, capture: Capture, page: i
 def _alive_until(capture: Capture, calls: Calls, pids: Int64) -> int:
     """The time by which the first of some processes may have begun to end, by the last that is known of it."""
     samples, until = capture.samples, FOREVER
-    ends = np.asarray(marked(capture.stacks, _ENDS)[samples.stack])
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    ends = capture.stacks.under(capture.stacks.frames.named(_ENDS))[samples.stack]
+    spans = capture.spans[samples.event]
     last = samples.time_ns + np.where(spans, samples.weight, 0)
     for pid in pids.tolist():
         seen = last[(samples.pid == pid) & ~ends]
@@ -116,5 +115,5 @@ def _quiet(calls: Calls, looks: Int64) -> Int64:
 
 
 def _locking(calls: Calls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    locks = [kind_of(name) in HOST_KINDS or family_of(name) in ("host", "registered") for name in calls.names]
+    locks = [allocates(name) in HOST_KINDS or frees(name) in ("host", "registered") for name in calls.names]
     return np.array(locks, np.bool_)

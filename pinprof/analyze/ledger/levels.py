@@ -11,14 +11,14 @@ from pinprof.base.lazy_dataclass import dataclass
 
 @dataclass(frozen=True)
 class Level:
-    """A step function: from each time on so many bytes live."""
+    """A step function: the bytes that live from each time on."""
 
     time_ns: Int64
     bytes: Int64
 
     @classmethod
     def of(cls, table: AllocationTable, amount: Int64) -> Level:
-        """Of all rows of a table, with what each counts. What ends at a time is gone when another one begins there."""
+        """All rows of a table, with what each counts. What ends at a time is gone when another one begins there."""
         ends = table.end_ns < FOREVER
         time = np.concatenate([table.end_ns[ends], table.start_ns])
         step = np.concatenate([-amount[ends], amount])

@@ -1,8 +1,8 @@
 """When each allocation ends: by the address that a call gives back, without addresses by what can only be meant.
 
-Of the allocations and frees of one address in a process, a free ends the allocation before it. Two allocations of one
-address without a free in between: the first was given back unseen, and ends where the next begins. A free of an address
-that nothing is known of ends an allocation of unknown address, where all that may be meant have one size and one line;
+A free ends the allocation of its address before it, in each process. Two allocations of one address without a free in
+between: the first was given back unseen, and ends where the next begins. A free of an address that nothing is known of
+ends an allocation of unknown address, where all that may be meant have one size and one line;
 else it is undecided.
 """
 

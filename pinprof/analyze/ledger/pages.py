@@ -18,7 +18,7 @@ LEAST_BYTES = 1 << 20
 LEAST_PAGES = 8
 """Fewer do not stand for an allocation."""
 MOST_LOOKS = 400
-"""Of more looks, so many are taken, evenly."""
+"""The most looks that are taken; from more, evenly."""
 _NO_PAGE = -1
 _MOST_NODES = 64
 

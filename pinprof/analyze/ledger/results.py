@@ -1,4 +1,4 @@
-"""Types of the ledger: allocations with their lifetimes, and what is told of each site, checkpoint and counter."""
+"""Types of the ledger: allocations with their lifetimes, and what is known about each site, checkpoint and counter."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from pinprof.base.columns import Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Allocated
 
-Kind = Literal["pinned", "registered", "managed", "pool", "device"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Allocated, ...] = get_args(Allocated)
 Basis = Literal["calls", "copies"]
 BASES: tuple[Basis, ...] = get_args(Basis)
-HOST_KINDS: tuple[Kind, ...] = ("pinned", "registered")
+HOST_KINDS: tuple[Allocated, ...] = ("pinned", "registered")
 """Page-locked memory of the host: what counters of the kernel may know of."""
 FOREVER = int(np.iinfo(np.int64).max)
 """The end of what nobody gave back while the recording went on."""
@@ -57,7 +57,7 @@ class Allocations:
 
     table: AllocationTable
     names: tuple[str, ...]
-    """Of the calls that allocate."""
+    """The calls that allocate."""
     sites: tuple[str, ...]
     frees: int
     """Calls that gave back one of these."""
@@ -91,7 +91,7 @@ class Pages:
     absent_bytes: int
     """Without pages: not touched yet."""
     unknown_bytes: int
-    """Of what lived then."""
+    """The part of what lived then."""
     huge_share: float | None
     """The part of the pages that are huge ones; None where that is not known."""
     looked_at: int
@@ -107,7 +107,7 @@ class Pages:
 class SiteResult:
     """What one call at one line of one thread holds; sizes in bytes."""
 
-    kind: Kind
+    kind: Allocated
     api: str
     line: str
     """`function (file:line)`, empty where not known."""
@@ -117,7 +117,7 @@ class SiteResult:
     allocations: int
     frees: int
     requested_bytes: int
-    """Of all allocations together; of a caching allocator what its users wanted."""
+    """For all allocations together; of a caching allocator what its users wanted."""
     granted_bytes: int
     live_bytes: int
     """At the end: what leaks, where the process is to give it back."""
@@ -128,7 +128,7 @@ class SiteResult:
     peak_granted_bytes: int
     peak_ns: int
     unused_bytes: int | None
-    """Of what is live at the end: what no copy has reached since it was made; None where copies are not all known."""
+    """What is live at the end and no copy has reached since it was made; None where copies are not all known."""
     reached_bytes: int | None
     """How much of all allocations copies have reached; None as above."""
     last_copy_ns: int | None
@@ -144,7 +144,7 @@ class SiteResult:
 class Total:
     """All allocations of one kind."""
 
-    kind: Kind
+    kind: Allocated
     allocations: int
     frees: int
     requested_bytes: int
@@ -164,8 +164,8 @@ class Checkpoint:
     edge: Literal["start", "end", "mark"]
     time_ns: int
     pid: int
-    """Of the process whose memory counts; -1 for all."""
-    by_kind: Mapping[Kind, int]
+    """The process whose memory counts; -1 for all."""
+    by_kind: Mapping[Allocated, int]
     by_line: Mapping[str, int]
     """Requested bytes by line, `OTHERS` for those of the lines that hold least."""
 
@@ -185,7 +185,7 @@ class KernelView:
     looks: int
     """At which no call was just making or giving back such memory."""
     time_ns: int
-    """Of the look at which the ledger has most, on the capture's clock."""
+    """When the look was at which the ledger has most, on the capture's clock."""
     counted_bytes: int
     """By the kernel, at that look."""
     ledger_bytes: int
@@ -208,6 +208,20 @@ class KernelView:
         return abs(self.difference_bytes) * 100 <= self.ledger_bytes
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Use:
+    """What copies do with allocations; columns of their table's length."""
+
+    last_ns: Int64
+    """When the last copy that uses it begins, UNKNOWN without one."""
+    begun_bytes: Int64
+    """How far from its beginning the first byte lies that copies use; its size without any."""
+    reached_bytes: Int64
+    """How far copies reach from its beginning."""
+    unplaced: int
+    """Copies of which the recording does not say where they lie in page-locked or managed memory."""
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The answer: who holds which memory of CUDA, and since when."""
@@ -216,7 +230,7 @@ class Ledger:
     sites: tuple[SiteResult, ...]
     """What holds most at its peak first, page-locked memory before other kinds."""
     totals: tuple[Total, ...]
-    """Of each kind that there is."""
+    """For each kind that there is."""
     checkpoints: tuple[Checkpoint, ...]
     checkpoints_left_out: int
     kernel: tuple[KernelView, ...]
@@ -224,6 +238,8 @@ class Ledger:
     unplaced_copies: int
     """Copies of which the recording does not say where they lie in the host's memory."""
     notes: tuple[str, ...]
+    use: Use | None = None
+    """What copies do with the allocations; None where copies are not all known."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +248,7 @@ class Curves:
 
     edge_ns: Int64
     """Where each bin begins."""
-    labels: tuple[tuple[Kind, str], ...]
+    labels: tuple[tuple[Allocated, str], ...]
     """Kind and line of each curve; the last may be OTHERS."""
     most: tuple[Int64, ...]
 

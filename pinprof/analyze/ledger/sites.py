@@ -18,20 +18,20 @@ from pinprof.analyze.ledger.results import (
     Allocations,
     AllocationTable,
     Growth,
-    Kind,
     Pages,
     SiteResult,
     Total,
+    Use,
 )
 from pinprof.analyze.ledger.trend import trend_of
-from pinprof.analyze.ledger.use import Use
 from pinprof.base.columns import Int64, UInt8
+from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import PageTable
 
 LEAST_STEPS = 8
 """Fewer steps show no trend."""
 MOST_STEPS = 400
-"""Slopes are of all pairs of steps: of more steps, so many are looked at."""
+"""Slopes are of all pairs of steps; this is the most steps that are looked at."""
 CHANCE = 0.01
 
 
@@ -119,12 +119,12 @@ def growth_of(level: Level, steps_ns: Int64) -> Growth | None:
 
 
 def totals_of(table: AllocationTable) -> tuple[Total, ...]:
-    """Of each kind that there is."""
+    """For each kind that there is."""
     return tuple(_total(kind, table.take(table.kind == number)) for number, kind in enumerate(KINDS)
                  if (table.kind == number).any())  # fmt: skip
 
 
-def _total(kind: Kind, mine: AllocationTable) -> Total:
+def _total(kind: Allocated, mine: AllocationTable) -> Total:
     (peak, peak_ns), (granted_peak, _) = Level.of(mine, mine.size_bytes).peak, Level.of(mine, mine.granted_bytes).peak
     live = mine.end_ns == FOREVER
     return Total(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.ledger.results import UNKNOWN, AllocationTable
-from pinprof.analyze.opportunities.results import CopyTable
+from pinprof.analyze.course.copies import CopyTable
+from pinprof.analyze.ledger.results import UNKNOWN, AllocationTable, Use
 from pinprof.base.columns import Int64
-from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import MemoryKind
 from pinprof.data.model import Bool
 
@@ -15,22 +14,10 @@ _STEPS_BACK = 64
 """Addresses before that of a copy at which a longer, older allocation is looked for."""
 
 
-@dataclass(frozen=True)
-class Use:
-    """What copies do with allocations; columns of their table's length."""
-
-    last_ns: Int64
-    """When the last copy that uses it begins, UNKNOWN without one."""
-    reached_bytes: Int64
-    """How far copies reach from its beginning."""
-    unplaced: int
-    """Copies of which the recording does not say where they lie in page-locked or managed memory."""
-
-
 def use_of(table: AllocationTable, copies: CopyTable) -> Use:
     """Look every copy up among the allocations that live when it begins."""
     last = np.full(len(table), UNKNOWN, np.int64)
-    reached = np.zeros(len(table), np.int64)
+    begun, reached = table.size_bytes.copy(), np.zeros(len(table), np.int64)
     unplaced = int((may_use_locked(copies) & (copies.address == 0)).sum())
     held = np.flatnonzero((table.address > 0) & (table.size_bytes > 0))
     placed = np.flatnonzero(copies.address > 0)
@@ -38,9 +25,10 @@ def use_of(table: AllocationTable, copies: CopyTable) -> Use:
         copy, row = _found(table, held, copies, placed)
         np.maximum.at(last, row, copies.start_ns[copy])
         offset = (copies.address[copy] - table.address[row]).astype(np.int64)
+        np.minimum.at(begun, row, offset)
         reach = np.minimum(offset + np.maximum(copies.size_bytes[copy], 0), table.size_bytes[row])
         np.maximum.at(reached, row, reach)
-    return Use(last, reached, unplaced)
+    return Use(last, begun, reached, unplaced)
 
 
 def may_use_locked(copies: CopyTable) -> Bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.ledger.results import BASES, KINDS, AllocationTable
-from pinprof.analyze.ledger.use import Use
+from pinprof.analyze.ledger.results import BASES, KINDS, AllocationTable, Use
 from pinprof.base.columns import Int64, UInt8
 from pinprof.data.model import Bool, StackTable
 

@@ -1,4 +1,4 @@
-"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created amid the work."""
+"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created during the work."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
-from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
-from pinprof.analyze.opportunities.results import CopyTable, Evidence
+from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
-from pinprof.data.activity import MemoryKind, MemoryOperation
-from pinprof.data.model import Bool, Int64
+from pinprof.data.gpu_functions import Purpose
+from pinprof.data.model import Int64
 from pinprof.data.rate_book import RUN, Estimate
 
 LEAST_PAIRS = 3
 ERROR = 0.1
-"""Of the cost of calls, by which one run differs from another."""
+"""The share of the cost of calls by which one run differs from another."""
 LEAST_USED = 0.25
 """Of pinned memory: where copies use less, the rest was pinned for nothing."""
 ROUNDED_USED = 0.5, 0.9
-"""Of a power of two of memory that PyTorch pins: where copies use more than the first and less than the second part, it
-was rounded up to that."""
+"""Shares of a power of two of memory that PyTorch pins: where copies use more than the first and less than the
+second, it was rounded up to that."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")
@@ -166,34 +165,17 @@ def _parts(scene: Scene, pins: Int64, rows: Int64, used: float) -> tuple[Int64, 
 
 def _copied_share(scene: Scene, pins: Int64) -> float | None:
     """The share of this pinned memory that copies begin in or reach; None unless the place of every copy is known."""
-    calls, copies = scene.calls, scene.copies
     activity = scene.capture.activity
-    if calls is None or copies is None or activity is None or activity.untraced() or activity.lost_calls:
+    if activity is None or activity.may_lack():
         return None
-    if (_may_use_pinned(copies) & (copies.address == 0)).any():
+    if scene.ledger is None or scene.ledger.use is None or scene.ledger.use.unplaced:
         return None
-    usage = activity.memory
-    mine = np.isin(usage.correlation_id, calls.table.correlation_id[pins]) & (
-        usage.operation == MemoryOperation.ALLOCATE
-    )
-    mine &= (usage.address > 0) & (usage.size_bytes > 0)
+    table, use = scene.ledger.allocations.table, scene.ledger.use
+    mine = np.isin(table.call, pins) & (table.address > 0) & (table.size_bytes > 0)
     if mine.sum() < len(pins):
         return None
-    first, size = usage.address[mine], usage.size_bytes[mine]
-    total = copied = 0
-    for start, length in zip(first.tolist(), size.tolist(), strict=True):
-        inside = (copies.address >= np.uint64(start)) & (copies.address < np.uint64(start + length))
-        reach = copies.address[inside].astype(np.int64) - start + copies.size_bytes[inside]
-        begin = copies.address[inside].astype(np.int64) - start
-        total += length
-        copied += int(np.clip(reach.max() - begin.min(), 0, length)) if inside.any() else 0
-    return copied / total if copied else None
-
-
-def _may_use_pinned(copies: CopyTable) -> Bool:
-    """Whether an end of these copies is pinned, or may be."""
-    ends = (copies.source, copies.target)
-    return np.asarray(np.any([np.isin(end, (MemoryKind.PINNED, MemoryKind.UNKNOWN)) for end in ends], axis=0))
+    copied = int(np.maximum(use.reached_bytes - use.begun_bytes, 0)[mine].sum())
+    return copied / int(table.size_bytes[mine].sum()) if copied else None
 
 
 def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, used: float) -> Candidate:

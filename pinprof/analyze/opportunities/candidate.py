@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pinprof.analyze.opportunities.results import Cure, Evidence, PhaseName, Saving, Site
+from pinprof.analyze.course.results import PhaseName
+from pinprof.analyze.opportunities.results import Cure, Evidence, Saving
+from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import Estimate

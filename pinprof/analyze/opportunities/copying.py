@@ -11,13 +11,12 @@ import numpy as np
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.copies import CopyGroup
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
-from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.opportunities.scene import CopyGroup, Scene
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, roughly
 from pinprof.data.activity import MemoryKind
-from pinprof.data.cuda_functions import COPIES
+from pinprof.data.gpu_functions import COPIES, COPYING
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import RUN, Estimate
 
@@ -27,11 +26,11 @@ LEAST_TRACED = 100
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
 ERROR = 0.2
-"""Of what short calls cost: what tracing takes is known that well."""
+"""The share of what short calls cost: what tracing takes is known that well."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _HOST_KINDS = (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)
-_COPYING = re.compile(r"cu(da)?Mem(cpy|set)\w*")
+_COPYING = re.compile(COPYING)
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
 
 
@@ -83,7 +82,8 @@ def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:
 
 
 def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
-    """About how many copies of a group were made while tracing was given up, and the wall rows in which they were.
+    """About how many copies of a group were made while tracing was given up, and the wall rows in which they were; none
+    where neither the GPU's work nor the time of a copy tells.
 
     Samples say where copies were made meanwhile, and for how long: as many as fit into that time. Where all that the
     GPU did was recorded, their number is known. The group's part is that of the traced ones of its place.
@@ -99,11 +99,12 @@ def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
     here = copying[scene.place[copying] == place]
     beside = [other for kind in _HOST_KINDS for other in scene.copy_groups(kind) if _place(scene, other) == place]
     part = group.count / max(sum(other.count for other in beside), 1)
-    each_ns = 0 if "cuda" in activity.recorded else _ns_without_tracing(scene, group)
-    if each_ns:
-        count = round(part * scene.ns(here) / each_ns)
+    counted = [gap.calls for gap in gaps if gap.calls is not None]
+    if len(counted) == len(gaps):
+        count = round(part * scene.ns(here) / max(scene.ns(copying), 1) * sum(counted))
     else:
-        count = round(part * scene.ns(here) / max(scene.ns(copying), 1) * sum(gap.calls for gap in gaps))
+        each_ns = _ns_without_tracing(scene, group)
+        count = round(part * scene.ns(here) / each_ns) if each_ns else 0
     return count, here if count else here[:0]
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
@@ -32,23 +32,24 @@ _SHARED = re.compile(r"shmem_\w+(\.\w+)*")
 _COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_page_copy_user)(\.\w+)*")
 
 LEAST_FREED = 0.05
-"""Of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
+"""The share of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
 LEAST_FREED_OF_ALL = 0.08
 """The same of what pages cost at all places, from the first page that one of them makes to its last."""
 HUGE_FREED = 0.35
-"""Of these limits for huge pages: freeing takes 4 % of what a huge page costs, and 12 % of what a small page costs
-(docs/opportunities.md)."""
+"""The part of these limits for huge pages: freeing takes 4 % of what a huge page costs, and 12 % of what a small page
+costs (docs/opportunities.md)."""
 LEAST_FREES = 4
 """Samples: fewer of them do not show that huge pages are freed."""
 SHRINKS = 0.3
-"""Of the growth of the program's memory: where it shrinks by more meanwhile, huge pages are freed and made again."""
+"""The share of the growth of the program's memory: where it shrinks by more meanwhile, huge pages are freed and made
+again."""
 FREES_ALONE = 0.5
 """From this share of giving back on, a place only does that."""
 LEAST_SHARE = 0.05
-"""Of the work: what settings of the allocator and huge pages save is not worth a line below that."""
+"""The share of the work: what settings of the allocator and huge pages save is not worth a line below that."""
 
 HUGE_PAGES_SAVE = 0.7
-"""Of the time in faults of small pages."""
+"""The share of the time in faults of small pages."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,8 @@ def _unseen_ends(scene: Scene) -> Int64:
     ended = np.flatnonzero((exits.pid == exits.tid) & (exits.pid != scene.course.pid))
     if not len(rows) or not len(ended):
         return np.zeros(0, np.int64)
-    started = samples.pid[marked(scene.capture.stacks, STARTS_PROGRAM)[samples.stack]]
+    stacks = scene.capture.stacks
+    started = samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]]
     forked = ~np.isin(exits.pid[ended], [*np.unique(started), *(pid for pid, _ in scene.capture.renamed)])
     start, end = wall.time_ns[rows], (samples.time_ns + samples.weight)[wall.sample[rows]]
     # Whoever was waited for is the last that ended before the wait did, and after the wait before.

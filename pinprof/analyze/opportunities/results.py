@@ -1,4 +1,4 @@
-"""What the search for opportunities returns: phases of a run, its critical thread's time, and what to change.
+"""What the search for opportunities returns: what to change.
 
 All times are integer nanoseconds of the capture's clock.
 """
@@ -7,141 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
 
-from pinprof.base.columns import Bool, Int32, Int64, Table, UInt64
+from pinprof.analyze.course.results import PhaseName
+from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
-
-PhaseName = Literal["start-up", "context", "work", "exit"]
-PHASE_NAMES: tuple[PhaseName, ...] = ("start-up", "context", "work", "exit")
-
-
-@dataclass(frozen=True)
-class Interval:
-    """[start, end) on the capture's clock."""
-
-    start_ns: int
-    end_ns: int
-
-    @property
-    def duration_ns(self) -> int:
-        """Its length."""
-        return self.end_ns - self.start_ns
-
-
-@dataclass(frozen=True)
-class Phase:
-    """What the critical thread was about. The phases' intervals cover the critical process's life, without overlap."""
-
-    name: PhaseName
-    intervals: tuple[Interval, ...]
-    """In time order; a program may import or create contexts several times."""
-
-    @property
-    def wall_ns(self) -> int:
-        """The length of all intervals."""
-        return sum(interval.duration_ns for interval in self.intervals)
-
-
-@dataclass(frozen=True)
-class Steps:
-    """A pattern of calls that repeats."""
-
-    what: str
-    """The call that begins each step, with its place: `cudaMemcpyAsync in step (train.py:20)`."""
-    count: int
-    median_ns: int
-    slowest_ns: int
-    slowest_start_ns: int
-    starts_ns: tuple[int, ...] = field(default=(), compare=False)
-    """When each begins."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class WallTable(Table):
-    """Wall time of the critical thread, one row per sample that it is charged to, ordered by time.
-
-    The rows of one phase add up to the phase's length as far as samples reach. A wait for another thread is charged to
-    what that thread did meanwhile: `sample` is then a row of the other thread.
-    """
-
-    time_ns: Int64
-    ns: Int64
-    sample: Int32
-    """Row of `Capture.samples` whose stack and cause the time is charged to."""
-    waiting: Int32
-    """Row of the critical thread's wait in which this time passed; -1 for time of the thread's own."""
-    phase: Int32
-    """Index into `PHASE_NAMES`."""
-
-
-@dataclass(frozen=True)
-class Course:
-    """How the run went: whose time counts, its phases, and where the time went."""
-
-    pid: int
-    tid: int
-    """The critical thread: it drives the GPU, or is the main thread of the process that does the work."""
-    start_ns: int
-    end_ns: int
-    """The critical process's life as far as it was recorded."""
-    phases: tuple[Phase, ...]
-    """In the order of `PHASE_NAMES`, those without time left out."""
-    steps: Steps | None
-    wall: WallTable
-
-    def phase(self, name: PhaseName) -> Phase | None:
-        """One phase; None where the run had none."""
-        return next((phase for phase in self.phases if phase.name == name), None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CopyTable(Table):
-    """Copies between host and device, and on the host, by CUDA; one row each, ordered by start."""
-
-    start_ns: Int64
-    end_ns: Int64
-    """Of the call, on the thread that made it."""
-    pid: Int32
-    tid: Int32
-    call: Int64
-    """Row of the calls' table; -1 where only the GPU's copy was recorded."""
-    size_bytes: Int64
-    direction: Int32
-    """`CopyKind`."""
-    source: Int32
-    """`MemoryKind`, of the source; UNKNOWN where the recording does not say."""
-    target: Int32
-    """`MemoryKind`, of the target."""
-    address: UInt64
-    """Of the host's side; 0 where not recorded."""
-    from_file: Bool
-    """Whether the source lies in a mapped file."""
-    asynchronous: Bool
-    """Whether the call promises to return before the copy is done."""
-    busy_ns: Int64
-    """How long the GPU copied; -1 where its work was not recorded."""
-
-
-@dataclass(frozen=True)
-class Site:
-    """Where to change something."""
-
-    function: str
-    file: str
-    line: int
-    """0 where only the function is known."""
-    thread: str
-    """Name of the thread, empty where it has none."""
-    range: str = ""
-    """Path of the innermost NVTX range around most of the cost; empty without one."""
-
-    @property
-    def place(self) -> str:
-        """`train.py:88`, `train.py`, the function where no file is known, else the range."""
-        named = "" if self.function.startswith("[") else self.function
-        around = f"range {self.range}" if self.range else ""
-        return (f"{self.file}:{self.line}" if self.line else self.file) or named or around
 
 
 @dataclass(frozen=True)

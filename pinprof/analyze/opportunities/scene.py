@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
@@ -10,26 +9,22 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
+from pinprof.analyze.course.copies import WAYS, CopyTable
+from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
+from pinprof.analyze.course.table import CourseTable
+from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.groups import group
+from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.copies import WAYS, CopyGroup
-from pinprof.analyze.opportunities.labels import marked
-from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
-from pinprof.analyze.opportunities.sites import Sites
-from pinprof.analyze.opportunities.wall import disturbed_ns
+from pinprof.analyze.sites import Site
 from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
-from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64
-from pinprof.data.rate_book import RateBook
+from pinprof.data.model import NO_NODE, Bool, Int32, Int64
+from pinprof.data.rate_book import RUN, Estimate, RateBook
 
-_COMES_AND_GOES = re.compile(
-    r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"
-)
-"""Functions of the kernel in which a process begins, becomes another program, or ends."""
 _NAMES = [row.name for row in CATEGORIES]
 _HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
 _IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
@@ -37,56 +32,69 @@ _IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
 _LONG_PIN_NS = 20_000_000
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
+MEASURED_ERROR = 0.05
+"""The share of the GPU's own times of copies by which runs differ."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
 
 
 @dataclass(frozen=True)
-class Scene:
-    """One run, ready to be searched. Columns of wall rows have the length of `course.wall`."""
+class CopyGroup:
+    """Copies of one site in one direction between device memory and one kind of host memory."""
 
-    capture: Capture
-    attribution: Attribution
-    course: Course
+    table: CopyTable
+    calls: Int64
+    """Rows of the calls' table, in time order."""
+    rows: Int64
+    """Wall rows inside them."""
+    cost_ns: int
+    way: str
+    """`h2d` or `d2h`."""
+    words: str
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        """All of them."""
+        return int(self.table.size_bytes.sum())
+
+    @property
+    def each(self) -> int:
+        """Bytes of a typical one."""
+        return max(int(np.median(self.table.size_bytes)), 1)
+
+    @property
+    def measured(self) -> Estimate | None:
+        """How long the GPU copied; None where the recording does not hold all of it."""
+        busy = self.table.busy_ns
+        if (busy < 0).any():
+            return None
+        total = float(busy.sum())
+        return Estimate(total, (1 - MEASURED_ERROR) * total, (1 + MEASURED_ERROR) * total, RUN)
+
+    @property
+    def distinct(self) -> int:
+        """Bytes of the different places of the host that they use."""
+        if not self.table.address.any():
+            return self.bytes
+        order = np.lexsort((-self.table.size_bytes, self.table.address))
+        _, largest = np.unique(self.table.address[order], return_index=True)
+        return int(self.table.size_bytes[order][largest].sum())
+
+
+@dataclass(frozen=True)
+class Scene(CourseTable):
+    """One run, ready to be searched: what it was doing, with its calls, its copies and what memory operations cost."""
+
     calls: Calls | None
     copies: CopyTable | None
+    ledger: Ledger | None
     rates: RateBook
     blame: BlameResult | None = None
     """Who waits for whom, as far as that is known."""
-
-    @cached_property
-    def sites(self) -> Sites:
-        """Places of stacks."""
-        return Sites(self.capture)
-
-    @cached_property
-    def leaf(self) -> Int32:
-        """Per wall row its cause, an index into CATEGORIES."""
-        return self.attribution.leaf[self.course.wall.sample].astype(np.int32)
-
-    @cached_property
-    def node(self) -> Int32:
-        """Per wall row the innermost node of its stack."""
-        return self.capture.samples.stack[self.course.wall.sample]
-
-    @cached_property
-    def place(self) -> Int32:
-        """Per wall row the frame of the program's own code that it belongs to, NOTHING where there is none.
-
-        What another thread did in library code, or another process while it began or ended, belongs to the line that
-        waited for it.
-        """
-        wall, samples = self.course.wall, self.capture.samples
-        own = self.sites.frames(self.node)
-        waiting = self.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
-        other = (wall.waiting >= 0) & (wall.waiting != wall.sample)
-        elsewhere = ~self.sites.are_own(own) | (
-            self.has(_COMES_AND_GOES) & (samples.pid[wall.sample] != self.course.pid)
-        )
-        return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
-
-    def has(self, functions: re.Pattern[str]) -> Bool:
-        """Per wall row, whether a function on its stack has such a name."""
-        return np.asarray(marked(self.capture.stacks, functions)[self.node])
 
     @cached_property
     def framework(self) -> str:
@@ -115,13 +123,6 @@ class Scene:
         """Whether the program has CUDA's driver on its stacks."""
         return any("libcuda" in dso.name for dso in self.capture.stacks.frames.dsos)
 
-    def phase_of(self, rows: Int64) -> PhaseName:
-        """The phase that most of these wall rows lie in."""
-        wall = self.course.wall
-        if not len(rows):
-            return "work"
-        return PHASE_NAMES[int(np.bincount(wall.phase[rows], weights=wall.ns[rows], minlength=4).argmax())]
-
     def phase_ns(self, name: PhaseName) -> int:
         """The length of a phase."""
         phase = self.course.phase(name)
@@ -130,42 +131,6 @@ class Scene:
     def undisturbed_ns(self, name: PhaseName) -> int:
         """The length of a phase without what a busy machine adds to it: what a cost has to be worth telling of."""
         return max(self.phase_ns(name) - disturbed_ns(self.course, self.attribution, name), 0)
-
-    def in_work(self) -> Bool:
-        """The wall rows of the work phase."""
-        return np.asarray(self.course.wall.phase == PHASE_NAMES.index("work"))
-
-    def waits(self) -> Bool:
-        """The wall rows of time off the CPU, by what the thread waited for and not by what that did."""
-        spans = np.array([event.spans for event in self.capture.events], np.bool_)
-        return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
-
-    def caused_by(self, *leaves: str) -> Bool:
-        """The wall rows of these causes."""
-        wanted = np.zeros(len(_NAMES), np.bool_)
-        wanted[[_NAMES.index(leaf) for leaf in leaves]] = True
-        return np.asarray(wanted[self.leaf])
-
-    def causes(self, rows: Int64) -> dict[str, int]:
-        """Leaf → wall time of these rows, heaviest first."""
-        sums = np.zeros(len(_NAMES), np.int64)
-        np.add.at(sums, self.leaf[rows], self.course.wall.ns[rows])
-        return {_NAMES[leaf]: int(sums[leaf]) for leaf in np.argsort(-sums, kind="stable").tolist() if sums[leaf]}
-
-    def ns(self, rows: Int64) -> int:
-        """The wall time of these rows."""
-        return int(self.course.wall.ns[rows].sum())
-
-    def thread_of(self, rows: Int64) -> str:
-        """The name of the thread that most of these rows' time was spent in."""
-        sample = self.course.wall.sample[rows]
-        pids, tids = self.capture.samples.pid[sample], self.capture.samples.tid[sample]
-        keys, which = np.unique(pack(pids, tids), return_inverse=True)
-        if not len(keys):
-            return self.capture.threads.get((self.course.pid, self.course.tid), "")
-        heaviest = int(np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows]).argmax())
-        row = int(np.flatnonzero(which.reshape(-1) == heaviest)[0])
-        return self.capture.threads.get((int(pids[row]), int(tids[row])), "")
 
     @cached_property
     def _rows_by_thread(self) -> dict[int, Int64]:
@@ -265,10 +230,8 @@ class Scene:
         waiting = wall.waiting[rows]
         leaf = self.attribution.leaf[waiting]
         stacks = self.capture.stacks
-        of_frame = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
-        inside = np.zeros(len(stacks) + 1, np.bool_)
-        for nodes in stacks.levels():
-            inside[nodes] = of_frame[stacks.frames.dso[stacks.frame[nodes]]] | inside[stacks.parent[nodes]]
+        driver = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
+        inside = stacks.under(driver[stacks.frames.dso])
         lock = (leaf == _NAMES.index("wait.lock")) & inside[samples.stack[waiting]]
         result = np.zeros(len(wall), np.bool_)
         result[rows] = lock | np.isin(leaf, [_NAMES.index(name) for name in _IN_DRIVER])
@@ -321,7 +284,7 @@ class Scene:
         if table.site is not None and len(calls):
             known = table.site[calls][table.site[calls] >= 0]
             if 2 * len(known) >= len(calls):
-                named = self.sites.named(table.sites[int(np.bincount(known).argmax())], thread)
+                named = self.sites.of_caller(table.sites[int(np.bincount(known).argmax())], thread)
                 sampled = self.site_of(rows)
                 return (
                     sampled

@@ -11,21 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import (
-    Evidence,
-    Opportunities,
-    Opportunity,
-    PhaseName,
-    Refused,
-    Saving,
-    ToMeasure,
-)
+from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
-from pinprof.base.units import format_counted, format_ns, format_share, roughly
+from pinprof.base.units import format_ns, format_share
 from pinprof.data.model import Capture, clock_event
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -47,12 +40,14 @@ DETECTORS: tuple[Detector, ...] = (
 )
 
 REFUSED_SHARE = 0.05
-"""Of its phase: a cost of this size is named even where no cure pays."""
+"""The share of its phase: a cost of this size is named even where no cure pays."""
 UNEXPLAINED_SHARE = 0.10
-"""Of the work: where memory costs as much and no detector says why, it is not said that there is nothing to gain."""
+"""The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
+nothing to gain."""
 DISTURBED_SHARE = 0.2
-"""Of a phase: where a busy machine adds as much, it is said."""
-_MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
+"""The share of a phase: where a busy machine adds as much, it is said."""
+COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
+"""Of causes that are costs of host memory."""
 
 
 def search(scene: Scene) -> Opportunities:
@@ -154,7 +149,7 @@ def _headline(scene: Scene, found: list[Opportunity], to_measure: list[ToMeasure
             f" {format_ns(work)} of work, and `pinprof try` measures what a cure saves."
         )
     if not found:
-        memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
+        memory = np.array([row.level in COSTLY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
         # A cost without a cure is a cost all the same.
         unexplained = spent >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and not refused
@@ -184,7 +179,7 @@ def _sees_enough(scene: Scene) -> bool:
     idle = waits.any() and not worth_telling(rest_ns, scene.undisturbed_ns("work"))
     enough = idle or (work & ~waits).sum() >= MIN_SAMPLES
     seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not _lacking(capture)
-    return bool(enough and seen and not (capture.activity and capture.activity.untraced()))
+    return bool(enough and seen and not (capture.activity and capture.activity.may_lack()))
 
 
 def _lacking(capture: Capture) -> str:
@@ -208,9 +203,10 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("CUDA calls were not recorded, so pins and copies are judged only by samples.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("The GPU's work was not recorded, so it is not known how long the GPU waits for the host.")
-    if activity is not None and (count := activity.untraced()):
-        about = format_counted(roughly(count), "CUDA call was", "CUDA calls were")
-        missing.append(f"About {about} not traced; only samples show their cost.")
+    if activity is not None and activity.untraced():
+        missing.append("Some CUDA calls were not traced, to limit the cost; only samples show theirs.")
+    if activity is not None and activity.lost_calls:
+        missing.append("Records of CUDA calls were lost, so copies and pins may be more than the search knows of.")
     if what := _lacking(scene.capture):
         missing.append(f"There are no {what}, so the callers of costs are unknown. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:

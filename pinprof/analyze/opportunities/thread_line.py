@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
-from pinprof.analyze.activity.results import Purpose
-from pinprof.analyze.lines import NAMED_FRAME
-from pinprof.analyze.opportunities.copies import WAYS
+from pinprof.analyze.course.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.activity import NO_STREAM, CopyKind, MemoryKind
+from pinprof.data.activity import NO_STREAM, Caller, CopyKind, MemoryKind
+from pinprof.data.gpu_functions import Purpose
 
 UPLOAD, DOWNLOAD, WAIT, HOST_MEMORY, ELSE = range(5)
 """Kinds of calls; HOST_MEMORY makes page-locked memory or gives it back."""
@@ -34,7 +33,7 @@ class ThreadLine:
     size: Int64
     """Of uploads and downloads; 0 for other calls."""
     address: Int64
-    """Of the host's side."""
+    """The host's side."""
     pinned: Bool
     """Whether the host's side is page-locked."""
     blocks: Bool
@@ -145,11 +144,11 @@ def _one_stream(scene: Scene) -> bool:
     return len(streams) == 1 and int(streams[0]) != NO_STREAM
 
 
-def _waited_for_at_once(site: Int32 | None, sites: tuple[str, ...], row: Int64, kind: Int64) -> Bool:
+def _waited_for_at_once(site: Int32 | None, sites: tuple[Caller, ...], row: Int64, kind: Int64) -> Bool:
     """Whether the next call is a wait in the same line, as in PyTorch's copies that are not `non_blocking`."""
     if site is None:
         return np.zeros(len(row), np.bool_)
-    lines = [match is not None and bool(match[3]) for match in map(NAMED_FRAME.fullmatch, sites)]
+    lines = np.array([*(bool(each.line) for each in sites), False], np.bool_)
     of = site[row]
-    same = np.array([*lines, False], np.bool_)[of[:-1]] & (of[:-1] >= 0) & (of[:-1] == of[1:]) & (kind[1:] == WAIT)
+    same = lines[of[:-1]] & (of[:-1] >= 0) & (of[:-1] == of[1:]) & (kind[1:] == WAIT)
     return np.append(same, False)

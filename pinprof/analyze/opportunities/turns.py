@@ -1,6 +1,6 @@
 """Copies that take turns with the GPU's work, and bytes that go to the host and come straight back.
 
-Both are told by the critical thread's calls alone, and only what these prove is claimed. Bytes come back as they went
+Both are found by the critical thread's calls alone, and only what these prove is claimed. Bytes come back as they went
 where the thread had no time to write them anew. Two steps are independent where the second one uploads nothing that the
 first one has brought back, and where the thread had no time in between to read that, or to write what it sends.
 """
@@ -13,9 +13,8 @@ import numpy as np
 
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.copies import CopyGroup
 from pinprof.analyze.opportunities.results import Evidence
-from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.opportunities.scene import CopyGroup, Scene
 from pinprof.analyze.opportunities.thread_line import DOWNLOAD, HOST_MEMORY, UPLOAD, WAIT, ThreadLine, line_of
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
@@ -24,7 +23,7 @@ from pinprof.data.rate_book import RUN, Estimate
 
 LEAST_TRIPS, LEAST_STEPS = 3, 5
 AT_ONCE = 0.1
-"""Of the time in which one thread copies memory on the host: nobody reads or writes all of it in less."""
+"""The share of the time in which one thread copies memory on the host: nobody reads or writes all of it in less."""
 ALONE = 0.9
 """The least share of its process's copied bytes that the critical thread copies: else others overlap with it."""
 LOOK_BACK = 8
@@ -97,7 +96,7 @@ def _returned(scene: Scene, line: ThreadLine) -> tuple[Int64, Int64]:
 
 
 def _at_once(scene: Scene, size: Int64) -> Int64:
-    """A time in which nobody reads or writes so many bytes; 0 where nobody knows."""
+    """A time in which nobody reads or writes that number of bytes; 0 where nobody knows."""
     each = max(int(np.median(size)), 1) if len(size) else 1
     cost = scene.rates.cost("memcpy.host", each)
     return (size * (AT_ONCE * cost.ns / each if cost else 0.0)).astype(np.int64)

@@ -6,11 +6,8 @@ Programs of their own may call a range `iteration` too; for them each one is wor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from pinprof.analyze.results import RangeResult
 from pinprof.data.model import Capture, Int64
 
 ITERATION = "iteration"
@@ -30,12 +27,3 @@ def iteration_spans(capture: Capture) -> tuple[Int64, Int64]:
 def measured_iterations(capture: Capture) -> int:
     """How many iterations of a scenario a capture holds; 0 for any other program."""
     return len(iteration_spans(capture)[0])
-
-
-def iteration_phases(ranges: Iterable[RangeResult]) -> dict[str, RangeResult]:
-    """Name → what lies directly inside the iterations; of equal names in several domains the last."""
-    return {
-        entry.name: entry
-        for entry in ranges
-        if (outer := entry.path.parent) and outer.name == ITERATION and not outer.depth
-    }

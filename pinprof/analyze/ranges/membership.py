@@ -19,7 +19,7 @@ from pinprof.analyze.intervals import Intervals, batches, joined_up, union, unio
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.base.columns import is_uniform, uniform
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
+from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, RangeTable
 
 EVERYBODY = -1
 """The owner of a range that counts all processes."""
@@ -52,7 +52,7 @@ class Events:
         return np.asarray((pid == owner) | everybody | self.kernel_thread[row])
 
     def all_counted(self, owner: Int64) -> bool:
-        """Whether ranges of this owner count every row, where that is told at a glance."""
+        """Whether ranges of this owner count every row, where that is quick to see."""
         if self.kernel_thread is not None or not len(self):
             return False
         return bool((owner == EVERYBODY).all() or (is_uniform(self.pid) and (owner == self.pid[0]).all()))
@@ -66,13 +66,9 @@ def sample_events(capture: Capture) -> Events:
 def kernel_threads(capture: Capture) -> Bool:
     """Per sample, whether a kernel thread took it, by the outermost frame of its stack."""
     stacks = capture.stacks
-    started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.symbol], np.bool_)
+    started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.function], np.bool_)
     started &= stacks.frames.mode == KERNEL
-    rooted = np.append((stacks.parent == NO_NODE) & started[stacks.frame], False)
-    if rooted.any():
-        for nodes in stacks.levels():
-            rooted[nodes] |= rooted[stacks.parent[nodes]]
-    return np.asarray(rooted[capture.samples.stack])
+    return np.asarray(stacks.under(started, roots=True)[capture.samples.stack])
 
 
 def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:
@@ -161,7 +157,7 @@ class Scopes:
 
 @dataclass(frozen=True)
 class Membership:
-    """The ranges of a capture, told apart by path once, and what belongs to them."""
+    """The ranges of a capture, by path once, and what belongs to them."""
 
     ranges: RangeTable
     path: Int64
@@ -182,6 +178,19 @@ class Membership:
     def of_samples(self) -> Scopes:
         """The scopes of the samples."""
         return self.among(self.samples.pid)
+
+    def innermost(self, events: Events) -> Int64:
+        """Per event the path of the innermost range that it belongs to, -1 outside of all."""
+        best = np.full(len(events), -1, np.int64)
+        if not self.paths or not len(events):
+            return best
+        count = len(self.paths)
+        # Depth first, then the path: one number that is largest for the innermost range.
+        depth = np.array([path.depth for path in self.paths], np.int64)
+        scopes = self.of_samples if events is self.samples else self.among(events.pid)
+        for path, row in scopes.inside(events):
+            np.maximum.at(best, row, depth[path] * count + path)
+        return np.where(best < 0, -1, best % count)
 
 
 def membership(capture: Capture) -> Membership:

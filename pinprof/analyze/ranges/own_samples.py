@@ -10,7 +10,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Capture, Int64
 
 _NO_PROCESS = -(2**31)
-"""Stands for the process of a thread that is told by its number alone; no process has this number."""
+"""Stands for the process of a thread that is known by its number alone; no process has this number."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def cut(capture: Capture) -> Capture:
     A range cuts the intervals that may belong to it (`ranges.membership`).
     """
     samples, ranges = capture.samples, capture.ranges
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
     if not len(rows) or not len(ranges):
         return capture
@@ -44,7 +44,7 @@ def cut(capture: Capture) -> Capture:
 def cut_at(capture: Capture, edges: Int64) -> Capture:
     """The same capture with every interval that reaches across an instant in two."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
     if not len(rows) or not len(edges):
         return capture

@@ -1,7 +1,7 @@
 """Wall-clock truth: a range's own time as causes on the processor, waits off it, and what neither explains.
 
-Only the thread that opened a range counts: its time cannot pass twice. What other threads did meanwhile stands beside
-it, in the range's events.
+Only the thread that opened a range counts: its time cannot pass twice. What other threads did meanwhile is next to it,
+in the range's events.
 """
 
 from __future__ import annotations

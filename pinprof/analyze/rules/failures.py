@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
-from pinprof.analyze.activity.results import CallError, CallResult, FailedPin, Purpose
+from pinprof.analyze.activity.results import CallError, CallResult, FailedPin
 from pinprof.analyze.results import Severity
 from pinprof.analyze.rules.needs import EVERY_ALLOCATION, EVERY_CALL
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
 from pinprof.data.cuda_errors import ALREADY_SO, NOT_SUPPORTED, OUT_OF_MEMORY
+from pinprof.data.gpu_functions import Purpose, asks
 
 _NAMED = 4
-_ASKS = re.compile(r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))")
-"""Calls that ask: programs and libraries take their errors for an answer."""
 _WORK: tuple[Purpose, ...] = (
     "alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch", "launch", "sync",
 )  # fmt: skip
@@ -22,7 +19,7 @@ _WORK: tuple[Purpose, ...] = (
 def failed_calls(view: View) -> Verdict:
     """What failed did not happen, and may explain everything else."""
     calls = sorted((call for call in view.activity.whole.calls if call.errors), key=_weight)
-    failed = [call for call in calls if not _ASKS.match(call.name)]
+    failed = [call for call in calls if not asks(call.name)]
     evidence = [failure(call, error) for call in failed for error in call.errors][:_NAMED]
     asked = [failure(call, error) for call in calls if call not in failed for error in call.errors][:_NAMED]
     if not failed and not EVERY_CALL.met(view):

@@ -9,7 +9,7 @@ from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
 from pinprof.base.units import format_bytes
-from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.gpu_functions import MEMORY
 from pinprof.data.model import KERNEL
 
 _NO_SAMPLES = "Without samples, this can't be judged."
@@ -73,18 +73,18 @@ _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together wit
 CUDA = Need(lambda view: view.knows_cuda, _NO_ACTIVITY)
 CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
 """CUDA calls, by whichever tool; perhaps without what the GPU did."""
-_OVER_BUDGET = (
-    "{}: some were not traced, because tracing them would have exceeded --probe-budget. Record again with a larger "
-    "budget."
+_SOME_MISSING = (
+    "{}: some were not traced, because tracing them would have exceeded --probe-budget, or their records were lost. "
+    "Record again with a larger budget, or on a less busy machine."
 )
-EVERY_CALL = Need(lambda view: not view.untraced(), _OVER_BUDGET.format("All CUDA calls"))
-EVERY_ALLOCATION = Need(lambda view: not view.untraced(MEMORY), _OVER_BUDGET.format("All allocations"))
+EVERY_CALL = Need(lambda view: not view.may_lack(), _SOME_MISSING.format("All CUDA calls"))
+EVERY_ALLOCATION = Need(lambda view: not view.may_lack(MEMORY), _SOME_MISSING.format("All allocations"))
 ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
 CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
 _NO_GPU = "{}: calls requested them, but the recording has none. Record again with nsys --trace=cuda."
 KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
 COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
-"""Where CUDA was traced, migrations stand beside copies."""
+"""Where CUDA was traced, migrations are next to copies."""
 ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work; the recording has none.")
 COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK)
 MOVES = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
+from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_share, format_weight
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Capture
 
 
@@ -105,7 +106,7 @@ class View:
     def worst(self, *leaves: str) -> tuple[Scope, float]:
         """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges.
 
-        A range in which they cost a trifle stands behind all others.
+        A range in which they cost a trifle follows all others.
         """
         outer = [scope for scope in self.scopes() if scope.range and not scope.range.depth]
         scopes = outer or [scope for scope in self.scopes() if not scope.range]
@@ -145,9 +146,9 @@ class View:
         """Whether the program made any CUDA call."""
         return self.traced is not None and bool(self.traced.whole.calls or self.traced.context_init)
 
-    def untraced(self, kind: str = "") -> int:
-        """About how many CUDA calls of a kind, or of any, were not traced since that would have cost too much."""
-        return self.capture.activity.untraced(kind) if self.capture.activity else 0
+    def may_lack(self, kind: str = "") -> bool:
+        """Whether CUDA calls of a kind, or of any, may be missing: not traced at some time, or lost."""
+        return self.capture.activity is not None and self.capture.activity.may_lack(kind)
 
     def calls_for(self, *purposes: Purpose) -> bool:
         """Whether such a call of the program succeeded."""
@@ -230,7 +231,7 @@ class Rule:
     """Its slug in docs/diagnoses.md."""
     judge: Callable[[View], Verdict]
     needs: tuple[Need, ...]
-    """In the order in which a missing one is told; `judge` reads nothing that they do not promise."""
+    """In the order in which a missing one is named; `judge` reads nothing that they do not promise."""
     subject: str = "This"
     """Begins the sentence `… can't be judged.`"""
     otherwise: Rule | None = None

@@ -45,7 +45,7 @@ _MOST_FILES = 16
 
 
 def _check(request: RecordRequest) -> None:
-    """Raise where CUPTI is asked for by name and cannot be had."""
+    """Raise where CUPTI is asked for by name and is not available."""
     if request.gpu != "cupti":
         return
     if request.pid or request.own_process:

@@ -92,7 +92,7 @@ def _with_wakeups(orders: Orders) -> tuple[Orders, Wakeups | None]:
 
 
 def _empty_function(library: str) -> EmptyFunction | None:
-    """What the cost of probes is measured with, where that can be had."""
+    """What the cost of probes is measured with, where that is available."""
     try:
         return EmptyFunction(library) if library else None
     except (OSError, LookupError):

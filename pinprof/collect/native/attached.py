@@ -37,7 +37,7 @@ _SETTLE_S = 0.5
 
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups", "thinned")
 SAMPLES_SHARE = 0.8
-"""Of the size that a recording may have; the rest is for memory over time (memory.py)."""
+"""The part of the size that a recording may have; the rest is for memory over time (memory.py)."""
 _RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
@@ -176,7 +176,7 @@ def _failed(problem: str, remedy: str) -> CollectError:
 
 
 def unwinding_library() -> str:
-    """The library that completes stacks; empty where it cannot be had, or does not know this machine."""
+    """The library that completes stacks; empty where it is not available, or does not know this machine."""
     try:
         return str(UNWINDING.find()) if unwinding.supported() else ""
     except ToolMissing:
@@ -216,13 +216,13 @@ def user_only_note() -> str:
     return f"The recording has {USER_ONLY}, without time in the kernel (page faults, pinning) and off the CPU: {error}"
 
 
-def ring_bytes() -> int:
-    """The size of each CPU's ring: room for seconds between two readings, and a bound on all together."""
+def ring_bytes(each_cpu: int = 1) -> int:
+    """The size of a ring: room for seconds between two readings, and a bound on all together, `each_cpu` on a CPU."""
     chosen = os.environ.get(RING_VARIABLE, "")
     if chosen.isdecimal():
         return 1 << max(int(chosen), 1).bit_length() - 1
     size = _RING_BYTES if os.geteuid() == 0 else _UNPRIVILEGED_RING_BYTES
-    while size > 256 << 10 and size * (os.cpu_count() or 1) > _ALL_RINGS_BYTES:
+    while size > 256 << 10 and size * each_cpu * (os.cpu_count() or 1) > _ALL_RINGS_BYTES:
         size //= 2
     return size
 

@@ -1,9 +1,9 @@
 """What tracing calls may cost the program, and what is given up where it costs more: decisions on rates, no I/O.
 
 A traced call costs the program microseconds. Calls are watched by kind. While the budget is kept, each has its stack;
-a kind that breaks it loses first the stacks, and where that is not enough it is traced no more, only counted for a few
-milliseconds each second. It comes back when its rate has fallen to half of what the budget bears, and each relapse
-makes the next return wait twice as long.
+a kind that breaks it loses first the stacks, and where that is not enough it is traced no more, only counted for a
+millisecond now and then, which tells when it has become rare, but not how many calls there were. It comes back when its
+rate has fallen to half of what the budget bears, and each relapse makes the next return wait twice as long.
 
 The budget is an account: a share of the time that passes goes in, what calls cost goes out, and a short burst, such as
 the start of a program, may overdraw none of it. The kind that costs most is what gives way.
@@ -20,7 +20,7 @@ from pinprof.base.lazy_dataclass import dataclass
 CREDIT_NS = 10_000_000
 """What the account holds at most, and when recording begins: two thousand calls with their stacks."""
 RETURN_SHARE = 0.5
-"""Of the budget: what a kind may cost that comes back."""
+"""The share of the budget that a kind may cost that comes back."""
 FIRST_WAIT_NS, LONGEST_WAIT_NS = 2_000_000_000, 64_000_000_000
 """How long a kind that gave way waits before it may come back, the first time and at most."""
 SEEN_TWICE = 3.0
@@ -45,7 +45,7 @@ class Prices:
     bare: int = 3500
 
     def of(self, level: Level) -> int:
-        """Of a call at a level; counting is paid by the window (probing.py)."""
+        """The cost of a call at a level; counting is paid by the window (probing.py)."""
         return (self.full, self.bare, 0)[level]
 
 

@@ -20,13 +20,14 @@ from pinprof.collect.native import perf_event
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.ring import Ring, share
 from pinprof.collect.native.tracefs import Site
+from pinprof.data import perf_format as perf
 
 _CALLS, _ROUNDS = 40, 25
 """Programs that call often have everything in the caches: the best rounds are those that count."""
 _RING_BYTES = 512 << 10
 """Room for one round's records, with their copies of the stack."""
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ ([0-9a-f]+) ")
-_HEADER, _SAMPLE, _TIME = struct.Struct("<IHH"), 9, 32
+_TIME = 32
 """`{ header; u64 identifier; u64 ip; u32 pid, tid; u64 time; … }` (events.IDENTITY)."""
 
 
@@ -48,7 +49,7 @@ class EmptyFunction:
         self._untraced = min(self._took() for _ in range(_ROUNDS))
 
     def overhead(self, specs: Sequence[EventSpec]) -> dict[str, int] | None:
-        """`inside` and `around` in ns, traced by the events for entering and leaving; None where that cannot be told.
+        """`inside` and `around` in ns, traced by the events for entering and leaving; None where that is unknown.
 
         OSError when the events cannot be opened.
         """
@@ -95,17 +96,13 @@ def _offset(address: int) -> int:
 
 def _intervals(records: bytes, enter: int, leave: int) -> list[int]:
     """From each record of an entry to that of the return after it."""
-    found, begun, position = [], None, 0
-    while position + _HEADER.size <= len(records):
-        kind, _, size = _HEADER.unpack_from(records, position)
-        if size < _HEADER.size:
-            break
-        if kind == _SAMPLE and position + _TIME + 8 <= len(records):
+    found, begun = [], None
+    for kind, _, position, end in perf.records(records):
+        if kind == perf.RECORD_SAMPLE and position + _TIME + 8 <= end:
             number, when = (struct.unpack_from("<Q", records, position + at)[0] for at in (8, _TIME))
             if number == enter:
                 begun = when
             elif number == leave and begun is not None:
                 found.append(when - begun)
                 begun = None
-        position += size
     return found

@@ -76,14 +76,14 @@ class CallTracer(Tool):
 
     def attach(self, program: Program) -> None:
         """Start the process."""
-        from pinprof.data.cuda_functions import COPIES
+        from pinprof.data.gpu_functions import COPIES
 
         control = self._control
         orders = Orders(
             output=str(self._data.resolve()),
             events=(events.mappings(data=True),),
             pid=program.pid,
-            ring_bytes=ring_bytes(),
+            ring_bytes=ring_bytes(each_cpu=2),
             control=(str(control.ctl), str(control.ack)),
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
@@ -124,9 +124,10 @@ class CallTracer(Tool):
         if self.recorder.reap() or not self._control.ask("ping", "describe", timeout_s=_START_TIMEOUT_S):
             raise _untraced(_reason(last_word(self._log)))
 
-    def lost_so_far(self) -> int:
-        """How many records found no room, at the last `flush`."""
-        return int(last_word(self._log).get(LOST_SO_FAR, 0))
+    def lost_so_far(self) -> tuple[int, int]:
+        """How many records found no room, at the last `flush`: those that show memory, and the rest."""
+        memory, others = last_word(self._log).get(LOST_SO_FAR, (0, 0))
+        return int(memory), int(others)
 
     def under_way(self) -> ToolResult:
         """What is known before it ends."""

@@ -22,12 +22,14 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.tracefs import Tracepoints
+from pinprof.data import perf_format as perf
+from pinprof.data.gpu_functions import MEMORY
 
 CLOCK_MONOTONIC = 1
 
-IDENTITY = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_TIME | pe.SAMPLE_CPU
+IDENTITY = perf.SAMPLE_IDENTIFIER | perf.SAMPLE_IP | perf.SAMPLE_TID | perf.SAMPLE_TIME | perf.SAMPLE_CPU
 """What every event records of a sample; also whose trailer (thread, time, CPU, id) other records carry."""
-STACK = pe.SAMPLE_CALLCHAIN
+STACK = perf.SAMPLE_CALLCHAIN
 
 CALL_ENTER, CALL_ENTER_BARE, CALL_LEAVE = "call-enter", "call-enter-bare", "call-leave"
 """Each with `/KIND` behind it."""
@@ -50,6 +52,10 @@ class EventSpec:
     """`enable` leaves it off: something else switches it on when it is wanted."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
+    batched: bool = False
+    """Its samples go on with sizes of a batch (batches.py)."""
+    crowds: bool = False
+    """It may come so often that others find no room beside it: it goes into rings of its own."""
     path: str = ""
     """A file whose name's address the kernel wants in `config1` (the uprobe PMU)."""
 
@@ -78,7 +84,7 @@ def event(name: str, kind: int, config: int, period: int, *, kernel: bool, also:
     event (perf_swevent_event, kernel/events/core.c).
     """
     flags |= _COMMON | (0 if kernel else pe.EXCLUDE_KERNEL | pe.EXCLUDE_CALLCHAIN_KERNEL)
-    counters = pe.FORMAT_ID | pe.FORMAT_LOST
+    counters = perf.FORMAT_ID | perf.FORMAT_LOST
     return EventSpec(name, EventAttr(kind, config, IDENTITY | also, period, flags, counters, clockid=CLOCK_MONOTONIC))
 
 
@@ -86,12 +92,12 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
     """The events of every recording, the one whose records lead the file first."""
 
     def software(name: str, config: int, period: int, fields: int = 0, flags: int = 0) -> EventSpec:
-        return event(name, pe.TYPE_SOFTWARE, config, period, kernel=kernel, also=STACK | fields, flags=flags)
+        return event(name, perf.TYPE_SOFTWARE, config, period, kernel=kernel, also=STACK | fields, flags=flags)
 
     clock, faults = f"cpu-clock/freq={frequency}/", f"page-faults/period={fault_period}/"
     specs = [
-        software(clock, pe.SW_CPU_CLOCK, frequency, pe.SAMPLE_ADDR | pe.SAMPLE_PERIOD, pe.FREQ),
-        software(faults, pe.SW_PAGE_FAULTS, fault_period, pe.SAMPLE_ADDR),
+        software(clock, pe.SW_CPU_CLOCK, frequency, perf.SAMPLE_ADDR | perf.SAMPLE_PERIOD, pe.FREQ),
+        software(faults, pe.SW_PAGE_FAULTS, fault_period, perf.SAMPLE_ADDR),
     ]
     if off_cpu:
         specs.append(software("context-switches/period=1/", pe.SW_CONTEXT_SWITCHES, 1, flags=pe.CONTEXT_SWITCH))
@@ -107,16 +113,17 @@ def wakeups(point: int) -> EventSpec:
     The kernel delivers it to the waker's events and to those of the woken thread (perf_tp_event), so a wake-up within
     the program comes twice; what another process wakes comes once, without that one's call chain.
     """
-    fields, exclude = pe.SAMPLE_RAW | STACK, pe.EXCLUDE_CALLCHAIN_KERNEL
-    spec = event(WAKEUPS, pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=exclude)
+    fields, exclude = perf.SAMPLE_RAW | STACK, pe.EXCLUDE_CALLCHAIN_KERNEL
+    spec = event(WAKEUPS, perf.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=exclude)
     return replace(spec, optional=True)
 
 
 def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
     """For each kind of watched functions: entered, with arguments and the program's stack; the same without the stack,
-    held back; and returned, with the result.
+    held back; and returned, with the result. What grants and frees memory is all needed: copies and others, which are
+    frequent, don't share its rings.
     """
-    plain, exclude = pe.SAMPLE_RAW, pe.EXCLUDE_CALLCHAIN_KERNEL
+    plain, exclude = perf.SAMPLE_RAW, pe.EXCLUDE_CALLCHAIN_KERNEL
     specs = []
     for kind, points in kinds.items():
         for name, point, fields, flags in (
@@ -124,34 +131,40 @@ def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
             (CALL_ENTER_BARE, points.enter, plain, 0),
             (CALL_LEAVE, points.leave, plain, 0),
         ):
-            spec = event(f"{name}/{kind}", pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
+            spec = event(f"{name}/{kind}", perf.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
             spec = spec if name == CALL_LEAVE else spec.having(wakeup=_CALLS_AT_ONCE)
-            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE))
+            batched = points.batched and name != CALL_LEAVE
+            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE, batched=batched, crowds=kind != MEMORY))
     return specs
+
+
+def owner() -> EventSpec:
+    """What never has a record: the owner of a ring that other events come and go in."""
+    return event("ring", perf.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=pe.DISABLED)
 
 
 def counter(point: int) -> EventSpec:
     """Watched functions being entered, counted without a record."""
-    return EventSpec("count", EventAttr(pe.TYPE_TRACEPOINT, point, 0, flags=pe.EXCLUDE_GUEST | pe.EXCLUDE_HV))
+    return EventSpec("count", EventAttr(perf.TYPE_TRACEPOINT, point, 0, flags=pe.EXCLUDE_GUEST | pe.EXCLUDE_HV))
 
 
 def mappings(*, data: bool = False) -> EventSpec:
     """Which process maps, names and starts what; with `data` memory without code as well."""
     flags = pe.MMAP | pe.MMAP2 | pe.COMM | pe.COMM_EXEC | pe.TASK | pe.BUILD_ID | (pe.MMAP_DATA if data else 0)
-    return replace(event("dummy", pe.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=flags), always_on=True)
+    return replace(event("dummy", perf.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=flags), always_on=True)
 
 
 def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
     """The same events as they are opened: off until told, in children as well or not.
 
     Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init); calls do so after
-    so many samples (perf_output_sample).
+    a number of samples (perf_output_sample).
     """
     more = pe.INHERIT if inherit else 0
     return [spec.having(flags=spec.attr.flags | more | (0 if spec.always_on else pe.DISABLED)) for spec in specs]
 
 
-_LATER = ((pe.FORMAT_LOST, 0), (0, pe.BUILD_ID))
+_LATER = ((perf.FORMAT_LOST, 0), (0, pe.BUILD_ID))
 """(bits of read_format, flags) by the kernels that know them, the newest first: 6.0, 5.12."""
 
 

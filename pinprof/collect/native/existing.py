@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from pinprof.collect.native import perf_event as pe
+from pinprof.data import perf_format as perf
 
 _PROC = Path("/proc")
 _NOTES = Path("/sys/kernel/notes")
@@ -56,9 +56,9 @@ class Listing:
                 continue
             if tid != pid:
                 records.append(
-                    self._record(pe.RECORD_FORK, pe.MISC_FORK_EXEC, struct.pack("<iiiiQ", pid, pid, tid, pid, 0))
+                    self._record(perf.RECORD_FORK, perf.MISC_FORK_EXEC, struct.pack("<iiiiQ", pid, pid, tid, pid, 0))
                 )
-            records.append(self._record(pe.RECORD_COMM, 0, struct.pack("<ii", pid, tid) + _text(name)))
+            records.append(self._record(perf.RECORD_COMM, 0, struct.pack("<ii", pid, tid) + _text(name)))
         records += self._mappings(pid)
         return b"".join(records)
 
@@ -68,7 +68,7 @@ class Listing:
             parent = _parent(pid)
             if parent >= 0:
                 body = struct.pack("<iiiiQ", pid, parent, pid, parent, 0)
-                yield self._record(pe.RECORD_FORK, pe.MISC_FORK_EXEC, body) + self.process(pid)
+                yield self._record(perf.RECORD_FORK, perf.MISC_FORK_EXEC, body) + self.process(pid)
 
     def _mappings(self, pid: int) -> Iterator[bytes]:
         try:
@@ -86,13 +86,13 @@ class Listing:
             flags = _MAP_SHARED if mapping[3][3:] == b"s" else _MAP_PRIVATE
             build_id = self._build_id(pid, mapping, path)
             if build_id:
-                misc = pe.MISC_USER | pe.MISC_MMAP_BUILD_ID
+                misc = perf.MISC_USER | perf.MISC_MMAP_BUILD_ID
                 identity = struct.pack("<BBH20s", len(build_id), 0, 0, build_id)
             else:
-                misc = pe.MISC_USER
+                misc = perf.MISC_USER
                 identity = struct.pack("<IIQQ", int(mapping[5], 16), int(mapping[6], 16), int(mapping[7]), 0)
             body = struct.pack("<iiQQQ", pid, pid, start, end - start, offset) + identity
-            yield self._record(pe.RECORD_MMAP2, misc, body + struct.pack("<II", protection, flags) + _text(path))
+            yield self._record(perf.RECORD_MMAP2, misc, body + struct.pack("<II", protection, flags) + _text(path))
 
     def _build_id(self, pid: int, mapping: re.Match[bytes], path: bytes) -> bytes:
         """The build id of a mapped file, read where the process sees it: it may live in a container."""
@@ -105,10 +105,10 @@ class Listing:
 
     def _kernel_map(self, start: int, size: int, page_offset: int, name: bytes) -> bytes:
         body = struct.pack("<iIQQQ", _KERNEL_PID, 0, start, size, page_offset) + _text(name)
-        return self._record(pe.RECORD_MMAP, pe.MISC_KERNEL, body)
+        return self._record(perf.RECORD_MMAP, perf.MISC_KERNEL, body)
 
     def _record(self, kind: int, misc: int, body: bytes) -> bytes:
-        return struct.pack("<IHH", kind, misc, 8 + len(body) + len(self._trailer)) + body + self._trailer
+        return perf.record(kind, misc, body + self._trailer)
 
 
 def threads(pid: int) -> list[int]:

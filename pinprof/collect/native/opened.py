@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import chain
 from pathlib import Path
 
@@ -38,11 +39,23 @@ class Opened:
     files: list[list[int]]
     """Per event its file descriptors, one per CPU and target."""
     rings: list[Ring]
+    """One for each CPU; where some of the events crowd, another one for these."""
     notes: list[str]
     cpus: list[int]
-    """Of each ring."""
+    """Those that have rings."""
     lost: list[int]
     """Per event the records that instances which are closed by now found no room for."""
+    owners: list[int] = field(default_factory=list)
+    """Events that keep the rings of those that crowd, which come and go."""
+
+    def rings_of(self, spec: EventSpec) -> Sequence[Ring]:
+        """The rings, one for each CPU, that an event writes to."""
+        return self.rings[-len(self.cpus) :] if spec.crowds else self.rings[: len(self.cpus)]
+
+    def lost_records(self, event: int) -> tuple[int, ...]:
+        """How many records found no room: of instances that are closed, and of each that is open."""
+        read_format = self.specs[event].attr.read_format
+        return self.lost[event], *(perf_event.lost_records(file, read_format) for file in self.files[event])
 
     def reopen(self, event: int, targets: Sequence[int], *, on: bool = False) -> list[int]:
         """Open an event that has no instances, for these threads and all that they start; the ids of its instances.
@@ -55,7 +68,7 @@ class Opened:
             spec = spec.having(flags=spec.attr.flags & ~perf_event.DISABLED)
         files = list(instances(spec, targets, on_cpu))
         try:
-            for cpu, ring in zip(self.cpus, self.rings, strict=True):
+            for cpu, ring in zip(self.cpus, self.rings_of(spec), strict=True):
                 share(on_cpu[cpu], ring)
             ids = [perf_event.event_id(file) for file in files]
         except OSError:
@@ -74,16 +87,15 @@ class Opened:
     def let_go(self, events: Sequence[int]) -> None:
         """Close events, and note what they lost; what they wrote stays in the rings."""
         for event in events:
-            spec, files = self.specs[event], self.files[event]
-            self.files[event] = []
-            self.lost[event] += sum(perf_event.lost_records(file, spec.attr.read_format) for file in files)
+            self.lost[event] = sum(self.lost_records(event))
+            files, self.files[event] = self.files[event], []
             _close(files)
 
     def close(self) -> None:
         """Let go of the rings and the events."""
         for ring in self.rings:
             ring.close()
-        _close(chain.from_iterable(self.files))
+        _close(chain(*self.files, self.owners))
 
 
 def open_all(
@@ -122,11 +134,12 @@ def _open(
     specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int], ring_bytes: int, later: Collection[str]
 ) -> Opened:
     opened = Opened([], [], [], [], [], [])
-    on_cpu: dict[int, list[int]] = {cpu: [] for cpu in cpus}
+    on_cpu, crowding = ({cpu: list[int]() for cpu in cpus} for _ in range(2))
     try:
         for spec in specs:
+            place = crowding if spec.crowds else on_cpu
             try:
-                files = [] if spec.name in later else list(instances(spec, targets, on_cpu))
+                files = [] if spec.name in later else list(instances(spec, targets, place))
             except OSError as error:
                 if not spec.optional:
                     raise Refused(spec.name, error) from error
@@ -136,12 +149,16 @@ def _open(
             opened.files.append(files)
             opened.lost.append(0)
         opened.cpus = [cpu for cpu, files in on_cpu.items() if files]
-        present = [on_cpu[cpu] for cpu in opened.cpus]
-        opened.rings = map_rings([files[0] for files in present], ring_bytes, LEAST_RING_BYTES)
-        for files, ring in zip(present, opened.rings, strict=True):
+        firsts, owner = [on_cpu[cpu][0] for cpu in opened.cpus], ev.owner().attr
+        if any(spec.crowds for spec in specs):
+            for cpu in opened.cpus:
+                opened.owners.append(perf_event.open_event(owner, os.getpid(), cpu))
+        opened.rings = map_rings([*firsts, *opened.owners], ring_bytes, LEAST_RING_BYTES)
+        shared = [*(on_cpu[cpu] for cpu in opened.cpus), *(crowding[cpu] for cpu in opened.cpus if opened.owners)]
+        for files, ring in zip(shared, opened.rings, strict=True):
             share(files, ring)
     except (OSError, Refused) as error:
-        _close(chain.from_iterable(on_cpu.values()))
+        _close(chain(*on_cpu.values(), *crowding.values(), opened.owners))
         if isinstance(error, Refused):
             raise
         raise Refused("the ring", error) from error

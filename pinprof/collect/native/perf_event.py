@@ -16,20 +16,10 @@ import struct
 from functools import cache
 
 from pinprof.base.lazy_dataclass import dataclass
-
-# perf_type_id
-TYPE_SOFTWARE, TYPE_TRACEPOINT = 1, 2
+from pinprof.data import perf_format as perf
 
 # perf_sw_ids
 SW_CPU_CLOCK, SW_PAGE_FAULTS, SW_CONTEXT_SWITCHES, SW_DUMMY = 0, 2, 3, 9
-
-# perf_event_sample_format
-SAMPLE_IP, SAMPLE_TID, SAMPLE_TIME, SAMPLE_ADDR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-SAMPLE_CALLCHAIN, SAMPLE_ID, SAMPLE_CPU, SAMPLE_PERIOD, SAMPLE_STREAM_ID = 1 << 5, 1 << 6, 1 << 7, 1 << 8, 1 << 9
-SAMPLE_RAW, SAMPLE_REGS_USER, SAMPLE_STACK_USER, SAMPLE_IDENTIFIER = 1 << 10, 1 << 12, 1 << 13, 1 << 16
-
-# perf_event_read_format; LOST since Linux 6.0
-FORMAT_RUNNING, FORMAT_ID, FORMAT_LOST = 1 << 1, 1 << 2, 1 << 4
 
 # The bits of perf_event_attr, in the order of its bit field.
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 5, 1 << 6
@@ -39,14 +29,6 @@ SAMPLE_ID_ALL, EXCLUDE_GUEST, EXCLUDE_CALLCHAIN_KERNEL = 1 << 18, 1 << 20, 1 << 
 MMAP2, COMM_EXEC, USE_CLOCKID, CONTEXT_SWITCH = 1 << 23, 1 << 24, 1 << 25, 1 << 26
 BUILD_ID = 1 << 34
 """Since Linux 5.12; an older kernel refuses bits that it does not know with EINVAL."""
-
-# perf_event_type, and what perf adds to files (tools/lib/perf/include/perf/event.h)
-RECORD_MMAP, RECORD_COMM, RECORD_EXIT, RECORD_FORK, RECORD_SAMPLE = 1, 3, 4, 7, 9
-RECORD_MMAP2, RECORD_LOST_SAMPLES, RECORD_SWITCH, RECORD_SWITCH_CPU_WIDE = 10, 13, 14, 15
-RECORD_FINISHED_ROUND = 68
-MISC_KERNEL, MISC_USER = 1, 2
-MISC_FORK_EXEC = MISC_SWITCH_OUT = 1 << 13
-MISC_MMAP_BUILD_ID, MISC_BUILD_ID_SIZE = 1 << 14, 1 << 15
 
 FLAG_FD_CLOEXEC = 8
 
@@ -163,7 +145,7 @@ def count_and_time(file: int) -> tuple[int, int]:
 
 def lost_records(file: int, read_format: int) -> int:
     """How many records of an event found no room in its ring; 0 where the kernel does not count them."""
-    if not read_format & FORMAT_LOST:
+    if not read_format & perf.FORMAT_LOST:
         return 0
     # { u64 value; u64 id if FORMAT_ID; u64 lost }
     words = os.read(file, 24)

@@ -1,12 +1,12 @@
 """The perf.data file: its head while recording begins, records as the kernel made them, machine facts at the end.
 
-    104 bytes   `PERFILE2`, sizes, where attributes and records lie, which features follow
+    head        sizes, where attributes and records lie, which features follow
     ids         of each event, as many as CPUs; behind the features where events were opened again meanwhile
     attributes  `perf_event_attr; u64 ids_offset, ids_bytes`
     records     to the end of the file, until it is finished: a collector that dies leaves what reads
     features    a table of `u64 offset, bytes` for each feature bit, then their bodies
 
-Source: `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/header.c`. The host name is left out.
+Source: `tools/perf/util/header.c`. The host name is left out.
 """
 
 from __future__ import annotations
@@ -21,18 +21,15 @@ from pathlib import Path
 from pinprof.base import files
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CLOCK_MONOTONIC, EventSpec
+from pinprof.data import perf_format as perf
 
-_HEADER = struct.Struct("<8s12Q")
 _ATTR_ENTRY = pe.ATTR_SIZE + 16
 _MOST_PIECES = 1024
 """IOV_MAX: writev(2) takes no more."""
 _NAME_ALIGN = 64
 _BUILD_ID_FIELD = 20
 
-BUILD_ID, OSRELEASE, VERSION, ARCH, NRCPUS, CPUDESC, TOTAL_MEM = 2, 4, 5, 6, 7, 8, 10
-CMDLINE, EVENT_DESC, SAMPLE_TIME, CLOCKID, CLOCK_DATA = 11, 12, 21, 23, 29
-
-FINISHED_ROUND = struct.pack("<IHH", pe.RECORD_FINISHED_ROUND, 0, 8)
+FINISHED_ROUND = perf.record(perf.RECORD_FINISHED_ROUND, 0, b"")
 """After all rings were read once: no later record is older than what was written before the round ahead of it."""
 
 
@@ -42,17 +39,17 @@ class PerfFile:
     def __init__(self, path: Path, events: Sequence[tuple[EventSpec, Sequence[int]]], room: int = 0) -> None:
         """Write the head: every event with the ids of its instances, to which more may be added until `finish`.
 
-        `room`: so many ids fit into the head; those beyond are told by `finish` alone.
+        `room` is the number of ids that fit into the head; `finish` writes those beyond.
         """
         self._events = events
         self._file = files.create(path)
         self._bits = 0
         ids = b"".join(_words(numbers) for _, numbers in events)
         self._ids_room = max(len(ids), 8 * room)
-        self._attrs_offset = _HEADER.size + self._ids_room
+        self._attrs_offset = perf.FILE_HEAD.size + self._ids_room
         self.data_offset = self._attrs_offset + _ATTR_ENTRY * len(events)
         self.data_bytes = 0
-        self._write([self._head(), ids.ljust(self._ids_room, b"\0"), *self._entries(_HEADER.size)])
+        self._write([self._head(), ids.ljust(self._ids_room, b"\0"), *self._entries(perf.FILE_HEAD.size)])
         self.data_bytes = 0
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
@@ -64,10 +61,10 @@ class PerfFile:
         """Append the features and fill in the head; the file is whole then."""
         end = self.data_offset + self.data_bytes
         bits = sorted(features)
-        place = end + 16 * len(bits)
+        place = end + perf.SECTION.size * len(bits)
         table = []
         for bit in bits:
-            table.append(struct.pack("<QQ", place, len(features[bit])))
+            table.append(perf.SECTION.pack(place, len(features[bit])))
             place += len(features[bit])
         size = self.data_bytes
         # What a full disk left of the last record is written over.
@@ -86,15 +83,15 @@ class PerfFile:
         ids = b"".join(_words(numbers) for _, numbers in self._events)
         if len(ids) > self._ids_room:
             return False
-        os.pwrite(self._file, ids, _HEADER.size)
-        os.pwrite(self._file, b"".join(self._entries(_HEADER.size)), self._attrs_offset)
+        os.pwrite(self._file, ids, perf.FILE_HEAD.size)
+        os.pwrite(self._file, b"".join(self._entries(perf.FILE_HEAD.size)), self._attrs_offset)
         return True
 
     def _entries(self, place: int) -> list[bytes]:
         """The attributes, with where each one's ids lie: all end to end from `place` on."""
         entries = []
         for spec, numbers in self._events:
-            entries.append(spec.attr.pack() + struct.pack("<QQ", place, 8 * len(numbers)))
+            entries.append(spec.attr.pack() + perf.SECTION.pack(place, 8 * len(numbers)))
             place += 8 * len(numbers)
         return entries
 
@@ -103,9 +100,9 @@ class PerfFile:
         os.close(self._file)
 
     def _head(self) -> bytes:
-        return _HEADER.pack(
-            b"PERFILE2",
-            _HEADER.size,
+        return perf.FILE_HEAD.pack(
+            perf.MAGIC,
+            perf.FILE_HEAD.size,
             _ATTR_ENTRY,
             self._attrs_offset,
             _ATTR_ENTRY * len(self._events),
@@ -142,13 +139,7 @@ def _behind(pieces: Sequence[bytes | memoryview], written: int) -> list[memoryvi
 
 def _whole_records(raw: bytes) -> int:
     """How many of the bytes are whole records."""
-    place = 0
-    while place + 8 <= len(raw):
-        following = place + int.from_bytes(raw[place + 6 : place + 8], "little")
-        if following > len(raw) or following == place:
-            break
-        place = following
-    return place
+    return max((end for _, _, _, end in perf.records(raw)), default=0)
 
 
 def features(
@@ -163,39 +154,39 @@ def features(
     wall_ns, clock_ns = time.time_ns(), time.monotonic_ns()
     resolution_ns = max(round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9), 1)
     sections = {
-        OSRELEASE: _string(os.uname().release),
-        VERSION: _string(version),
-        ARCH: _string(platform.machine()),
-        NRCPUS: struct.pack("<II", os.sysconf("SC_NPROCESSORS_CONF"), os.sysconf("SC_NPROCESSORS_ONLN")),
-        CPUDESC: _string(_processor()),
-        TOTAL_MEM: struct.pack("<Q", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024),
-        CMDLINE: struct.pack("<I", len(command)) + b"".join(map(_string, command)),
-        EVENT_DESC: _event_descriptions(events),
-        SAMPLE_TIME: struct.pack("<QQ", *times_ns),
-        CLOCKID: struct.pack("<Q", resolution_ns),
-        CLOCK_DATA: struct.pack("<IIQQ", 1, CLOCK_MONOTONIC, wall_ns, clock_ns),
+        perf.OSRELEASE: _string(os.uname().release),
+        perf.VERSION: _string(version),
+        perf.ARCH: _string(platform.machine()),
+        perf.NRCPUS: struct.pack("<II", os.sysconf("SC_NPROCESSORS_CONF"), os.sysconf("SC_NPROCESSORS_ONLN")),
+        perf.CPUDESC: _string(_processor()),
+        perf.TOTAL_MEM: struct.pack("<Q", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024),
+        perf.CMDLINE: struct.pack("<I", len(command)) + b"".join(map(_string, command)),
+        perf.EVENT_DESC: _event_descriptions(events),
+        perf.SAMPLE_TIMES: struct.pack("<QQ", *times_ns),
+        perf.CLOCKID: struct.pack("<Q", resolution_ns),
+        perf.CLOCK_DATA: struct.pack("<IIQQ", 1, CLOCK_MONOTONIC, wall_ns, clock_ns),
     }
     if kernel_build_id:
-        sections[BUILD_ID] = _kernel_build_id(kernel_build_id)
+        sections[perf.BUILD_ID] = _kernel_build_id(kernel_build_id)
     return sections
 
 
 def lost_samples(spec: EventSpec, number: int, count: int) -> bytes:
     """A LOST_SAMPLES record: how many records of the event with id `number` found no room."""
     body = struct.pack("<Q", count) + trailer(spec, number)
-    return struct.pack("<IHH", pe.RECORD_LOST_SAMPLES, 0, 8 + len(body)) + body
+    return perf.record(perf.RECORD_LOST_SAMPLES, 0, body)
 
 
 def trailer(spec: EventSpec, number: int = 0, pid: int = 0, tid: int = 0, time_ns: int = 0) -> bytes:
     """The `sample_id` at the end of a record that is no sample (perf_event.h, struct sample_id)."""
     kind = spec.attr.sample_type
     fields = (
-        (pe.SAMPLE_TID, struct.pack("<ii", pid, tid)),
-        (pe.SAMPLE_TIME, struct.pack("<Q", time_ns)),
-        (pe.SAMPLE_ID, struct.pack("<Q", number)),
-        (pe.SAMPLE_STREAM_ID, bytes(8)),
-        (pe.SAMPLE_CPU, bytes(8)),
-        (pe.SAMPLE_IDENTIFIER, struct.pack("<Q", number)),
+        (perf.SAMPLE_TID, struct.pack("<ii", pid, tid)),
+        (perf.SAMPLE_TIME, struct.pack("<Q", time_ns)),
+        (perf.SAMPLE_ID, struct.pack("<Q", number)),
+        (perf.SAMPLE_STREAM_ID, bytes(8)),
+        (perf.SAMPLE_CPU, bytes(8)),
+        (perf.SAMPLE_IDENTIFIER, struct.pack("<Q", number)),
     )
     return b"".join(raw for bit, raw in fields if kind & bit)
 
@@ -211,9 +202,9 @@ def _event_descriptions(events: Sequence[tuple[EventSpec, Sequence[int]]]) -> by
 def _kernel_build_id(build_id: bytes) -> bytes:
     """One entry of the BUILD_ID feature: `header; s32 pid; u8 id[20], size, pad[3]; char filename[]`."""
     name = _padded(b"[kernel.kallsyms]")
-    misc = pe.MISC_KERNEL | pe.MISC_BUILD_ID_SIZE
+    misc = perf.MISC_KERNEL | perf.MISC_BUILD_ID_SIZE
     identity = build_id[:_BUILD_ID_FIELD].ljust(_BUILD_ID_FIELD, b"\0") + bytes([min(len(build_id), 20), 0, 0, 0])
-    return struct.pack("<IHHi", 0, misc, 12 + len(identity) + len(name), -1) + identity + name
+    return perf.record(0, misc, struct.pack("<i", -1) + identity + name)
 
 
 def _string(text: str) -> bytes:

@@ -23,20 +23,16 @@ from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Tracepoints
-from pinprof.collect.proc import tree
+from pinprof.data import perf_format as perf
 
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
 _FAST_BYTES = 32 << 10
-"""Records come fast when so many have come since the last look."""
+"""Records come fast when this many have come since the last look."""
 _LOOK_SHARE = 5
 """A look may take a fifth of the time between two: a rarer one lets the program pay for traced calls for longer."""
 _WINDOW_S = 0.001
 """In which calls are counted that are not traced; the kernel takes ten times as long to open and to close it."""
-_LEAST_RAN_NS = 200_000
-"""From a shorter time on the processor within a window no rate is told."""
-_CPU_READ_NS, _CPU_TIME = 20_000_000, 2
-"""Between two readings of the program's CPU time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
 _FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 250_000_000, 1_000_000_000
 """Between two windows in which the calls of a kind that is given up are counted: each twice as long, up to this."""
 _ANCHORED_AFTER_NS = 50_000_000
@@ -56,14 +52,15 @@ class Episode:
     level: Level
     from_ns: int
     to_ns: int = 0
-    calls: float = 0.0
-    """Recorded without a stack, or about how many were not recorded."""
+    calls: int = 0
+    """Recorded without a stack; nobody counts those that are not recorded."""
 
     def told(self) -> dict[str, Any]:
         """For the manifest."""
-        lacking = "stacks" if self.level == Level.BARE else "calls"
         times = {"from_ns": self.from_ns, "to_ns": self.to_ns}
-        return {"kind": self.kind, "without": lacking, **times, "calls": round(self.calls)}
+        if self.level == Level.BARE:
+            return {"kind": self.kind, "without": "stacks", **times, "calls": self.calls}
+        return {"kind": self.kind, "without": "calls", **times}
 
 
 @dataclass
@@ -76,15 +73,7 @@ class _Kind:
     point: int
     episode: Episode | None = None
     counted: int = 0
-    """Of the event that tells the calls, at the last look."""
-    rate: float = 0.0
-    """Calls in a second of the program's CPU time, while it is given up."""
-    counted_ns: int = 0
-    """When the calls were summed last,"""
-    cpu_ns: int = 0
-    """and the program's CPU time then."""
-    seen: bool = False
-    """A window has shown the rate; else it is what the calls came to while they were traced."""
+    """The count of the event that shows the calls, at the last look."""
     window_ns: int = 0
     """When to count next."""
     pause_ns: int = _FIRST_PAUSE_NS
@@ -122,7 +111,6 @@ class Probes:
         self._calls = dict.fromkeys(Level, 0)
         """By level, those counted in windows included."""
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
-        self._cpu_ns = self._cpu_read_ns = 0
         self._prices, self._priced = Prices(), False
         self.files = files
         """Those with the functions, where calls are traced once one of them is opened."""
@@ -155,7 +143,7 @@ class Probes:
             raise
 
     def govern(self, opened: Opened, recognise: Callable[[int, Sequence[int]], None]) -> None:
-        """Take charge of the opened events; `recognise` is told of each that is opened again, and its new ids."""
+        """Take charge of the opened events; `recognise` gets each that is opened again, and its new ids."""
         self._opened, self._recognise = opened, recognise
         places = {spec.name: place for place, spec in enumerate(opened.specs)}
         for kind, points in self._points.items():
@@ -231,7 +219,7 @@ class Probes:
         self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
-        """While so many bytes of records wait: see what calls cost, and give up or take back what the budget says."""
+        """While these bytes of records wait: see what calls cost, and give up or take back what the budget says."""
         if not self._working:
             if self.opening and not self.begun and time.monotonic_ns() >= self._anchor_at_ns:
                 self._anchor_at_ns = _NEVER_NS
@@ -243,10 +231,8 @@ class Probes:
         passed = now - self._looked_ns
         fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
         if fast or passed >= _SELDOM_NS:
-            self._look(now, passed)
+            self._look(now)
         given_up = {name: kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED}
-        if given_up and now - self._cpu_read_ns >= _CPU_READ_NS:
-            self._read_cpu_time()
         for name, kind in given_up.items():
             if now >= kind.window_ns:
                 self._window(name, kind)
@@ -267,7 +253,7 @@ class Probes:
         """What there is to say, once the events are off."""
         now = time.monotonic_ns()
         if self._working:
-            self._look(now, max(now - self._looked_ns, 1), change=False)
+            self._look(now, change=False)
             self._measure()
         for kind in self._kinds.values():
             self._end_episode(kind, now)
@@ -323,7 +309,7 @@ class Probes:
         # Counted, a call is entered through one trap instead of two, and nothing is written.
         return self._prices.bare // 2 if level == Level.COUNTED else self._prices.of(level)
 
-    def _look(self, now: int, passed: int, *, change: bool = True) -> None:
+    def _look(self, now: int, *, change: bool = True) -> None:
         self._looked_ns, self._pending = now, 0
         calls = {}
         for name, kind in self._kinds.items():
@@ -340,8 +326,6 @@ class Probes:
             if kind_beside in self._kinds and _holds_something(folder):
                 self._budget.seen_twice(kind_beside)
             for name, level in self._budget.looked(now, calls).items():
-                price = self._prices.of(Level.BARE if level == Level.BARE else Level.FULL)
-                self._kinds[name].rate = untraced_rate(calls.get(name, 0), passed, price)
                 self._set(name, level)
         self._least_ns = max(_OFTEN_NS, _LOOK_SHARE * (time.monotonic_ns() - now))
 
@@ -358,9 +342,7 @@ class Probes:
                 perf_event.disable(file)
             opened.let_go(kind.events)
             self._measure()
-            self._read_cpu_time()
-            kind.counted_ns, kind.cpu_ns, kind.seen, kind.pause_ns = now, self._cpu_ns, False, _FIRST_PAUSE_NS
-            kind.window_ns = now + kind.pause_ns
+            kind.pause_ns, kind.window_ns = _FIRST_PAUSE_NS, now + _FIRST_PAUSE_NS
             self._begin_episode(name, kind, level, now)
             return
         on, off = (kind.enter, kind.bare) if level == Level.FULL else (kind.bare, kind.enter)
@@ -398,60 +380,32 @@ class Probes:
 
     def _end_episode(self, kind: _Kind, now: int) -> None:
         if kind.episode:
-            if kind.episode.level == Level.COUNTED:
-                # The program may have ceased to call at any moment since.
-                self._estimate(kind, now, 0.0)
             kind.episode.to_ns, kind.episode = now, None
-
-    def _estimate(self, kind: _Kind, now: int, rate: float) -> float:
-        """Sum the calls of a kind that is given up since the last sum, and return them by the second.
-
-        They go with the program's CPU time, since it may wait for a processor; the rate went evenly to this one.
-        """
-        assert kind.episode
-        calls = (kind.rate + rate) / 2 * max(self._cpu_ns - kind.cpu_ns, 0) * 1e-9
-        by_the_second = calls * 1e9 / max(now - kind.counted_ns, 1)
-        kind.episode.calls += calls
-        kind.counted_ns, kind.cpu_ns, kind.rate = now, self._cpu_ns, rate
-        return by_the_second
-
-    def _read_cpu_time(self) -> None:
-        """Note the CPU time of the program's processes; what has ended does not count."""
-        self._cpu_read_ns, found = time.monotonic_ns(), 0
-        for pid in tree(self._pid, _MOST_THREADS, _MOST_THREADS):
-            with contextlib.suppress(OSError):
-                found += time.clock_gettime_ns(~pid << 3 | _CPU_TIME)
-        self._cpu_ns = max(found, self._cpu_ns)
 
     def _window(self, name: str, kind: _Kind) -> None:
         """Count a kind's calls for a moment, without records."""
         spec = ev.counter(kind.point)
-        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED, read_format=perf_event.FORMAT_RUNNING).attr
+        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED, read_format=perf.FORMAT_RUNNING).attr
         with contextlib.ExitStack() as opened:
             files: list[int] = []
             for thread in existing.family(self._pid)[:_MOST_THREADS]:
                 with contextlib.suppress(OSError):  # it has ended just now
                     files.append(perf_event.open_event(attr, thread, -1))
                     opened.callback(os.close, files[-1])
+            begun = time.monotonic_ns()
             for file in files:
                 perf_event.enable(file)
             if files:
                 time.sleep(_WINDOW_S)
             counts = [perf_event.count_and_time(file) for file in files]
+        now = time.monotonic_ns()
         count, ran_ns = (sum(values) for values in zip((0, 0), *counts, strict=True))
-        price = self._price(Level.COUNTED)
         self._calls[Level.COUNTED] += count
-        rate, now = kind.rate, time.monotonic_ns()
-        if ran_ns >= _LEAST_RAN_NS:
-            rate = untraced_rate(count, ran_ns, price)
-            if rate and not kind.seen:
-                kind.rate = rate
-            kind.seen = True
-        self._read_cpu_time()
-        by_the_second = self._estimate(kind, now, rate)
+        # Of the program's CPU time; a program that waits calls less in a second.
+        rate = untraced_rate(count, ran_ns, self._price(Level.COUNTED)) * ran_ns / max(now - begun, 1)
         kind.window_ns = now + kind.pause_ns
         kind.pause_ns = min(2 * kind.pause_ns, _LONGEST_PAUSE_NS)
-        self._budget.counted(name, by_the_second)
+        self._budget.counted(name, rate)
 
 
 class _Begun:

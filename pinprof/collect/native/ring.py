@@ -86,7 +86,8 @@ def _barrier() -> None:
 def map_rings(files: Sequence[int], wanted_bytes: int, least_bytes: int) -> list[Ring]:
     """A ring for each event, all of the wanted size or, where so much may not be locked, of the largest size that may.
 
-    What may be locked is counted over all of them. OSError of the last attempt when not even `least_bytes` can be had.
+    What may be locked is counted over all of them. OSError of the last attempt when not even `least_bytes` are
+    available.
     """
     size = wanted_bytes
     while True:

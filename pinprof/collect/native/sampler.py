@@ -24,6 +24,7 @@ from typing import Any
 from pinprof.base.files import written
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import existing, perf_event, unwinding
+from pinprof.collect.native.batches import Batches
 from pinprof.collect.native.bounded import Bounded
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.opened import online_cpus, open_all
@@ -37,6 +38,7 @@ from pinprof.collect.pace import NO_LIMITS, Limits
 SAID = "pinprof-native: "
 
 LOST_SO_FAR = "lost_so_far"
+"""Two numbers: of events that do not crowd, and of those that do."""
 _POLL_MS = 500
 """The longest that records stay in a ring: what a killed collector loses."""
 _POLL_BLIND_MS = 50
@@ -87,7 +89,7 @@ class Orders:
         """What `save` wrote."""
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
         raw["events"] = tuple(EventSpec.from_json(entry) for entry in raw["events"])
-        raw["probes"] = tuple(Site(**entry) for entry in raw["probes"])
+        raw["probes"] = tuple(Site(**{**entry, "arguments": tuple(entry["arguments"])}) for entry in raw["probes"])
         for name in ("control", "command", "seen_beside"):
             raw[name] = tuple(raw[name])
         raw["limits"] = Limits(**raw["limits"])
@@ -128,6 +130,7 @@ class Sampler:
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
         room = _ROOM * len(self._opened.cpus) * len(events) if self._probes else 0
         self._file = PerfFile(Path(orders.output), self._described, room)
+        self._batches = Batches(self._described)
         self._bounded = Bounded(orders.limits, self._described)
         self._list_existing()
         if self._probes:
@@ -142,7 +145,8 @@ class Sampler:
         self._poll.register(0, 0)
         self._interval_ms = _POLL_MS
         self._first_ns = self._last_ns = time.monotonic_ns()
-        self._rounds = self._described_ids = self._lost = 0
+        self._rounds = self._described_ids = 0
+        self._lost = [0, 0]
         self._ended = False
         self._start_cpu_ns = _cpu_ns()
         with contextlib.suppress(OSError):  # a privilege: rings that wait for a busy processor overrun
@@ -191,7 +195,7 @@ class Sampler:
             "recording_cpu_ns": _cpu_ns() - self._start_cpu_ns,
             "rounds": self._rounds,
             "ring_bytes": self._opened.rings[0].data_bytes,
-            "cpus": len(self._opened.rings),
+            "cpus": len(self._opened.cpus),
             "notes": notes,
             **told,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
@@ -225,6 +229,7 @@ class Sampler:
         if pieces:
             if self._unwinder:
                 pieces = [self._unwinder.rewrite(*pieces)]
+            pieces = self._batches.cleaned(pieces)
             self._file.write(self._bounded.chosen(pieces, self._file.data_bytes, now))
             for ring in rings:
                 ring.release()
@@ -235,6 +240,7 @@ class Sampler:
         if self._unwinder:
             self._unwinder.add(self._opened.specs[event], numbers)
         self._described[event][1].extend(numbers)
+        self._batches.add(self._described[event][0], numbers)
         self._bounded.recognise(self._described[event][0], numbers)
 
     def _obey(self, commands: bytes) -> None:
@@ -265,11 +271,9 @@ class Sampler:
                 file.close()
             made.replace(self._orders.output + HEAD)
             self._described_ids = numbers
-        lost = sum(self._opened.lost) + sum(
-            perf_event.lost_records(file, spec.attr.read_format)
-            for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
-            for file in files
-        )
+        lost = [0, 0]
+        for event, spec in enumerate(self._opened.specs):
+            lost[spec.crowds] += sum(self._opened.lost_records(event))
         if lost != self._lost:
             self._lost = lost
             os.write(2, f"{SAID}{json.dumps({LOST_SO_FAR: lost})}\n".encode())
@@ -315,17 +319,15 @@ class Sampler:
     def _losses(self) -> int:
         """Note in the file how many records of each event found no room; their sum."""
         total = 0
-        for (spec, numbers), files, before in zip(self._described, self._opened.files, self._opened.lost, strict=True):
+        for event, (spec, numbers) in enumerate(self._described):
             # Instances that are open by now are the last ones; what those before them lost counts for the first.
             if not numbers:
                 continue
-            losses = [perf_event.lost_records(file, spec.attr.read_format) for file in files]
-            for number, lost in zip(
-                (numbers[0], *numbers[len(numbers) - len(files) :]), (before, *losses), strict=True
-            ):
+            losses = self._opened.lost_records(event)
+            for number, lost in zip((numbers[0], *numbers[len(numbers) + 1 - len(losses) :]), losses, strict=True):
                 if lost:
                     self._file.write([lost_samples(spec, number, lost)])
-            total += before + sum(losses)
+            total += sum(losses)
         return total
 
 

@@ -1,4 +1,4 @@
-"""Which threads a program consists of, by what the kernel has told of their beginnings and ends.
+"""Which threads a program consists of, by what the kernel has recorded of their beginnings and ends.
 
 /proc does not say whose descendant a process is whose parent has ended; the records do, and when each was started.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 
-from pinprof.collect.native import existing, perf_event
+from pinprof.collect.native import existing
+from pinprof.data import perf_format as perf
 
-_HEADER = struct.Struct("<IHH")
 _TASK = struct.Struct("<IIIIQ")
 """`u32 pid, ppid, tid, ptid; u64 time` (perf_event.h, PERF_RECORD_FORK and PERF_RECORD_EXIT)."""
 _PIECE = 1 << 20
@@ -37,15 +37,15 @@ class Tasks:
         end = self._written()
         with open(self._path, "rb", buffering=_PIECE) as file:  # noqa: PTH123 - a buffer of this size
             file.seek(self._place)
-            while self._place + _HEADER.size <= end:
-                kind, _, size = _HEADER.unpack(file.read(_HEADER.size))
-                assert size >= _HEADER.size, "a record that the kernel made"
-                body = file.read(size - _HEADER.size)
+            while self._place + perf.RECORD_HEADER.size <= end:
+                kind, _, size = perf.RECORD_HEADER.unpack(file.read(perf.RECORD_HEADER.size))
+                assert size >= perf.RECORD_HEADER.size, "a record that the kernel made"
+                body = file.read(size - perf.RECORD_HEADER.size)
                 self._place += size
-                if kind not in (perf_event.RECORD_FORK, perf_event.RECORD_EXIT) or len(body) < _TASK.size:
+                if kind not in (perf.RECORD_FORK, perf.RECORD_EXIT) or len(body) < _TASK.size:
                     continue
                 _, _, thread, parent, when = _TASK.unpack_from(body)
-                if kind == perf_event.RECORD_EXIT:
+                if kind == perf.RECORD_EXIT:
                     self._alive.pop(thread, None)
                 else:
                     self._alive[thread] = when

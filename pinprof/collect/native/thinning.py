@@ -1,6 +1,6 @@
 """Keeps one sample in 2^n and gives it the weight of those left out, on the way from the rings to the file.
 
-    samples with a period       of a thread, one in so many; its period becomes the sum of all since the one before
+    samples with a period       of a thread, one in 2^n; its period becomes the sum of all since the one before
     samples without             the same; the upper half of its CPU field counts the samples left out (samples.py)
     waits                       of a thread, short ones are joined until they are 4 ms together, or 8: the last one
                                 is kept, and begins earlier by the length of those left out
@@ -8,8 +8,8 @@
 
 All threads are thinned alike, and the sums of every thread with a kept sample stay what they were: what is left over
 when a thread ends, or the recording, comes with the last sample that was left out. Of threads and processes that end
-before, `short_lived` keeps some. Which one of so many is kept is drawn at random, so that it
-keeps no step with what a program repeats. Other records pass as they are.
+before, `short_lived` keeps some. Which one of 2^n is kept is drawn at random, so that it keeps no
+step with what a program repeats. Other records pass as they are.
 
 A wait is a sample, the record that its thread leaves a processor and the one that it returns, perhaps in another ring.
 Rings are read one after another, so records as young as the reading itself wait for the next one.
@@ -27,16 +27,12 @@ from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import WAKEUPS, EventSpec
 from pinprof.collect.native.short_lived import Pool, Processes
 from pinprof.collect.pace import STEPS
+from pinprof.data import perf_format as perf
 
 JOINED_NS = 2_000_000
 """Waits are joined until they are as long as this, times two for each step."""
 
-_HEAD = struct.Struct("<IHH")
 _WORD, _HALF = struct.Struct("<Q"), struct.Struct("<I")
-_BEFORE = (pe.SAMPLE_IDENTIFIER, pe.SAMPLE_IP, pe.SAMPLE_TID, pe.SAMPLE_TIME, pe.SAMPLE_ADDR, pe.SAMPLE_ID,
-           pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_PERIOD)  # fmt: skip
-"""The fields of a sample that have one word each, in their order (perf_event.h)."""
-_TRAILER = (pe.SAMPLE_TID, pe.SAMPLE_TIME, pe.SAMPLE_ID, pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_IDENTIFIER)
 _FORK, _TOLD, _SAMPLE, _OUT, _WAKING, _IN, _GONE = range(7)
 _LINGERS_NS = 50_000_000
 """How long after its end a thread may still have records: it leaves its processor last of all."""
@@ -71,11 +67,11 @@ class _Turn:
     """One thread's samples of one event."""
 
     left: int
-    """So many more, and one is kept."""
+    """The number of further ones until one is kept."""
     over: int
-    """Of the draw: the rest of its block."""
+    """The rest of the draw's block."""
     weight: int = 0
-    """Of what was left out since the last that was kept: its periods, or its number."""
+    """What was left out since the last that was kept: its periods, or its number."""
     count: int = 0
     """How many these are."""
     kept: bool = False
@@ -138,26 +134,26 @@ class Thinner:
         self._awaited: dict[int, int] = {}
         """Records of wake-ups still to be written, of threads whose wait is not held here; without an entry all."""
         common = events[0][0].attr.sample_type
-        behind = [bit for bit in _TRAILER if common & bit]
+        behind = [bit for bit in perf.TRAILER_WORDS if common & bit]
         # From the end of a record that is no sample.
-        self._tid_back = 8 * (len(behind) - behind.index(pe.SAMPLE_TID)) - 4
-        self._time_back = 8 * (len(behind) - behind.index(pe.SAMPLE_TIME))
+        self._tid_back = 8 * (len(behind) - behind.index(perf.SAMPLE_TID)) - 4
+        self._time_back = 8 * (len(behind) - behind.index(perf.SAMPLE_TIME))
         for spec, numbers in events:
             self.add(spec, numbers)
 
     def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
         """More ids of an event; one that is neither sampled time, faults, waits nor wake-ups passes as it is."""
         kind, wakes = spec.attr.sample_type, spec.name == WAKEUPS
-        if not wakes and (spec.attr.type != pe.TYPE_SOFTWARE or spec.always_on):
+        if not wakes and (spec.attr.type != perf.TYPE_SOFTWARE or spec.always_on):
             return
-        place = {bit: 8 * (1 + at) for at, bit in enumerate(bit for bit in _BEFORE if kind & bit)}
+        place = {bit: 8 * (1 + at) for at, bit in enumerate(bit for bit in perf.SAMPLE_WORDS if kind & bit)}
         entry = _Kind(
             numbers[0] if numbers else 0,
             spec.name,
-            place[pe.SAMPLE_TID] + 4,
-            place[pe.SAMPLE_TIME],
-            place.get(pe.SAMPLE_PERIOD),
-            place[pe.SAMPLE_CPU],
+            place[perf.SAMPLE_TID] + 4,
+            place[perf.SAMPLE_TIME],
+            place.get(perf.SAMPLE_PERIOD),
+            place[perf.SAMPLE_CPU],
             bool(spec.attr.flags & pe.CONTEXT_SWITCH),
             8 * (1 + len(place)) if wakes else None,
         )
@@ -186,12 +182,12 @@ class Thinner:
         last: dict[tuple[int, int], tuple[_Turn, int, int]] = {}
         place, end = 0, len(records)
         while place + 8 <= end:
-            kind, misc, size = _HEAD.unpack_from(records, place)
+            kind, misc, size = perf.RECORD_HEADER.unpack_from(records, place)
             following = place + size
             if size < 8 or following > end:
                 break
             stays = True
-            if kind == pe.RECORD_SAMPLE:
+            if kind == perf.RECORD_SAMPLE:
                 event = self._kinds.get(_WORD.unpack_from(records, place + 8)[0])
                 if event is not None and event.waits:
                     stays = False
@@ -206,17 +202,17 @@ class Thinner:
                     if stays and self.step:
                         pid = _HALF.unpack_from(records, place + event.tid - 4)[0]
                         extra += self._processes.release(pid, early=True)
-            elif kind in (pe.RECORD_SWITCH, pe.RECORD_SWITCH_CPU_WIDE):
+            elif kind in (perf.RECORD_SWITCH, perf.RECORD_SWITCH_CPU_WIDE):
                 stays = False
-                what = _OUT if misc & pe.MISC_SWITCH_OUT else _IN
+                what = _OUT if misc & perf.MISC_SWITCH_OUT else _IN
                 self._note(what, records, place, following, following - self._time_back, following - self._tid_back)
-            elif kind == pe.RECORD_EXIT:
+            elif kind == perf.RECORD_EXIT:
                 tid, when = _HALF.unpack_from(records, place + 16)[0], _WORD.unpack_from(records, place + 24)[0]
                 self._young.append((when + _LINGERS_NS, _GONE, tid, bytes(records[place + 8 : place + 12])))
                 stays = self._told(_TOLD, records, place, following)
-            elif kind == pe.RECORD_FORK:
+            elif kind == perf.RECORD_FORK:
                 stays = self._told(_FORK, records, place, following)
-            elif kind in (pe.RECORD_COMM, pe.RECORD_MMAP2):
+            elif kind in (perf.RECORD_COMM, perf.RECORD_MMAP2):
                 stays = self._told(_TOLD, records, place, following)
             if stays:
                 if kept and kept[-1][1] == place:
@@ -244,7 +240,7 @@ class Thinner:
     def _shown(self, records: Iterator[bytes]) -> Iterator[bytes]:
         """Records, and before samples what is known of their processes."""
         for record in records:
-            if record and self.step and _HEAD.unpack_from(record)[0] == pe.RECORD_SAMPLE:
+            if record and self.step and perf.RECORD_HEADER.unpack_from(record)[0] == perf.RECORD_SAMPLE:
                 tid = self._kinds[_WORD.unpack_from(record, 8)[0]].tid
                 yield from self._processes.release(_HALF.unpack_from(record, tid - 4)[0])
             yield record
@@ -407,7 +403,7 @@ class Thinner:
         if (found := self._waits_pool.emptied()) is not None:
             (joined, records), ns = found
             for record in records:
-                if _HEAD.unpack_from(record)[0] == pe.RECORD_FORK:
+                if perf.RECORD_HEADER.unpack_from(record)[0] == perf.RECORD_FORK:
                     record = _earlier(record, _FORK_TIME, ns)
                     record = _earlier(record, len(record) - self._time_back, ns)
                 yield record

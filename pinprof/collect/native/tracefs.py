@@ -42,7 +42,12 @@ _CRASHED = 1 << 7
 _SELF = Path("/proc/self")
 _EVENT = "anon_inode:[perf_event]"
 _MOST_ELEMENTS, _ARRAYS = 64, 2
-"""The kernel reads so many elements at most in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
+"""The most elements that the kernel reads in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
+_NOTHING = "$stack"
+"""What a definition can read everywhere and says nothing: kernels before 5.4 know no numbers."""
+READ_SIZES = _MOST_ELEMENTS * _ARRAYS
+ARGUMENTS_END = 16 + 8 * 4
+"""Where sizes begin in what is read: behind `struct uprobe_trace_entry_head` and the arguments."""
 _LOCATION_BYTE = 8
 """Of CUmemAllocationProp, CUmemPoolProps and cudaMemPoolProps."""
 _SETTLE_S = 0.05
@@ -60,8 +65,12 @@ class Site:
     """The offset of its first instruction in the file."""
     kind: str = "other"
     """Functions of one kind share their tracepoints: a word of letters."""
+    arguments: tuple[int, ...] = ()
+    """Which arguments are read; what lies in the registers of others may be anything of the program's."""
     sizes: int | None = None
     """Which argument points to an array of sizes to be read: of all functions of a kind, or of none."""
+    pieces: int | None = None
+    """Which argument says how many these are."""
     properties: int | None = None
     """Which argument points to properties, whose location is read in its place."""
 
@@ -72,6 +81,8 @@ class Tracepoints:
 
     enter: int
     leave: int
+    batched: bool = False
+    """Sizes of a batch are read as well."""
 
 
 def supported() -> bool:
@@ -184,7 +195,8 @@ def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[
         try:
             _define(root, [f"p:{group}/{names[0]} {place} {fetched(site)}" for site, place in mine])
             _define(root, [f"r:{group}/{names[1]} {place} value=$retval:u64" for _, place in mine])
-            made[kind] = Tracepoints(*(int((root / "events" / group / name / "id").read_text()) for name in names))
+            enter, leave = (int((root / "events" / group / name / "id").read_text()) for name in names)
+            made[kind] = Tracepoints(enter, leave, batched=any(site.sizes is not None for site, _ in mine))
         except OSError as error:
             refusal = error
     if refusal is not None and not made:
@@ -195,17 +207,19 @@ def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[
 def fetched(site: Site) -> str:
     """What is read when a function is entered, as a definition says it.
 
-    An array of fewer sizes than are read (cuda_functions.READ_PIECES) is read beyond its end: what lies there, or
-    nothing. This module has what it needs in itself, since the collector is started while the program waits.
+    An array of fewer sizes than are read (gpu_functions.READ_PIECES) is read beyond its end, so how many there are is
+    read as well: what lies beyond reaches no file (batches.py). Where an argument is not read, the stack pointer
+    stands. This module has what it needs in itself, since the collector is started while the program waits.
     """
     registers = ARGUMENTS[platform.machine()]
-    words = [
-        f"a{n}={f'+{_LOCATION_BYTE}({register})' if n == site.properties else register}:u64"
-        for n, register in enumerate(registers)
-    ]
-    if site.sizes is not None:
+    places = {n: registers[n] for n in site.arguments}
+    if site.properties is not None:
+        places[site.properties] = f"+{_LOCATION_BYTE}({registers[site.properties]})"
+    words = [f"a{n}={places.get(n, _NOTHING)}:u64" for n in range(len(registers))]
+    if site.sizes is not None and site.pieces is not None:
         register = registers[site.sizes]
         words += [f"s{part}=+{8 * _MOST_ELEMENTS * part}({register}):u64[{_MOST_ELEMENTS}]" for part in range(_ARRAYS)]
+        words.append(f"pieces={registers[site.pieces]}:u64")
     return " ".join(words)
 
 

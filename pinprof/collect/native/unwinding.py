@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import WAKEUPS, EventSpec
+from pinprof.data import perf_format as perf
 
 STACK_BYTES = 4096
 """How much of a stack is copied: dozens of frames. The kernel, which follows frame pointers, adds those beyond."""
@@ -22,7 +23,7 @@ _USER_REGISTERS = {
     "x86_64": 1 << 6 | 1 << 7 | 1 << 8,  # BP, SP, IP (arch/x86/include/uapi/asm/perf_regs.h)
     "aarch64": 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32,  # X29, LR, SP, PC (arch/arm64/include/uapi/asm/perf_regs.h)
 }
-_COPY = pe.SAMPLE_REGS_USER | pe.SAMPLE_STACK_USER
+_COPY = perf.SAMPLE_REGS_USER | perf.SAMPLE_STACK_USER
 
 
 class _Piece(ctypes.Structure):
@@ -43,7 +44,7 @@ def with_copies(specs: Sequence[EventSpec]) -> list[EventSpec]:
             sample_regs_user=registers,
             sample_stack_user=WAIT_STACK_BYTES if _may_be_frequent(spec) else STACK_BYTES,
         )
-        if spec.attr.sample_type & pe.SAMPLE_CALLCHAIN
+        if spec.attr.sample_type & perf.SAMPLE_CALLCHAIN
         else spec
         for spec in specs
     ]

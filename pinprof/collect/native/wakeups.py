@@ -16,7 +16,7 @@ from pinprof.collect.native.opened import Opened
 
 SCHED_WAKING = "sched/sched_waking"
 SHARE = 0.005
-"""Of the time that passes: what recording wake-ups may cost."""
+"""The share of the time that passes: what recording wake-ups may cost."""
 PRICE_NS = 1500
 """What one record costs the program, about, on Linux 6.18."""
 CREDIT_NS = 10_000_000

@@ -1,6 +1,6 @@
 """NVTX ranges of any program without nsys: a library that NVTX itself loads into the program, and its environment.
 
-    injection.c   the library: what NVTX is told goes into one file for each process
+    injection.c   the library: what NVTX receives goes into one file for each process
 
 `libraries.py` builds it. Files that it writes are read by `read/nvtx/injection.py`.
 """
@@ -26,11 +26,14 @@ FOLDER_VARIABLE = "PINPROF_NVTX"
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
-    """Put the library into the program's environment, or note why not; unless a collector records NVTX itself."""
+    """Put the library into the program's environment, or note why not; unless a collector records NVTX itself.
+
+    A process that records itself has loaded NVTX already.
+    """
     given = os.environ.get(LIBRARY_VARIABLE)
     # Under another pinprof, both variables are that one's.
     nested = setup.environment.pop(FOLDER_VARIABLE, None) is not None
-    if any(part.traces_cuda for part in chosen(setup.request)):
+    if setup.request.own_process or any(part.traces_cuda for part in chosen(setup.request)):
         return []
     if given is not None and not (nested and Path(given).name.startswith(NVTX.prefix)):
         reason = f"{LIBRARY_VARIABLE} is set, so NVTX ranges go to that library and not into the capture."

@@ -60,7 +60,7 @@ class Watch:
         self._cutting = number
 
     def run(self) -> int:
-        """Until the program has ended or we are told to stop; 0 when everything seen was stored."""
+        """Until the program has ended or a signal asks to stop; 0 when everything seen was stored."""
         checked = due = 0.0
         while not self._stopping:
             looked = time.monotonic()
@@ -112,7 +112,7 @@ class Watch:
             try:
                 stacks = list(interpreter.look(timeline.tables))
                 if stacks:
-                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns)
+                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns, interpreter.windows)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:

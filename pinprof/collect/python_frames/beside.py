@@ -19,7 +19,7 @@ from pinprof.collect.recorder import Recorder
 from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
-"""Looks a second, unless the user says otherwise."""
+"""Samples per second, unless the user says otherwise."""
 READY_TIMEOUT_S = 5.0
 """Nothing is lost but lines when it takes longer."""
 _SETTLE_S, _LOOK_S = 0.5, 0.001

@@ -13,6 +13,8 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gather, read, word
 
+_TEXT, _BYTES = 1 << 28, 1 << 27
+"""Flags of a type: str or bytes, or one that inherits from it (Include/object.h)."""
 _LONGEST_TEXT = 4096
 _LONGEST_TABLE = 1 << 20
 _NO_LOCATION, _LONG, _NO_COLUMNS, _ONE_LINE = 15, 14, 13, range(10, 13)
@@ -79,7 +81,14 @@ def _identity(layout: Layout, raw: bytes | bytearray) -> tuple[int, ...]:
 
 
 def read_code(pid: int, layout: Layout, address: int) -> Code:
-    """The code object at an address; LookupError or ValueError where there is none."""
+    """The code object at an address; LookupError or ValueError where there is none.
+
+    A program runs on while it is read, and where code was there may be anything of its memory by now: what is not a
+    code object, a str or bytes where it should be reaches no recording.
+    """
+    kind = word(pid, address + layout.type_of)
+    if read(pid, word(pid, kind + layout.type_name), 5) != b"code\0":
+        raise ValueError("no code")
     known = identity(pid, layout, address)
     file, name, table, first = known
     starts, lines = line_starts(_bytes(pid, layout, table), first)
@@ -127,9 +136,13 @@ def _signed(table: bytes, place: int) -> int:
     return -(value >> 1) if value & 1 else value >> 1
 
 
+def _is(pid: int, layout: Layout, address: int, flag: int) -> bool:
+    return bool(word(pid, word(pid, address + layout.type_of) + layout.type_flags) & flag)
+
+
 def _bytes(pid: int, layout: Layout, address: int) -> bytes:
     length = word(pid, address + layout.bytes_length)
-    if length > _LONGEST_TABLE:
+    if length > _LONGEST_TABLE or not _is(pid, layout, address, _BYTES):
         raise ValueError("no table of lines")
     return read(pid, address + layout.bytes_start, length) if length else b""
 
@@ -146,7 +159,8 @@ def _characters(pid: int, layout: Layout, address: int) -> tuple[int, bytes, str
     length = struct.unpack_from("<q", head, layout.text_length)[0]
     state = struct.unpack_from("<I", head, layout.text_state)[0] >> layout.text_shift
     width, compact, ascii_only = state & 7, state >> 3 & 1, state >> 4 & 1
-    if width not in (1, 2, 4) or not compact or not 0 <= length <= _LONGEST_TEXT:
+    whole = width in (1, 2, 4) and compact and 0 <= length <= _LONGEST_TEXT
+    if not whole or not _is(pid, layout, address, _TEXT):
         raise ValueError("no text")
     start = address + (layout.text_size if ascii_only else layout.text_wide)
     data = read(pid, start, length * width) if length else b""

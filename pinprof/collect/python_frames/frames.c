@@ -8,6 +8,9 @@
  * caller, a frame that ended belongs to its frame object, and the outermost frame is that of C. Then the look begins
  * again.
  *
+ * A look that is done asks once more, for a few words alone, whether the thread is still there, and notes the moments
+ * before, between and after both: whatever the thread was in at the middle one, it was seen in that.
+ *
  * Sources: Include/internal/pycore_frame.h and Python/ceval.c of CPython 3.11 to 3.15.
  */
 
@@ -46,6 +49,10 @@ struct place {
     uint64_t code, instruction, copy;
 };
 
+struct word {
+    uint64_t address, value;
+};
+
 struct page {
     uint64_t address;
     uint64_t used; /* number of the last look that needed it */
@@ -57,6 +64,7 @@ struct thread {
     struct place *places; /* innermost first */
     uint32_t depth;
     int32_t state;
+    uint64_t since, begun, ended; /* seen there between the first two, and again between the last two */
     uint32_t capacity, pages;
     uint64_t looks;
     struct page page[REMEMBERED]; /* in the order in which a look comes to them */
@@ -66,7 +74,9 @@ struct process {
     int pid;
     bool gone;
     struct layout layout;
-    uint64_t look;  /* the number of this one at its thread */
+    uint64_t look;            /* the number of this one at its thread */
+    struct word innermost[3]; /* what says where the thread is: to its innermost frame, and its place there */
+    uint32_t words;
     uint32_t pages; /* of this attempt */
     struct page page[MOST_PAGES];
     uint8_t data[MOST_PAGES][PAGE];
@@ -146,11 +156,16 @@ static int walk(struct process *p, const struct thread *t, uint32_t *depth, uint
 {
     const struct layout *l = &p->layout;
     uint64_t frame, owner = l->c_outermost ? OWNER_C : 0;
-    *depth = 0, *outermost = 0;
+    *depth = 0, *outermost = 0, p->words = 0;
     if (!fetch(p, t->address + l->thread_frame, &frame, sizeof frame))
         return UNREADABLE;
-    if (l->has_cframe && frame && !fetch(p, frame + l->frame_in_cframe, &frame, sizeof frame))
-        return TORN;
+    p->innermost[p->words++] = (struct word){t->address + l->thread_frame, frame};
+    if (l->has_cframe && frame) {
+        uint64_t inside = frame + l->frame_in_cframe;
+        if (!fetch(p, inside, &frame, sizeof frame))
+            return TORN;
+        p->innermost[p->words++] = (struct word){inside, frame};
+    }
     for (uint32_t count = 0; frame; count++) {
         uint8_t bytes[MOST_FRAME_BYTES];
         if (count == MOST_FRAMES || !fetch(p, frame, bytes, l->frame_bytes))
@@ -163,6 +178,8 @@ static int walk(struct process *p, const struct thread *t, uint32_t *depth, uint
             struct place place = {code & -(uint64_t)8, word_of(bytes, l->instruction), 0};
             if (l->has_copy)
                 memcpy(&place.copy, bytes + l->copy, 4);
+            if (!*depth)
+                p->innermost[p->words++] = (struct word){frame + l->instruction, place.instruction};
             p->places[(*depth)++] = place;
             *outermost = frame;
         }
@@ -199,6 +216,21 @@ static bool keep(struct process *p, struct thread *t, uint32_t depth, uint64_t o
     return true;
 }
 
+/* Whether a thread is where `walk` saw it. */
+static bool is_still_there(const struct process *p)
+{
+    uint64_t now[3] = {0};
+    struct iovec local = {now, p->words * sizeof *now}, remote[3];
+    for (uint32_t i = 0; i < p->words; i++)
+        remote[i] = (struct iovec){(void *)(uintptr_t)p->innermost[i].address, sizeof *now};
+    if (process_vm_readv(p->pid, &local, 1, remote, p->words, 0) != (ssize_t)local.iov_len)
+        return false;
+    for (uint32_t i = 0; i < p->words; i++)
+        if (now[i] != p->innermost[i].value)
+            return false;
+    return true;
+}
+
 static int look_at(struct process *p, struct thread *t)
 {
     uint64_t begun = now_ns(), outermost;
@@ -206,19 +238,25 @@ static int look_at(struct process *p, struct thread *t)
     p->look = ++t->looks;
     for (int attempt = 0; attempt < ATTEMPTS && result == TORN; attempt++) {
         uint32_t depth;
-        p->pages = 0;
+        t->since = t->begun = now_ns(), p->pages = 0;
         memcpy(p->page, t->page, t->pages * sizeof *t->page);
         if (t->pages)
             read_pages(p, t->pages); /* one that has gone hides those after it */
         result = walk(p, t, &depth, &outermost);
+        t->ended = now_ns();
         remember(p, t);
         if (result == SEEN && !depth && t->depth && attempt < ATTEMPTS - 1)
             result = TORN; /* an evaluation loop that begins has no frame yet */
         if (p->gone)
             return GONE;
+        if (result != SEEN)
+            continue;
         /* Who was kept from running meanwhile does not know when it saw what it did. */
-        if (result == SEEN && (now_ns() - begun > LONGEST_NS || !keep(p, t, depth, outermost)))
+        if (t->ended - begun > LONGEST_NS || !keep(p, t, depth, outermost))
             return TORN;
+        uint64_t asked = now_ns();
+        if (is_still_there(p))
+            t->begun = asked, t->ended = now_ns();
     }
     return result;
 }

@@ -1,7 +1,7 @@
 """One process that runs Python: the stack of each of its threads, now.
 
-The program runs on while frames.c reads its memory, a few microseconds a thread. What is no frame any more is told by
-its code object.
+The program runs on while frames.c reads its memory, a few microseconds a thread. The code object shows what has
+stopped being a frame.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, i
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gather, Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
-from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Reader, Seen
+from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Reader, Seen, Window
 
 NO_STACK = -1
 UNKNOWN = -2
@@ -99,6 +99,11 @@ class Interpreter:
                     names[thread.tid] = thread_name(self.pid, self._layout, thread.seen.outermost)
                     thread.asked = _MOST_ASKED
         return names
+
+    @property
+    def windows(self) -> dict[int, Window]:
+        """Thread id → when the last look saw it."""
+        return {thread.tid: thread.seen.window for thread in self._threads.values()}
 
     def list_threads(self) -> None:
         """Walk along the interpreters and their threads."""

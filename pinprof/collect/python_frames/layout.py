@@ -67,6 +67,11 @@ class Layout:
     """Bit of the state at which its kind begins."""
     bytes_length: int
     bytes_start: int
+    type_of: int
+    """In any object: its type."""
+    type_name: int
+    """In a type."""
+    type_flags: int
 
 
 _3_11 = Layout(
@@ -74,6 +79,7 @@ _3_11 = Layout(
     frame_in_cframe=8, code=32, previous=48, instruction=56, owner=69, locals=72, bytecode_copy=0, filename=112,
     qualified_name=128, line_table=136, first_line=72, bytecode=184, bytecode_copies=0, text_state=32, text_length=16,
     text_size=48, text_wide=72, text_shift=2, bytes_length=16, bytes_start=32,
+    type_of=8, type_name=24, type_flags=168,
 )  # fmt: skip
 _3_12 = replace(
     _3_11, version=(3, 12), threads=72, native_id=144, chunk=232, frame_in_cframe=0, code=0, previous=8, owner=70,
@@ -87,7 +93,8 @@ _STRUCTURES = {
         "enabled locked holder; thread: size prev next interp frame id native_id chunk status; "
         "frame: size previous code instruction locals owner; "
         "code: size filename name qualname linetable firstlineno argcount names kinds bytecode; "
-        "object: 2; type: 4; tuple: 3; list: 3; dict: 3; float: 2; long: 3; bytes: size length start; "
+        "object: size type; type: size name repr flags; tuple: 3; list: 3; dict: 3; float: 2; long: 3; "
+        "bytes: size length start; "
         "str: size state length ascii"
     ),
     14: (
@@ -96,7 +103,8 @@ _STRUCTURES = {
         "thread: size prev next interp frame id native_id chunk status; "
         "frame: size previous code instruction locals owner top copy; "
         "code: size filename name qualname linetable firstlineno argcount names kinds bytecode copies; "
-        "object: 2; type: 4; tuple: 3; list: 3; set: 4; dict: 3; float: 2; long: 3; bytes: size length start; "
+        "object: size type; type: size name repr flags; tuple: 3; list: 3; set: 4; dict: 3; float: 2; long: 3; "
+        "bytes: size length start; "
         "str: size state length ascii"
     ),
     15: (
@@ -105,7 +113,9 @@ _STRUCTURES = {
         "thread: size prev next interp frame base last sequence id native_id chunk status gil wanted exception state; "
         "exception: 1; frame: size previous code instruction locals owner top copy; "
         "code: size filename name qualname linetable firstlineno argcount names kinds bytecode copies; "
-        "object: 2; type: 6; heap: 2; tuple: 3; list: 3; set: 4; dict: 3; float: 2; long: 3; bytes: size length start; "
+        "object: size type; type: size name repr flags more cache; heap: 2; tuple: 3; list: 3; set: 4; dict: 3; "
+        "float: 2; long: 3; "
+        "bytes: size length start; "
         "str: size state length ascii"
     ),
 }
@@ -236,4 +246,7 @@ def described(head: bytes) -> Layout | None:
         text_shift=8 if free_threaded and version >= (3, 14) else 2,
         bytes_length=fields["bytes.length"],
         bytes_start=fields["bytes.start"],
+        type_of=fields["object.type"],
+        type_name=fields["type.name"],
+        type_flags=fields["type.flags"],
     )

@@ -1,4 +1,4 @@
-"""The processes of a program that run Python: found soon after they begin, told apart from what runs none."""
+"""The processes of a program that run Python: found soon after they begin, among those that run none."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Processes:
         self._next = begun + min(max(_SOON_S, (self._owed_s - _AT_ONCE_S) / _SHARE), _SELDOM_S)
 
     def gone(self, pid: int) -> None:
-        """A process whose interpreter is not there any more: it has ended, or become another program."""
+        """A process whose interpreter is gone: it has ended, or become another program."""
         self.interpreters.pop(pid, None)
         self.beginning.pop(pid, None)
         self._attempts.pop(pid, None)

@@ -6,6 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gone
@@ -25,6 +26,16 @@ Places = tuple[int, ...]
 """(code, instruction, number of the bytecode's copy) of each frame, one after another, innermost first."""
 
 
+class Window(NamedTuple):
+    """When a look saw a thread, in ns of CLOCK_MONOTONIC."""
+
+    since_ns: int
+    """Between this and `begun_ns` it was seen,"""
+    begun_ns: int
+    """and in the same place between this and `ended_ns`; only there if both are the same."""
+    ended_ns: int
+
+
 class _Layout(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in _OFFSETS)
 
@@ -36,12 +47,15 @@ class _Thread(ctypes.Structure):
         ("places", ctypes.POINTER(ctypes.c_uint64)),
         ("depth", ctypes.c_uint32),
         ("state", ctypes.c_int32),
+        ("since", ctypes.c_uint64),
+        ("begun", ctypes.c_uint64),
+        ("ended", ctypes.c_uint64),
     )
 
 
 @lru_cache
 def _library() -> ctypes.CDLL:
-    """ToolMissing where it cannot be had."""
+    """ToolMissing where it is not available."""
     library = ctypes.CDLL(str(FRAMES.find()))
     library.pinprof_frames_new.restype = ctypes.c_void_p
     library.pinprof_frames_thread.restype = ctypes.POINTER(_Thread)
@@ -65,6 +79,11 @@ class Seen:
         return int(self._thread.state)
 
     @property
+    def window(self) -> Window:
+        """When it was seen so."""
+        return Window(self._thread.since, self._thread.begun, self._thread.ended)
+
+    @property
     def depth(self) -> int:
         """How many frames it has."""
         return int(self._thread.depth)
@@ -84,7 +103,7 @@ class Reader:
     """Reads the threads of a process."""
 
     def __init__(self, pid: int, layout: Layout) -> None:
-        """ToolMissing where the library cannot be had."""
+        """ToolMissing where the library is not available."""
         library, copies = _library(), layout.bytecode_copy
         ends = layout.code + 8, layout.previous + 8, layout.instruction + 8, layout.owner + 1, copies and copies + 4
         given = _Layout(
@@ -119,7 +138,7 @@ class Reader:
         self._arguments = self._process, pointers, ctypes.c_size_t(len(threads))
 
     def look(self) -> bool:
-        """Look at all of them; False where one is not there any more."""
+        """Look at all of them; False where one is gone."""
         result = self._look(*self._arguments)
         if result == _GONE:
             raise Gone("no process")

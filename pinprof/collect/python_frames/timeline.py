@@ -5,15 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
+from pinprof.collect.python_frames.reader import Window
+
+_WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
+_MOST_WINDOWS = 16
+"""Threads of a process of which it is kept when exactly each look saw them: those that were seen in most places."""
 
 
 @dataclass
@@ -23,6 +30,17 @@ class _Runs:
     first: list[int] = field(default_factory=list)
     last: list[int] = field(default_factory=list)
     stack: list[int] = field(default_factory=list)
+    first_look: int = 0
+    """Its number among its process's; from here on there are windows."""
+    windows: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("i") for _ in range(3)))
+    """Steps from the look's time to `begun_ns`, from `since_ns` to that, and from that to `ended_ns`; nothing but 0 for
+    a look that did not see it."""
+
+    def within(self, look: int, *steps: int) -> None:
+        """Note the window of a look; those since the last one did not see it."""
+        missed = look - self.first_look - len(self.windows[0])
+        for column, value in zip(self.windows, steps, strict=True):
+            column.extend([0] * missed + [value])
 
     def saw(self, stack: int, time_ns: int) -> None:
         if self.stack and self.stack[-1] == stack:
@@ -50,20 +68,39 @@ class Timeline:
         """How many rows it has."""
         return sum(len(runs.stack) for runs in self._threads.values())
 
-    def saw(self, pid: int, stacks: Iterable[tuple[int, int]], time_ns: int, due_ns: int) -> None:
-        """Note a look at all threads of a process, and when this process was to wake for it."""
+    def saw(
+        self,
+        pid: int,
+        stacks: Iterable[tuple[int, int]],
+        time_ns: int,
+        due_ns: int,
+        windows: Mapping[int, Window] = MappingProxyType({}),
+    ) -> None:
+        """Note a look at all threads of a process, and when this process was to wake for it; `windows`: when it saw
+        each thread.
+        """
         look = (time_ns - self.start_ns) // 1000
-        self._looks.setdefault(pid, []).append(look)
+        number = len(self._looks.setdefault(pid, []))
+        self._looks[pid].append(look)
         self._lags.setdefault(pid, []).append(max(time_ns - due_ns, 0) // 1000)
         for tid, stack in stacks:
             if stack != UNKNOWN:
                 runs = self._threads.get((pid, tid))
                 if runs is None:
-                    runs = self._threads[pid, tid] = _Runs()
-                runs.saw(stack, self.start_ns + look * 1000)
+                    runs = self._threads[pid, tid] = _Runs(first_look=number)
+                time = self.start_ns + look * 1000
+                runs.saw(stack, time)
+                if tid in windows:
+                    since, begun, ended = windows[tid]
+                    place = begun // _WINDOW_STEP_NS
+                    after, before = place - time // _WINDOW_STEP_NS, place - since // _WINDOW_STEP_NS
+                    took = max(-(-ended // _WINDOW_STEP_NS) - place, 1)
+                    if max(abs(after), before, took) <= _MOST_STEPS:  # a machine that stood still saw nothing
+                        runs.within(number, after, before, took)
 
     def to_json(self, end_ns: int) -> dict[str, Any]:
         """The segment as it is stored; see read/python/stacks.py."""
+        timed = self._most_seen()
         apart = [(looks[-1] - looks[0]) * 1000 // (len(looks) - 1) for looks in self._looks.values() if len(looks) > 1]
         return {
             "start_ns": self.start_ns,
@@ -79,6 +116,7 @@ class Timeline:
                     "times": _differences([self.start_ns, *runs.first]),
                     "lasts": [last - first for first, last in zip(runs.first, runs.last, strict=True)],
                     "stacks": runs.stack,
+                    **({"windows": [column.tolist() for column in runs.windows]} if (pid, tid) in timed else {}),
                 }
                 for (pid, tid), runs in self._threads.items()
             ],
@@ -86,6 +124,15 @@ class Timeline:
             "lags": {str(pid): lags for pid, lags in self._lags.items()},
             "unnamed_threads": 0,
         }
+
+    def _most_seen(self) -> set[tuple[int, int]]:
+        """The threads whose windows are kept."""
+        kept: set[tuple[int, int]] = set()
+        for pid in self._looks:
+            mine = [thread for thread, runs in self._threads.items() if thread[0] == pid and runs.windows[0]]
+            mine.sort(key=lambda thread: -len(self._threads[thread].stack))
+            kept.update(mine[:_MOST_WINDOWS])
+        return kept
 
     def save(self, path: Path, end_ns: int) -> None:
         """Add it to the file as a gzip member of its own."""

@@ -83,7 +83,7 @@ class ManagedMemory(Tool):
 
 
 def problem() -> tuple[str, str]:
-    """Why the driver's events cannot be had here, and what to do; empty where they can."""
+    """Why the driver's events are not available here, and what to do; empty where they can."""
     if not driver.DEVICE.exists():
         return (
             f"{driver.DEVICE} does not exist.",
@@ -97,7 +97,7 @@ def problem() -> tuple[str, str]:
 
 
 def _check(request: RecordRequest) -> None:
-    """Raise where the events are asked for and cannot be had."""
+    """Raise where the events are asked for and not available."""
     if request.gpu != "uvm":
         return
     if _left_to_nsys(request):
@@ -113,7 +113,7 @@ def _left_to_nsys(request: RecordRequest) -> bool:
 
 
 def records_events(request: RecordRequest) -> bool:
-    """Whether the driver's events are recorded: wherever they can be had and no other tool records managed memory."""
+    """Whether the driver's events are recorded: where they are available and no other tool records managed memory."""
     return request.gpu == "uvm" or (request.gpu != "off" and not _left_to_nsys(request) and not problem()[0])
 
 

@@ -2,7 +2,7 @@
 
 Entries go from the driver's queue into the file as they are, with one system call for each reading. The header is
 written after them, so whatever ends the recorder, the file holds all that was read before. Where there is a budget and
-migrations are so many that noting them costs more than that, the address space is let go of: a queue and counters slow
+so frequent migrations that noting them costs more than that, the address space is let go of: a queue and counters slow
 migrations down whatever is enabled.
 """
 

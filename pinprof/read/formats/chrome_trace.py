@@ -6,7 +6,7 @@ stand in its name, `Memcpy HtoD (Pageable -> Device)`. A trace has no samples. T
 
 Nothing else of a file is kept: Kineto also writes file paths, device properties and distributed settings.
 
-Source: "Trace Event Format" (Google, 2016); `kineto` has what stands in names and categories.
+Source: "Trace Event Format" (Google, 2016); `kineto` has what names and categories mean.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
-from pinprof.data.cuda_functions import plain_name
+from pinprof.data.gpu_functions import plain_name
 from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
@@ -43,7 +43,7 @@ _NOT_RANGES = {
 """Slices that repeat others on the GPU's track, or the profiler's own, or pinprof's sampled causes."""
 
 _NOT_SLICES = frozenset("MCiInsftbneSTpFNODPvVRc(),")
-"""Phases of the format that are no slices: metadata, counters, instants, flows, asynchronous events, objects, dumps."""
+"""Phases of the format other than slices: metadata, counters, instants, flows, asynchronous events, objects, dumps."""
 
 _MAX_NS = 1 << 62
 _MAX_US = (1 << 61) // 1000

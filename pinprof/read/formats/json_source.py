@@ -103,7 +103,7 @@ class ArrayStream:
         self._at += 1
 
     def _peek(self) -> str:
-        """The next character that is no space; ValueError at the end of the file."""
+        """The next character other than a space; ValueError at the end of the file."""
         while True:
             if found := _NO_SPACE.search(self._buffer, self._at):
                 self._at = found.start()

@@ -80,7 +80,7 @@ def sniff(head: bytes) -> bool:
 
 
 def read(path: Path) -> Capture:
-    """One event per sample type; FormatError for bytes that are no profile."""
+    """One event per sample type; FormatError for bytes of something else."""
     source = ByteSource(path)
     data = source.whole(_LIMIT)
     importer = _Importer(str(path))

@@ -23,7 +23,7 @@ from pinprof.data.activity import (
     PageFaultTable,
     SchedTable,
 )
-from pinprof.data.cuda_functions import plain_name
+from pinprof.data.gpu_functions import plain_name
 from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read.by_thread import outermost
 from pinprof.read.long_columns import ROWS_AT_ONCE, put_together
@@ -112,7 +112,7 @@ class _Piece:
         return self.raw[name] if name in self.raw else uniform(missing, len(self.raw["start"]), np.int64)
 
     def steps(self) -> Iterator[Int64 | slice]:
-        """The rows, so many at a time that what is made of them takes little memory."""
+        """The rows, in parts so short that what is made of them takes little memory."""
         for first in range(0, self.count, ROWS_AT_ONCE):
             last = min(first + ROWS_AT_ONCE, self.count)
             rows = self.rows

@@ -16,57 +16,46 @@ from pinprof.base.units import format_count
 from pinprof.data.activity import Activity
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import NO_NODE, Capture, Losses, SampleTable
+from pinprof.read.directory import Reading
 from pinprof.read.nsys import export as nsys_export
-from pinprof.read.perf import capture as perf
 from pinprof.read.ranges import read_ranges
 from pinprof.read.reader import ReadOptions
-from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.read.symbols.resolver import Resolver
 from pinprof.streams import store
 
 _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""
 
 
-def read_directory(directory: Path, options: ReadOptions) -> Capture:
-    """The capture: perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
-    manifest = store.read_manifest(directory)
-    symbols, alone = store.part(directory, store.SYMBOLS), _nsys_alone(directory)
-    resolver = Resolver(
-        kallsyms=options.kallsyms or store.part(directory, store.KALLSYMS),
-        symfs=options.symfs,
-        sealed=SealedSymbols.load(symbols) if alone and symbols else None,
-    )
-    capture = _read(directory, options, manifest, resolver, alone=alone)
-    if alone:
-        return capture
+def with_trace(capture: Capture | None, path: Path, reading: Reading) -> Capture:
+    """Perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
+    if capture is None:
+        return _read(path, reading, alone=True)
+    traced = _read(path, reading, alone=False)
     # The manifest describes both collectors already.
-    traced = replace(capture, manifest=replace(capture.manifest, command=(), collectors=()))
-    return replace(perf.read_directory(directory, options), traced=traced)
+    return replace(capture, traced=replace(traced, manifest=replace(traced.manifest, command=(), collectors=())))
 
 
 def seal(directory: Path) -> frozenset[int]:
-    """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
-    if not _nsys_alone(directory):
-        return perf.seal(directory)
+    """Store the symbols of the kernel addresses that nsys sampled."""
     resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
     nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     return frozenset()
 
 
-def _nsys_alone(directory: Path) -> bool:
-    return store.part(directory, store.PERF_DATA) is None
-
-
-def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: Resolver, *, alone: bool) -> Capture:
-    capture = nsys_export.read(directory / store.NSYS_SQLITE, replace(options, ranges=None), resolver)
+def _read(path: Path, reading: Reading, *, alone: bool) -> Capture:
+    options, manifest, directory = reading.options, reading.manifest, reading.directory
+    # perf's own addresses are sealed where it sampled.
+    resolver = reading.resolver if alone else Resolver(kallsyms=reading.kallsyms, symfs=options.symfs)
+    capture = nsys_export.read(path, replace(options, ranges=None), resolver)
     known = {key: value for key, value in manifest.host.items() if value not in (None, [], ())}
     capture = replace(capture, path=str(directory), manifest=replace(manifest, host={**capture.manifest.host, **known}))
     offset = _offset(manifest, capture.activity)
-    path = options.ranges or store.part(directory, store.RANGES)
-    if offset is None or path is None:
+    given = options.ranges or store.part(directory, store.RANGES)
+    if offset is None or given is None:
         return capture
-    loaded = read_ranges(path)
+    loaded = read_ranges(given)
     ranges = loaded.table.moved(-offset)
     if alone and len(ranges) > len(capture.ranges):
         # nsys 2022.4 misses those of Python's nvtx since 0.2.17. Beside perf, joining chooses.
@@ -106,8 +95,8 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
 def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
     """What could not be used of some of the samples. Which chains are cut is not known by then: their share is kept."""
     table, losses = capture.stacks, capture.losses
-    symbols = table.frames.symbol
-    nameless = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in symbols], np.int64)
+    names = table.frames.function
+    nameless = np.array([name.startswith("[") and name.endswith("]") for name in names], np.int64)
     on_stack = nameless[table.frame]
     for level in table.levels():
         parent = table.parent[level]

@@ -35,7 +35,7 @@ def missing(column: Column) -> int:
 
 
 def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]], count: Callable[[int], None]) -> Numbers:
-    """Columns of a table, each with its place and whether it is never NULL; `count` is told of bytes that were read.
+    """Columns of a table, each with its place and whether it is never NULL; `count` gets the bytes that were read.
 
     Unusual where SQLite has to read them.
     """
@@ -108,7 +108,7 @@ def _only(values: NDArray[Any]) -> int | None:
 
 
 def _cut(values: Values, column: Column) -> NDArray[Any]:
-    """Values of the column's width: what lies beside it falls off, its sign is kept."""
+    """Values of the column's width: what is next to it falls off, its sign is kept."""
     if values.null is True:
         return np.array(missing(column), DTYPES[column.bits])
     of = np.asarray(values.of)

@@ -75,7 +75,7 @@ class Layout:
 
     page_bytes: int
     usable_bytes: int
-    """Of each page, without what is reserved for extensions at its end."""
+    """Each page's, without what is reserved for extensions at its end."""
     pages: int
 
     @classmethod
@@ -107,7 +107,7 @@ class TablePages:
 
     @property
     def size_bytes(self) -> int:
-        """Of the pages that hold the rows."""
+        """The pages' that hold the rows."""
         return len(self.leaves) * self._layout.page_bytes
 
     def read(self, wanted: Collection[int]) -> Iterator[tuple[int, int, dict[int, Values]]]:

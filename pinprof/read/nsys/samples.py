@@ -1,6 +1,6 @@
 """CPU samples with callchains from an Nsight Systems export.
 
-nsys resolves user frames itself. Of the kernel it keeps at most the innermost address, without a name; a kallsyms of
+nsys resolves user frames itself. From the kernel it keeps at most the innermost address, without a name; a kallsyms of
 the recording boot gives it one. A whole callchain is kept for one sample in SAMPLES_PER_BACKTRACE, of the others the
 innermost frame alone. Addresses are signed in SQLite: those of the kernel are negative.
 """

@@ -5,18 +5,7 @@ The readers are declared here, and import what reads when they read.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pinprof.read.reader import Certainty, Reader, by_head, later
-from pinprof.streams import store
-
-
-def _is_capture(path: Path, _head: bytes) -> Certainty:
-    """Certain of a capture; of any other directory its reader says better than none what is missing."""
-    if store.is_capture(path):
-        return Certainty.CERTAIN
-    return Certainty.MAYBE if path.is_dir() else Certainty.NO
-
 
 DATA = Reader(
     "perf.data",
@@ -28,10 +17,4 @@ SCRIPT = Reader(
     by_head(later(__name__, "script:sniff")),
     later(__name__, "capture:read_script"),
     streams=True,
-)
-CAPTURE = Reader(
-    "capture directory",
-    _is_capture,
-    later(__name__, "capture:read_directory"),
-    seal=later(__name__, "capture:seal"),
 )

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from pinprof.base.units import format_count, format_counted, format_ns, roughly
+from pinprof.base.units import format_count, format_counted, format_ns
 from pinprof.data.activity import CallOverhead, GivenUp
-from pinprof.data.cuda_functions import BATCHES, COPIES, KINDS, MEMORY
+from pinprof.data.gpu_functions import BATCHES, COPIES, KINDS, MEMORY
 from pinprof.data.manifest import Manifest
 
 _TOOL, _MOST_NS, _MOST_EPISODES = "cuda-calls", 1_000_000_000, 4096
@@ -35,9 +35,10 @@ def given_up(manifest: Manifest) -> tuple[GivenUp, ...]:
     for raw in _told(manifest, "probes"):
         for entry in list(raw.get("given_up") or ())[:_MOST_EPISODES]:
             start, end, calls = (entry.get(name) for name in ("from_ns", "to_ns", "calls"))
-            whole = type(start) is int and type(end) is int and type(calls) is int and start <= end
+            untraced = entry.get("without") == "calls"
+            whole = type(start) is int and type(end) is int and start <= end and (untraced or type(calls) is int)
             if whole and entry.get("kind") in KINDS and entry.get("without") in ("calls", "stacks"):
-                found.append(GivenUp(entry["kind"], entry["without"] == "calls", start, end, calls))
+                found.append(GivenUp(entry["kind"], untraced, start, end, None if untraced else calls))
     return tuple(sorted(found, key=lambda entry: entry.start_ns))
 
 
@@ -50,14 +51,12 @@ def notes(episodes: Iterable[GivenUp], begun_ns: int, percent: float | None) -> 
         parts = list(group)
         since, length = min(part.start_ns for part in parts), sum(part.end_ns - part.start_ns for part in parts)
         times = f" in {format_count(len(parts))} intervals" if len(parts) > 1 else ""
-        calls = sum(part.calls for part in parts)
-        count = format_counted(roughly(calls) if untraced else calls, *_WORDS.get(kind, _OTHERS))
+        counted, words = [part.calls for part in parts if part.calls is not None], _WORDS.get(kind, _OTHERS)
+        count = format_counted(sum(counted), *words) if len(counted) == len(parts) else words[1].capitalize()
         what = "not traced" if untraced else "traced without their callers"
-        about = "About " if untraced else ""
         when = f"from {format_ns(max(since - begun_ns, 0))} on, for {format_ns(length)}{times}"
         said.append(
-            f"{about}{count} were {what}, {when}, because tracing them would have cost more than {budget} "
-            "(--probe-budget)."
+            f"{count} were {what}, {when}, because tracing them would have cost more than {budget} (--probe-budget)."
         )
     return tuple(said)
 

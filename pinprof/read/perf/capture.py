@@ -1,7 +1,8 @@
-"""From a path to a Capture: a bare perf.data, the text of `perf script`, or a capture directory."""
+"""From a path to a Capture: a bare perf.data, the text of `perf script`, or the samples and calls of a capture."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,23 +11,22 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.base.units import format_counted
 from pinprof.data.activity import GivenUp
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, RangeTable, SampleTable
-from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
+from pinprof.read.directory import Reading
 from pinprof.read.perf import data as perf_data
-from pinprof.read.perf import script_text, stack_copies
+from pinprof.read.perf import program_memory, script_text, stack_copies
 from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
 from pinprof.read.recording_threads import without_recording_threads
 from pinprof.read.symbols.lines import SECONDS
-from pinprof.read.symbols.resolver import Resolver, SealedSymbols
-from pinprof.read.thread_names import with_nvtx_names
+from pinprof.read.symbols.resolver import Resolver
 from pinprof.streams import store
 
 _KALLSYMS = Path("/proc/kallsyms")
@@ -56,72 +56,36 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
     return capture.with_notes(*notes)
 
 
-def read_directory(directory: Path, options: ReadOptions) -> Capture:
-    """A capture directory; options given beside it win over what lies inside."""
-    if not store.is_capture(directory) and _in_pieces(directory):
-        raise CaptureError(
-            f"{directory} is a recording of `perf record --threads`, which has several files.",
-            "Record without --threads, or give pinprof the output of `perf script -i`.",
-            "not-a-capture",
-        )
-    manifest = store.read_manifest(directory)
-    path = store.part(directory, store.PERF_DATA)
-    if path is None:
-        if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
-            names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
-            raise CaptureError(
-                f"{directory} has no samples: its collectors ({names}) do not sample.",
-                "Check the capture's files, or also record with a sampler, for example native.",
-                "no-samples",
-            )
-        raise CaptureError(
-            f"{directory} has no {store.PERF_DATA}: its recording ended before the first sample.",
-            "Check its collector.log, and record again.",
-            "no-samples",
-        )
-    symbols = store.part(directory, store.SYMBOLS)
-    sealed = SealedSymbols.load(symbols) if symbols else None
-    kallsyms = options.kallsyms or store.part(directory, store.KALLSYMS)
-    kept = options.kept if sealed is None else None
-    resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs, sealed=sealed, kept=kept)
-    ranges = range_sources.load(directory, options.ranges, measured_only=bool(manifest.scenario))
-    notes = ranges.notes
-    if resolver.kernel_hidden:
+def with_samples(_capture: None, path: Path, reading: Reading) -> Capture:
+    """The samples of a capture."""
+    notes = reading.ranges.notes
+    if reading.resolver.kernel_hidden:
         notes = (
             *notes,
             "Kernel addresses were hidden during the recording (kptr_restrict), so kernel functions have no names.",
         )
-    capture = _finish(perf_data.load(path, options.progress), resolver, manifest, ranges.table, notes, options)
-    if calls := store.part(directory, store.CALLS_DATA):
-        capture = _with_calls(capture, calls, resolver, manifest)
-    if any((directory / folder).is_dir() for folder in (store.GPU, store.UVM)):
-        capture = _with_gpu(capture, directory)
-    if capture.activity and capture.activity.given_up:
-        capture = capture.with_notes(*_given_up(capture.activity.given_up, capture.samples, manifest))
-    capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
-    return without_recording_threads(replace(capture, path=str(directory), marks=ranges.marks))
+    recording = perf_data.load(path, reading.options.progress)
+    capture = _finish(recording, reading.resolver, reading.manifest, reading.ranges.table, notes, reading.options)
+    return replace(capture, path=str(reading.directory))
 
 
-def _with_calls(capture: Capture, calls: Path, resolver: Resolver, manifest: Manifest) -> Capture:
+def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     """The capture with its CUDA calls, and what must be said about them."""
     from pinprof.read.perf import call_tracing, cuda_calls, cuda_processes
 
-    given_up, before = call_tracing.given_up(manifest), store.part(calls.parent, store.CALLS_BEFORE)
+    given_up, before = call_tracing.given_up(reading.manifest), store.part(reading.directory, store.CALLS_BEFORE)
     known = cuda_processes.load(before) if before else cuda_processes.Known()
-    called = cuda_calls.load(calls, resolver, given_up, known)
-    overhead = call_tracing.overhead(manifest)
+    called = cuda_calls.load(path, reading.resolver, given_up, known)
+    overhead = call_tracing.overhead(reading.manifest)
     activity = replace(called.activity, call_overhead=overhead, part=before is not None)
     return replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
 
 
-def _with_gpu(capture: Capture, directory: Path) -> Capture:
-    """The capture with what the GPU did."""
-    from pinprof.read import cupti, uvm
-
-    for recorder, folder in ((cupti, store.GPU), (uvm, store.UVM)):
-        if seen := recorder.read_folder(directory / folder, capture.activity):
-            capture = replace(capture.with_notes(*seen[1]), activity=seen[0])
-    return capture
+def finished(capture: Capture, reading: Reading) -> Capture:
+    """The capture with what must be said once its streams are read, without the threads that recorded it."""
+    if capture.activity and capture.activity.given_up:
+        capture = capture.with_notes(*_given_up(capture.activity.given_up, capture.samples, reading.manifest))
+    return without_recording_threads(capture.with_notes(*_lines_left(reading.resolver)))
 
 
 def _given_up(parts: Sequence[GivenUp], samples: SampleTable, manifest: Manifest) -> tuple[str, ...]:
@@ -140,22 +104,29 @@ def _lines_left(resolver: Resolver) -> tuple[str, ...]:
     return (f"{what} no source line, because the search for lines stops after {SECONDS:.0f} seconds.",)
 
 
-def _in_pieces(directory: Path) -> bool:
-    """Whether a directory is what `perf record --threads` writes in place of a file."""
+def refuse_pieces(directory: Path) -> None:
+    """CaptureError where a directory is what `perf record --threads` writes in place of a file."""
     try:
         first = directory / "data"
         if not first.is_file():  # to open a FIFO would wait for a writer
-            return False
+            return
         with first.open("rb") as stream:
-            return is_perf_data(stream.read(8))
+            head = stream.read(8)
     except OSError:
-        return False
+        return
+    if is_perf_data(head):
+        raise CaptureError(
+            f"{directory} is a recording of `perf record --threads`, which has several files.",
+            "Record without --threads, or give pinprof the output of `perf script -i`.",
+            "not-a-capture",
+        )
 
 
 def seal(directory: Path) -> frozenset[int]:
     """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it; the pids seen."""
     path = directory / store.PERF_DATA
-    recording = perf_data.load(path)
+    recording = perf_data.load(path, placed=True)
+    recorded = [recording]
     if recording.needs_perf:
         script_text.store_text(recording, directory / store.PERF_SCRIPT)
     resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
@@ -164,10 +135,14 @@ def seal(directory: Path) -> frozenset[int]:
     if calls := store.part(directory, store.CALLS_DATA):
         from pinprof.read.perf import cuda_calls
 
-        cuda_calls.load(calls, resolver)
+        with contextlib.suppress(PinprofError):  # the head is damaged, which is said when the capture is read
+            recorded.append(perf_data.load(calls, placed=True))
+            cuda_calls.calls_of(recorded[-1], resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     if store.part(directory, store.PERF_SCRIPT):
         stack_copies.blank(path, recording.header)
+    for each in recorded:
+        program_memory.blank(each)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     return program_tree(recording.raw.tasks, roots, manifest.command)
 

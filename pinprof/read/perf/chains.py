@@ -49,11 +49,11 @@ class Chains:
     length: Int32
 
     def length_of(self, chain: Int32) -> Int32:
-        """Of each of some chains; 0 for NO_CHAIN."""
+        """For each of some chains; 0 for NO_CHAIN."""
         return np.append(self.length, np.int32(0))[chain]
 
     def innermost(self, count: int) -> Chains:
-        """The same chains, of which no more than so many frames are kept."""
+        """The same chains, of which no more than `count` frames are kept."""
         begins = np.cumsum(self.length, dtype=np.int64) - self.length
         length = np.minimum(self.length, np.int32(count))
         return Chains(self.places, self.flat[positions(begins, length)], length)
@@ -148,7 +148,7 @@ def _located_apart(entries: UInt64, length: Int32, version: Int32, spaces: Space
 def _keys(entries: UInt64, begins: Int64, space: UInt64, end: int, width: int) -> UInt64:
     """Per address a number that says its address space too, and whether it is the innermost of a program.
 
-    Of a user: address, leaf (bit `width`) and space above that. Nothing is mapped at `end` and beyond, so that `end`
+    For a user: address, leaf (bit `width`) and space above that. Nothing is mapped at `end` and beyond, so that `end`
     stands for all that but a guest, and `end + 1` for a guest.
     """
     keys = np.minimum(entries, np.uint64(end))

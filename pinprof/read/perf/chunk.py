@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import packed
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data import perf_format as perf
+from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, address_chains
@@ -52,12 +53,12 @@ class Reduced:
 
 
 class Reducer:
-    """Turns chunks of one file into columns, and remembers the chains that it has told of."""
+    """Turns chunks of one file into columns, and remembers the chains that it has passed on."""
 
     def __init__(
         self, file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer | None = None
     ) -> None:
-        """`file` is open; the others are those of the whole recording. Without `chains` it tells of those it finds."""
+        """`file` is open; the others are those of the whole recording. Without `chains` it passes on those it finds."""
         self._file, self._spaces, self._deferred = file, spaces, deferred
         self._tells = chains is None
         self._chains = ChainGatherer() if chains is None else chains
@@ -144,7 +145,7 @@ def _gather(
     entries, length = _zeros(0), np.zeros(len(at), np.int64)
     promised = np.zeros(len(at), np.bool_)
     if layout.callchain:
-        first, length = _chain_extent(words, base, bound, fits, layout)
+        first, length = chain_extent(words, base, bound, fits, layout)
         behind = first + length
         entries, length, chain, cookies = address_chains(words, first, length)
         if len(chain):
@@ -203,9 +204,7 @@ class _ChunkChains:
         )
 
 
-def _chain_extent(
-    words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout
-) -> tuple[Int64, Int64]:
+def chain_extent(words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout) -> tuple[Int64, Int64]:
     """First word and number of words of each callchain; clears `fits` where it leaves its record."""
     last = len(words) - 1
     place = base + layout.tail + layout.read_words
@@ -221,8 +220,8 @@ def _chain_extent(
 
 def _own(words: UInt64, base: Int64, place: int) -> UInt64:
     """The addresses at which the samples at `base` were taken, as callchains would say them."""
-    mode = (words[base] >> np.uint64(32)) & np.uint64(rec.MISC_CPUMODE_MASK)
-    return np.where(np.isin(mode, rec.MISC_GUEST), np.uint64(GUEST), words[base + place])
+    mode = (words[base] >> np.uint64(32)) & np.uint64(perf.MISC_CPUMODE_MASK)
+    return np.where(np.isin(mode, perf.MISC_GUEST), np.uint64(GUEST), words[base + place])
 
 
 class _Payloads:

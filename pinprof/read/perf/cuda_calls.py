@@ -6,7 +6,6 @@ is its innermost caller in the program's own code, else the innermost function t
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -17,13 +16,23 @@ import numpy as np
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
-from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
-from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
+from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, Caller, CopyKind, GivenUp, Location
+from pinprof.data.gpu_functions import (
+    CREATE_CONTEXT,
+    FUNCTIONS,
+    READ_PIECES,
+    STATED,
+    Function,
+    kind_of,
+    of_vendor,
+    plain_name,
+)
 from pinprof.data.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
+from pinprof.read.perf.call_losses import ENTER, LEAVE, CallLosses
 from pinprof.read.perf.cuda_memory import NOBODY, Arguments
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.perf.stacks import build_stacks
@@ -31,8 +40,6 @@ from pinprof.read.symbols.resolver import Resolver
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = frozenset({"cuda calls", "memory"})
-_CREATE_CONTEXT = ("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain")
-_ENTER, _LEAVE = "call-enter", "call-leave"
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
 _MOST_PIECE = np.uint64(1 << 48)
@@ -40,10 +47,8 @@ _MOST_PIECE = np.uint64(1 << 48)
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
 _INNERMOST = 2
-"""Of a chain: where the program's part begins, and the function that was entered."""
+"""For a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
-_CUDA_LIBRARIES = ("libcuda.", "libcudart.")
-_LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class CudaCalls:
     activity: Activity
     notes: tuple[str, ...]
     stacks: StackTable | None = None
-    """Of the callers; the calls' `stack` points into it."""
+    """The callers'; the calls' `stack` points into it."""
     after: Mapping[int, Process] = field(default_factory=dict)
     """What is known of the processes' memory in the end."""
 
@@ -70,11 +75,28 @@ def load(
         recording = perf_data.load(path)
     except PinprofError as error:
         return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
+    return calls_of(recording, resolver, given_up, before, callers=callers)
+
+
+def calls_of(
+    recording: perf_data.Recording,
+    resolver: Resolver,
+    given_up: Sequence[GivenUp] = (),
+    before: Known = NOBODY,
+    *,
+    callers: bool = True,
+) -> CudaCalls:
+    """The same of a recording that is read."""
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
-    if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
-        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before)
-        return CudaCalls(Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples), (), after=none.after)
+    losses = CallLosses(raw, recording.header.sources, given_up)
+    if ENTER not in names or LEAVE not in names or not len(raw.payload):
+        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
+        return CudaCalls(
+            Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples, lost_memory=losses.lost_memory),
+            (),
+            after=none.after,
+        )
     samples = raw.samples
     chains = raw.chains if callers else raw.chains.innermost(_INNERMOST)
     stacks = build_stacks(chains, samples.chain, raw.spaces, resolver)
@@ -82,17 +104,18 @@ def load(
         samples.clock,
         samples.pid,
         samples.tid,
-        np.isin(samples.source, np.flatnonzero([name == _LEAVE for name in names])),
+        np.isin(samples.source, np.flatnonzero([name == LEAVE for name in names])),
         raw.payload[:, _FUNCTION],
     )
     traced = ~_across(given_up, samples.clock[entered], samples.clock[left], samples.source[entered], kinds)
+    traced &= ~losses.across(entered, left)
     entered, left = entered[traced], left[traced]
     named = entered[stacks.node[entered] != NO_NODE]
     left = left[stacks.node[entered] != NO_NODE]
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before)
+    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
@@ -107,6 +130,7 @@ def load(
         notes.append(f"{what} lost, so the counts of calls are too low.")
     activity = Activity(
         SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
+        lost_memory=losses.lost_memory,
         given_up=tuple(_outermost(part, memory.calls) for part in given_up),
     )  # fmt: skip
     return CudaCalls(activity, tuple(notes), stacks.table, memory.after)
@@ -130,6 +154,8 @@ def _outermost(part: GivenUp, calls: ApiCallTable) -> GivenUp:
 
     A call of the runtime that calls the driver is entered twice.
     """
+    if part.calls is None:
+        return part
     mine = np.array([kind_of(name) == part.kind for name in calls.names] or [False], np.bool_)
     inside = calls.folded[mine[calls.name]]
     return replace(part, calls=round(part.calls / (1 + float(np.median(inside))))) if len(inside) else part
@@ -181,7 +207,7 @@ def _table(
     row = entered[kept]
     places: dict[str, int] = {}
     of_node: dict[int, tuple[int, int]] = {}
-    sites: dict[str, int] = {}
+    sites: dict[Caller, int] = {}
     for number in np.unique(node[row]).tolist():
         name, site = _called(stacks, number)
         of_node[number] = (
@@ -231,7 +257,7 @@ def _table(
 
 
 def _batched(row: Int64, pieces: UInt64, rows: Int64, sizes: UInt64) -> Int64:
-    """Per call what its first READ_PIECES pieces are together, -1 for a call that is no batch; `rows` have `sizes`."""
+    """Per call what its first READ_PIECES pieces are together, -1 for a single call; `rows` have `sizes`."""
     order = np.argsort(rows, kind="stable")
     place = np.searchsorted(rows[order], row)
     found = np.flatnonzero((np.append(rows[order], -1)[place] == row) & (pieces > 0))
@@ -246,7 +272,7 @@ def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int
     """Per outermost call the time in calls inside it that create a context; the other columns are of all calls."""
     inner = np.flatnonzero(outer != np.arange(len(outer)))
     nodes, which = np.unique(node[inner], return_inverse=True)
-    creates = np.array([*(_name(stacks, number) in _CREATE_CONTEXT for number in nodes.tolist()), False], np.bool_)
+    creates = np.array([*(_name(stacks, number) in CREATE_CONTEXT for number in nodes.tolist()), False], np.bool_)
     inner = inner[creates[which.reshape(-1)]]
     total = np.zeros(len(outer), np.int64)
     np.add.at(total, outer[inner], duration[inner])
@@ -299,28 +325,27 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
 
 
 def _name(stacks: StackTable, node: int) -> str:
-    return plain_name(stacks.frames.function(int(stacks.frame[node])))
+    return plain_name(stacks.frames.function[int(stacks.frame[node])])
 
 
-def _called(stacks: StackTable, node: int) -> tuple[str, str]:
+def _called(stacks: StackTable, node: int) -> tuple[str, Caller | None]:
     """The function that a stack ends in, and its caller, as the top of this module says."""
     frames = stacks.frames
     own = [
         frame
         for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
-        if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
-        and plain_name(frames.function(frame)) not in FUNCTIONS
-        and not _LINKED_RUNTIME.fullmatch(frames.function(frame))
+        if not of_vendor(frames.function[frame], frames.dsos[int(frames.dso[frame])].name)
     ]
     chosen = [
         *(frame for frame in own if is_own(frames, frame)),
-        *(frame for frame in own if frames.symbol[frame].startswith("py::")),
+        *(frame for frame in own if frames.function[frame].startswith("py::")),
         *own,
     ]
     for frame in chosen[:1]:
-        symbol, library = frames.symbol[frame], frames.dsos[int(frames.dso[frame])].name
-        return _name(stacks, node), symbol if frames.source_of(frame) else f"{symbol} ({library})"
-    return _name(stacks, node), ""
+        path = frames.source_of(frame)
+        file = path.rpartition("/")[2] or frames.dsos[int(frames.dso[frame])].name
+        return _name(stacks, node), Caller(frames.function[frame], file, frames.lines[frame], path)
+    return _name(stacks, node), None
 
 
 def is_own(frames: FrameTable, frame: int) -> bool:

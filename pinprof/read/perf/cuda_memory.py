@@ -11,6 +11,8 @@ there.
   device's address space by mappings without any access, or of its own device files, and no program reads those.
 - A program that already ran when it was attached to, or whose page-locked memory was not all found, may have such
   memory elsewhere: what is not known is said to be unknown.
+- Where records may be missing (call_losses.py), registered memory may have been given back, and any other may have
+  been granted: all but the driver's own mappings is unknown until later records show it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from pinprof.data.activity import (
     MemoryOperation,
     MemoryUsageTable,
 )
-from pinprof.data.cuda_functions import FUNCTIONS, Function
+from pinprof.data.gpu_functions import FUNCTIONS, Function
 from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, Place, Process, place_of
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import NOTHING
@@ -85,13 +87,14 @@ def settle(
     areas: Sequence[DataArea],
     tasks: Sequence[tuple[int, TaskRecord]],
     before: Known = NOBODY,
+    missing: Sequence[tuple[int, int]] = (),
 ) -> CudaMemory:
     """The calls with the sizes of frees and the columns about memory, and what was allocated and freed.
 
     `before`: what is known of processes that hold memory already. That this is given back is not among what was freed,
-    which is what was allocated here.
+    which is what was allocated here. `missing`: from when to when records of all this may be missing.
     """
-    return _Replay(calls, arguments, areas, tasks, before).run()
+    return _Replay(calls, arguments, areas, tasks, before, missing).run()
 
 
 class _Replay:
@@ -104,6 +107,7 @@ class _Replay:
         areas: Sequence[DataArea],
         tasks: Sequence[tuple[int, TaskRecord]],
         before: Known,
+        missing: Sequence[tuple[int, int]],
     ) -> None:
         assert calls.size_bytes is not None
         self._calls, self._arguments = calls, arguments
@@ -117,7 +121,7 @@ class _Replay:
             self._made[area.pid, area.tid].append(area)
         self._processes: dict[int, Process] = defaultdict(Process)
         self._processes.update((pid, process.before()) for pid, process in before.processes.items())
-        self._since_ns = before.time_ns
+        self._since_ns, self._missing = before.time_ns, missing
         self._granted = np.full(len(calls), -1, np.int64)
         self._location = arguments.location.copy()
         self._address = np.zeros(len(calls), np.uint64)
@@ -134,12 +138,15 @@ class _Replay:
             if upto > done:
                 self._look(done, upto)
                 done = upto
-            self._apply(change)
+            self._apply(change, time)
         self._look(done, len(starts))
         return CudaMemory(self._with_kinds(), self._memory_usage(), self._processes)
 
-    def _changes(self) -> Iterator[tuple[int, DataArea | TaskRecord | int]]:
-        """(time, mapping, task record or row of a call that makes or gives back memory)."""
+    def _changes(self) -> Iterator[tuple[int, DataArea | TaskRecord | int | None]]:
+        """(time, mapping, task record, row of a call that makes or gives back memory, or None where records are
+        missing).
+        """
+        yield from ((time, None) for interval in self._missing for time in interval)
         yield from ((time, record) for time, record in self._tasks if time > self._since_ns)
         yield from ((area.clock, area) for area in self._areas)
         calls = self._calls
@@ -150,8 +157,10 @@ class _Replay:
         for row in np.flatnonzero(np.array(concerned or [False], np.bool_)[calls.name] & (calls.status == 0)).tolist():
             yield int(calls.end_ns[row] if makes[calls.name[row]] else calls.start_ns[row]), row
 
-    def _apply(self, change: DataArea | TaskRecord | int) -> None:
-        if isinstance(change, int):
+    def _apply(self, change: DataArea | TaskRecord | int | None, time: int) -> None:
+        if change is None:
+            self._processes.update([(pid, process.doubtful()) for pid, process in self._processes.items()])
+        elif isinstance(change, int):
             role = self._roles[self._calls.name[change]]
             if role.memory is None:
                 self._processes[int(self._calls.pid[change])].pools.add(int(self._arguments.location[change]))
@@ -168,7 +177,8 @@ class _Replay:
             if change.pid != change.parent_pid and change.clones:
                 self._processes[change.pid] = self._processes[change.parent_pid].forked()
         elif change.exec:
-            self._processes[change.pid] = Process(whole=True)
+            lacking = any(since <= time < until for since, until in self._missing)
+            self._processes[change.pid] = Process(whole=not lacking)
 
     def _allocate(self, row: int, role: Function) -> None:
         calls, kind = self._calls, self._kinds[self._calls.name[row]]

@@ -1,7 +1,7 @@
 """What is known of a process's memory at some time: what it has mapped, and what CUDA granted or registered.
 
 A recording that is a part of a longer one (portions/) begins with processes that hold memory already. What is known of
-them by then lies beside it as JSON: `calls-before.json`.
+them by then is next to it as JSON: `calls-before.json`.
 """
 
 from __future__ import annotations
@@ -69,6 +69,12 @@ class Process:
         """Its child: with the same mappings, but nothing is page-locked for it."""
         return Process(self.mapped.copy(), whole=self.whole)
 
+    def doubtful(self) -> Process:
+        """The same where records of it may be missing: registered memory may have been given back, and any other may
+        have been granted. What the driver mapped is its own until something else is mapped there.
+        """
+        return Process(self.mapped, live=self.live, adrift=self.adrift, hosted=self.hosted, pools=self.pools)
+
     def before(self) -> Process:
         """The same as a recording begins with it."""
         return Process(
@@ -91,7 +97,7 @@ class Known:
     """What is known of processes at a time."""
 
     time_ns: int = -1
-    """Of what is told of processes by records up to then, all is in `processes`; before all records by default."""
+    """All that records up to then say about processes is in `processes`; before all records by default."""
     processes: Mapping[int, Process] = field(default_factory=dict)
     """By pid."""
 

@@ -24,6 +24,7 @@ import numpy as np
 from pinprof.base.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
 from pinprof.base.errors import FormatError, readable
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import (
     READY,
@@ -83,14 +84,19 @@ class Recording:
         """Whether only perf can make the call chains of this file."""
         return any(source.attr.needs_unwinding for source in self.header.sources)
 
+    @property
+    def holds_stacks(self) -> bool:
+        """Whether samples have copies of the program's stack, overwritten or not."""
+        return any(source.attr.sample_type & perf.SAMPLE_STACK_USER for source in self.header.sources)
 
-def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False) -> Recording:
+
+def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False) -> Recording:
     """Read the records of a perf.data file (`read_records`).
 
     CaptureError if it cannot be opened, FormatError if it is none.
     """
     with readable(path), path.open("rb", buffering=0) as file:
-        header, raw = read_records(file, path, progress, as_recorded=as_recorded)
+        header, raw = read_records(file, path, progress, as_recorded=as_recorded, placed=placed)
     recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(
@@ -134,7 +140,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
         notes.append(_UNALIGNED.format(clock.source))
-    if not any(source.attr.sample_type & rec.CALLCHAIN for source in header.sources):
+    if not any(source.attr.sample_type & perf.SAMPLE_CALLCHAIN for source in header.sources):
         notes.append("The recording has no call chains. Record with `perf record -g`.")
     if not raw.timed:
         notes.append("The samples have no times, so ranges can't be separated.")
@@ -298,11 +304,11 @@ def _event(source: EventSource) -> Event:
 
 
 def _unit(attr: rec.Attr) -> Unit:
-    if attr.type == rec.TYPE_SOFTWARE and attr.config in rec.CLOCKS:
+    if attr.type == perf.TYPE_SOFTWARE and attr.config in rec.CLOCKS:
         return "ns"
-    if attr.type == rec.TYPE_SOFTWARE and attr.config in rec.FAULTS:
+    if attr.type == perf.TYPE_SOFTWARE and attr.config in rec.FAULTS:
         return "faults"
-    return "events" if attr.sample_type & rec.PERIOD or not attr.freq else "samples"
+    return "events" if attr.sample_type & perf.SAMPLE_PERIOD or not attr.freq else "samples"
 
 
 def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
@@ -321,7 +327,7 @@ def _weights_of(sources: list[EventSource], samples: RawSamples) -> Int64:
         fixed = None
         if _unit(attr) == "samples":
             fixed = 1
-        elif not attr.sample_type & rec.PERIOD:
+        elif not attr.sample_type & perf.SAMPLE_PERIOD:
             per_sample = 10**9 // max(attr.period_or_freq, 1) if _unit(attr) == "ns" else 1
             fixed = min(per_sample if attr.freq else max(attr.period_or_freq, 1), MAX_WEIGHT)
         if fixed is not None:

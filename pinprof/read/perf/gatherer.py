@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pinprof.base.columns import GrowingColumn
-from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Int32, Int64, UInt64
 from pinprof.read.long_columns import growing
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
@@ -25,7 +25,7 @@ class SampleGatherer:
     def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int, chains: ChainGatherer) -> None:
         """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be.
 
-        `chains` takes those that reducers tell of.
+        `chains` takes those that reducers pass on.
         """
         self.unknown_records = self.corrupt_bytes = 0
         self.missing = 0

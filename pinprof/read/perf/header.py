@@ -1,9 +1,7 @@
 """The head of a perf.data file: event attributes with their ids, and the feature sections.
 
-Source: `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/header.c`. A file begins with
-`PERFILE2, u64 header size`; size 16 means pipe mode, where attributes and features follow as records. Otherwise:
-`u64 attr_size; {u64 offset, size} attrs, data, event_types; u64 features[4]`. A feature table of `{offset, size}` for
-each set bit lies behind the data. The host name feature is deliberately not kept.
+Source: `tools/perf/util/header.c`; `data/perf_format.py` has the layout. A size of 16 in the head means pipe mode:
+attributes and features follow as records. The host name feature is deliberately not kept.
 """
 
 from __future__ import annotations
@@ -14,20 +12,22 @@ from typing import Any, BinaryIO
 
 from pinprof.base.errors import FormatError
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.read.perf.records import Attr, c_string, parse_attr, parse_build_id
 
-MAGIC = b"PERFILE2"
-MAGICS = (MAGIC, MAGIC[::-1], b"PERFFILE")
+MAGICS = (perf.MAGIC, perf.MAGIC[::-1], b"PERFFILE")
 """What the first eight bytes of any perf.data may be: this order, the other byte order, perf before 2012."""
 
 _PIPE_HEADER_SIZE = 16
-_FILE_HEADER = struct.Struct("<8s12Q")
 _MIN_ATTR, _MAX_ATTR = 64, 4096
 _MAX_FEATURE_BYTES = 64 << 20
 
-BUILD_ID, OSRELEASE, VERSION, ARCH, NRCPUS, CPUDESC, TOTAL_MEM = 2, 4, 5, 6, 7, 8, 10
-CMDLINE, EVENT_DESC, CLOCKID, CLOCK_DATA = 11, 12, 23, 29
-_TEXTS = {OSRELEASE: "kernel", VERSION: "perf_version", ARCH: "arch", CPUDESC: "cpu"}
+_TEXTS = {
+    perf.OSRELEASE: "kernel",
+    perf.VERSION: "perf_version",
+    perf.ARCH: "arch",
+    perf.CPUDESC: "cpu",
+}
 
 
 @dataclass
@@ -49,17 +49,17 @@ class Features:
         """Take in one feature section; struct.error or IndexError if it is shorter than its contents say."""
         if bit in _TEXTS:
             self.facts[_TEXTS[bit]] = _text(body, 0)[0]
-        elif bit == NRCPUS:
+        elif bit == perf.NRCPUS:
             self.facts["cpus"] = struct.unpack_from("<II", body)[1]
-        elif bit == TOTAL_MEM:
+        elif bit == perf.TOTAL_MEM:
             self.facts["memory_bytes"] = struct.unpack_from("<Q", body)[0] * 1024
-        elif bit == CMDLINE:
+        elif bit == perf.CMDLINE:
             self.command = _texts(body)
-        elif bit == EVENT_DESC:
+        elif bit == perf.EVENT_DESC:
             self.event_names = _event_descriptions(body)
-        elif bit == BUILD_ID:
+        elif bit == perf.BUILD_ID:
             self._add_build_ids(body)
-        elif bit == CLOCK_DATA:
+        elif bit == perf.CLOCK_DATA:
             # `u32 version, clockid; u64 wall_clock_ns, clockid_time_ns`; the wall clock is gettimeofday's.
             version, _clockid, wall, clock = struct.unpack_from("<IIQQ", body)
             if version == 1 and max(wall, clock) < 1 << 62:
@@ -67,8 +67,8 @@ class Features:
 
     def _add_build_ids(self, body: bytes) -> None:
         position = 0
-        while position + 8 <= len(body):
-            _type, misc, size = struct.unpack_from("<IHH", body, position)
+        while position + perf.RECORD_HEADER.size <= len(body):
+            _type, misc, size = perf.RECORD_HEADER.unpack_from(body, position)
             if size < 8 + 28:
                 break
             path, build_id = parse_build_id(misc, body[position + 8 : position + size])
@@ -104,9 +104,9 @@ def is_perf_data(head: bytes) -> bool:
 
 def read_header(file: BinaryIO, path: str) -> Header:
     """Read the head of a perf.data file of known size; FormatError if it is none that this version reads."""
-    head = file.read(_FILE_HEADER.size)
+    head = file.read(perf.FILE_HEAD.size)
     magic, size = head[:8], int.from_bytes(head[8:16], "little")
-    if magic == MAGIC[::-1]:
+    if magic == perf.MAGIC[::-1]:
         raise _format_error(
             path,
             "little-endian perf.data",
@@ -114,19 +114,19 @@ def read_header(file: BinaryIO, path: str) -> Header:
             0,
             "Run `perf script` on the machine of the recording, and give pinprof the output.",
         )
-    if magic != MAGIC or len(head) < 16:
+    if magic != perf.MAGIC or len(head) < 16:
         raise _format_error(
             path,
-            f"the magic {MAGIC.decode()}",
+            f"the magic {perf.MAGIC.decode()}",
             repr(magic) if magic else "an empty file",
             0,
             "Give a file that perf record wrote.",
         )
     if size == _PIPE_HEADER_SIZE:
         return Header([], Features(), _PIPE_HEADER_SIZE, None, [])
-    if len(head) < _FILE_HEADER.size:
+    if len(head) < perf.FILE_HEAD.size:
         raise _format_error(path, "a header of 104 bytes", f"{len(head)} bytes", len(head), _RECORD_AGAIN)
-    _, _, attr_size, attrs_offset, attrs_size, data_offset, data_size, _, _, *bits = _FILE_HEADER.unpack(head)
+    _, _, attr_size, attrs_offset, attrs_size, data_offset, data_size, _, _, *bits = perf.FILE_HEAD.unpack(head)
     sources = _read_sources(file, path, attr_size, attrs_offset, attrs_size)
     header = Header(sources, Features(), data_offset, data_size or None, [])
     if data_size:
@@ -171,7 +171,7 @@ def _read_sources(file: BinaryIO, path: str, attr_size: int, offset: int, size: 
     sources = []
     for start in range(0, len(table), entry_size):
         attr = parse_attr(table[start : start + entry_size - 16])
-        ids_offset, ids_size = struct.unpack_from("<QQ", table, start + entry_size - 16)
+        ids_offset, ids_size = perf.SECTION.unpack_from(table, start + entry_size - 16)
         ids = _read_at(file, ids_offset, min(ids_size, 1 << 24))
         sources.append(EventSource(attr, struct.unpack_from(f"<{len(ids) // 8}Q", ids)))
     return sources
@@ -184,7 +184,7 @@ def _read_features(file: BinaryIO, header: Header, bits: int) -> None:
     table = _read_at(file, header.data_offset + header.data_size, 16 * len(present))
     damaged = len(table) < 16 * len(present)
     for index, bit in enumerate(present[: len(table) // 16]):
-        offset, size = struct.unpack_from("<QQ", table, 16 * index)
+        offset, size = perf.SECTION.unpack_from(table, 16 * index)
         body = _read_at(file, offset, min(size, _MAX_FEATURE_BYTES))
         damaged = damaged or len(body) < size
         try:

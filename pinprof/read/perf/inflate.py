@@ -4,8 +4,8 @@ perf writes one frame without an end; where recordings were put together, or a n
 follow each other, with zeros between them that fill a record up.
 
 Bounds: a hostile file may blow up small data. Recordings of real programs come to 5 to 50 bytes for a compressed one,
-but copies of an empty stack are worth next to nothing: 64 KiB of them for 27 bytes were seen. So many bytes are as
-little a sign of forgery as few bytes for a record are one.
+but copies of an empty stack are worth next to nothing: 64 KiB of them for 27 bytes were seen. Neither such a
+number of bytes nor few bytes for a record are a sign of forgery.
 """
 
 from __future__ import annotations

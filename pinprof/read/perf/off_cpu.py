@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import Table, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.data.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
@@ -60,7 +61,7 @@ class SwitchGatherer:
         """Derive the trailers' layouts from the events known by now."""
         self._layouts = [rec.sample_layout(source.attr) for source in sources]
         # Events may carry different trailers only where each ends in the id that says whose it is.
-        self._identified = all(source.attr.sample_type & rec.IDENTIFIER for source in sources)
+        self._identified = all(source.attr.sample_type & perf.SAMPLE_IDENTIFIER for source in sources)
         pairs = sorted((number, index) for index, source in enumerate(sources) for number in source.ids)
         self._ids = np.array([number for number, _ in pairs], np.uint64)
         self._source = np.array([index for _, index in pairs], np.int32)
@@ -82,8 +83,8 @@ class SwitchGatherer:
             time[mine], identity[mine] = words[behind - layout.trailer_time], words[behind - layout.trailer_tid]
             valid |= mine
         valid &= time < np.uint64(rec.KERNEL_START)
-        out = (misc & rec.MISC_SWITCH_OUT) > 0
-        way = np.where(out, np.where((misc & rec.MISC_SWITCH_OUT_PREEMPT) > 0, PREEMPTED, OUT), IN)
+        out = (misc & perf.MISC_SWITCH_OUT) > 0
+        way = np.where(out, np.where((misc & perf.MISC_SWITCH_OUT_PREEMPT) > 0, PREEMPTED, OUT), IN)
         self._chunks.append(
             Switches(
                 time[valid].view(np.int64),

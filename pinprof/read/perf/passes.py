@@ -1,6 +1,6 @@
 """The two passes over the records of a perf.data file: what tasks did, and then the samples.
 
-perf writes the buffers of processors one after another, so a mapping may stand behind the samples that need it. The
+perf writes the buffers of processors one after another, so a mapping may follow the samples that need it. The
 first pass takes in what is not a sample, and where samples are; the second reduces these to columns and distinct call
 chains, a chunk at a time, so that memory grows with these and not with the file. What is compressed is walked twice.
 """
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections import defaultdict, deque
-from collections.abc import Callable
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +19,7 @@ import numpy as np
 
 from pinprof.base.columns import Int64, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
 from pinprof.read.perf.deferred import DeferredChains
@@ -57,16 +58,22 @@ class Raw:
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
+    losses: tuple[rec.Loss, ...]
+    """By ring, in file order."""
+    lost_by_source: Mapping[int, int]
+    """How many records each event lost, as counted in the end: nothing of a file that is cut short."""
     unknown_records: int
     corrupt_bytes: int
     timed: bool
     """Whether samples carry times."""
+    chunks: tuple[Chunk, ...] = ()
+    """Where the samples lie in the file, if that was asked for; none where some are compressed."""
 
 
 def read_records(
-    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False
+    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False
 ) -> tuple[Header, Raw]:
-    """The head of a file and all its records.
+    """The head of a file and all its records; `placed`: with where its samples lie (`Raw.chunks`).
 
     Where perf has yet to make the samples' call chains there are no samples, or with `as_recorded` those without them.
     """
@@ -85,16 +92,18 @@ def read_records(
         reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
+        kept: tuple[Chunk, ...] = ()
         if tasks.inflated:
             file.seek(0)
             SampleReader(read_header(file, str(path)), gatherer, progress).run(file)
         else:
             count = len(tasks.chunks)
+            kept = tuple(tasks.chunks) if placed else ()
             while tasks.chunks:
                 gatherer.take(tasks.chunks.popleft())
                 progress(1 - len(tasks.chunks) / count)
         gatherer.finish()
-    return header, tasks.joined(spaces, gatherer)
+    return header, replace(tasks.joined(spaces, gatherer), chunks=kept)
 
 
 class SampleReader(RecordReader):
@@ -119,7 +128,8 @@ class TaskReader(RecordReader):
         self._exits: dict[tuple[int, int], int] = {}
         self._areas: list[rec.DataArea] = []
         self._kernel_reference = ("", 0)
-        self._lost_records = self._lost_samples = 0
+        self._losses: list[rec.Loss] = []
+        self._lost_by_source: Counter[int] = Counter()
         self.chunks: deque[Chunk] = deque()
         """All samples; none where some are compressed."""
         self._times: dict[int, list[Int64]] = defaultdict(list)
@@ -156,7 +166,9 @@ class TaskReader(RecordReader):
             areas=self._areas,
             kernel_reference=self._kernel_reference,
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
-            lost_samples=max(self._lost_records, self._lost_samples),
+            lost_samples=max(sum(loss.lost for loss in self._losses), self._lost_by_source.total()),
+            losses=tuple(self._losses),
+            lost_by_source=self._lost_by_source,
             unknown_records=self._unknown + gatherer.unknown_records,
             corrupt_bytes=self._corrupt + gatherer.corrupt_bytes,
             timed=all(layout.time is not None for layout in self._layouts.each),
@@ -198,18 +210,18 @@ class TaskReader(RecordReader):
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return super()._handlers() | {
-            rec.MMAP: self._on_mmap,
-            rec.MMAP2: self._on_mmap2,
-            rec.COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
-            rec.FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
-            rec.EXIT: self._on_exit,
-            rec.CALLCHAIN_DEFERRED: self._on_deferred,
-            rec.LOST: self._on_lost,
-            rec.LOST_SAMPLES: self._on_lost_samples,
+            perf.RECORD_MMAP: self._on_mmap,
+            perf.RECORD_MMAP2: self._on_mmap2,
+            perf.RECORD_COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
+            perf.RECORD_FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
+            perf.RECORD_EXIT: self._on_exit,
+            perf.RECORD_CALLCHAIN_DEFERRED: self._on_deferred,
+            perf.RECORD_LOST: self._on_lost,
+            perf.RECORD_LOST_SAMPLES: self._on_lost_samples,
         }
 
     def _on_mmap(self, misc: int, body: bytes) -> None:
-        if misc & rec.MISC_CPUMODE_MASK == rec.MISC_KERNEL and not self._kernel_reference[0]:
+        if misc & perf.MISC_CPUMODE_MASK == perf.MISC_KERNEL and not self._kernel_reference[0]:
             image, _, symbol = rec.c_string(body, 32).rpartition("]")
             if image == "[kernel.kallsyms":
                 # perf writes the address of the symbol that it appends to the name as page offset.
@@ -219,7 +231,7 @@ class TaskReader(RecordReader):
             self._add_task(record, body)
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
-        if misc & rec.MISC_MMAP_DATA and any(layout.raw for layout in self._layouts.each):
+        if misc & perf.MISC_MMAP_DATA and any(layout.raw for layout in self._layouts.each):
             self._areas.append(rec.parse_data_map(self._clock(body), body))
         record = rec.parse_mmap2(misc, body)
         if record is not None:
@@ -232,7 +244,12 @@ class TaskReader(RecordReader):
         """The layout of a record's sample_id trailer."""
         layout = self._layouts.each[0]
         attr = self._header.sources[0].attr
-        if len(self._layouts.each) > 1 and attr.sample_type & rec.IDENTIFIER and attr.sample_id_all and len(body) >= 8:
+        if (
+            len(self._layouts.each) > 1
+            and attr.sample_type & perf.SAMPLE_IDENTIFIER
+            and attr.sample_id_all
+            and len(body) >= 8
+        ):
             (number,) = struct.unpack_from("<Q", body, len(body) - 8)
             layout = self._layouts.each[self._layouts.source_of_id.get(number, 0)]
         return layout
@@ -263,12 +280,20 @@ class TaskReader(RecordReader):
         self.deferred.take(struct.unpack_from("<i", body, len(body) - 8 * place + 4)[0], body[: len(body) - 8 * place])
 
     def _on_lost(self, _misc: int, body: bytes) -> None:
-        self._lost_records += _count(body, 8)
+        """LOST: `u64 id, lost`; id 0 is the first event's."""
+        count, (number,) = _count(body, 8), struct.unpack_from("<Q", body)
+        place, cpu = self._trailer(body).trailer_cpu if self._layouts.each else None, -1
+        if place is not None and len(body) >= 16 + 8 * place:
+            (cpu,) = struct.unpack_from("<i", body, len(body) - 8 * place)
+        source = self._layouts.source_of_id.get(number, -1 if number else 0)
+        self._losses.append(rec.Loss(self._clock(body) if cpu >= 0 else 0, cpu, source, count))
 
     def _on_lost_samples(self, misc: int, body: bytes) -> None:
-        if not misc & rec.MISC_LOST_SAMPLES_BPF:
+        """LOST_SAMPLES: `u64 lost`; its trailer says of which event."""
+        if not misc & perf.MISC_LOST_SAMPLES_BPF:
             # With that flag they were filtered out on request.
-            self._lost_samples += _count(body, 0)
+            number = struct.unpack_from("<Q", body, len(body) - 8)[0] if len(body) > 8 else 0
+            self._lost_by_source[self._layouts.source_of_id.get(number, 0)] += _count(body, 0)
 
 
 def _count(body: bytes, offset: int) -> int:

@@ -1,8 +1,6 @@
-"""Binary layouts of perf's records and event attributes; no file handling here.
+"""Parsers of perf's records and event attributes; no file handling here.
 
-Sources: `include/uapi/linux/perf_event.h` (kernel records, perf_event_attr), `tools/lib/perf/include/perf/event.h`
-(records that perf itself writes, types ≥ 64). Only little-endian layouts: every platform pinprof runs on is one.
-A record is `u32 type, u16 misc, u16 size` and a body of `size - 8` bytes. Parsers raise struct.error on short bodies.
+`data/perf_format.py` has the numbers and their sources. Parsers raise struct.error on short bodies.
 """
 
 from __future__ import annotations
@@ -12,13 +10,7 @@ import sys
 from typing import NamedTuple
 
 from pinprof.base.lazy_dataclass import dataclass
-
-RECORD_HEADER = struct.Struct("<IHH")
-
-MMAP, LOST, COMM, EXIT, FORK, SAMPLE, MMAP2, LOST_SAMPLES, SWITCH, SWITCH_CPU_WIDE = 1, 2, 3, 4, 7, 9, 10, 13, 14, 15
-CALLCHAIN_DEFERRED = 22
-HEADER_ATTR, TRACING_DATA, HEADER_BUILD_ID, AUXTRACE, EVENT_UPDATE, HEADER_FEATURE = 64, 66, 67, 71, 78, 80
-COMPRESSED, COMPRESSED2 = 81, 83
+from pinprof.data import perf_format as perf
 
 SKIPPED = frozenset(
     {
@@ -50,14 +42,8 @@ SKIPPED = frozenset(
 )
 """Types that are known and say nothing this reader needs."""
 
-MISC_CPUMODE_MASK, MISC_KERNEL, MISC_USER, MISC_GUEST = 7, 1, 2, (4, 5)
-MISC_MMAP_DATA = MISC_COMM_EXEC = MISC_FORK_EXEC = MISC_SWITCH_OUT = 1 << 13
-MISC_MMAP_BUILD_ID = MISC_SWITCH_OUT_PREEMPT = 1 << 14
-MISC_BUILD_ID_SIZE = MISC_LOST_SAMPLES_BPF = 1 << 15
-
 PROT_EXEC = 4
 
-TYPE_SOFTWARE = 1
 SOFTWARE_NAMES = (
     "cpu-clock",
     "task-clock",
@@ -87,13 +73,8 @@ HARDWARE_NAMES = (
 CLOCKS, FAULTS, CONTEXT_SWITCHES, DUMMY = frozenset({0, 1}), frozenset({2, 5, 6}), 3, 9
 """Values of `Attr.config` among software events."""
 
-IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID = (1 << bit for bit in range(10))
-RAW, BRANCH_STACK, STACK_USER, IDENTIFIER = 1 << 10, 1 << 11, 1 << 13, 1 << 16
-
 BRANCH_CALL_STACK = 1 << 11
 """Bit of branch_sample_type: the branch stack holds the user's call chain (`--call-graph lbr`)."""
-
-FORMAT_ENABLED, FORMAT_RUNNING, FORMAT_ID, FORMAT_GROUP, FORMAT_LOST = (1 << bit for bit in range(5))
 
 CONTEXT_LOWEST = 2**64 - 4095
 CONTEXT_KERNEL, CONTEXT_USER, CONTEXT_USER_DEFERRED = 2**64 - 128, 2**64 - 512, 2**64 - 640
@@ -140,24 +121,24 @@ class Attr:
     @property
     def is_dummy(self) -> bool:
         """Whether this is the event that perf adds for side-band records only: it never samples."""
-        return self.type == TYPE_SOFTWARE and self.config == DUMMY
+        return self.type == perf.TYPE_SOFTWARE and self.config == DUMMY
 
     @property
     def is_context_switches(self) -> bool:
         """Whether this event samples a thread each time that it leaves a processor."""
         every = not self.freq and self.period_or_freq == 1
-        return self.type == TYPE_SOFTWARE and self.config == CONTEXT_SWITCHES and every
+        return self.type == perf.TYPE_SOFTWARE and self.config == CONTEXT_SWITCHES and every
 
     @property
     def needs_unwinding(self) -> bool:
         """Whether call chains have yet to be made from copied stacks or branch records, which only perf does."""
-        return bool(self.sample_type & STACK_USER) or (
-            bool(self.sample_type & BRANCH_STACK) and bool(self.branch_sample_type & BRANCH_CALL_STACK)
+        return bool(self.sample_type & perf.SAMPLE_STACK_USER) or (
+            bool(self.sample_type & perf.SAMPLE_BRANCH_STACK) and bool(self.branch_sample_type & BRANCH_CALL_STACK)
         )
 
     def default_name(self) -> str:
         """A name for an event whose file does not name it."""
-        names = {TYPE_SOFTWARE: SOFTWARE_NAMES, 0: HARDWARE_NAMES}.get(self.type, ())
+        names = {perf.TYPE_SOFTWARE: SOFTWARE_NAMES, 0: HARDWARE_NAMES}.get(self.type, ())
         return names[self.config] if self.config < len(names) else f"event-{self.type}:{self.config:#x}"
 
 
@@ -199,43 +180,60 @@ class SampleLayout:
     """Words from the end of a non-sample record back to its time; None when such records carry none."""
     trailer_tid: int | None
     """The same for its process and thread."""
+    trailer_cpu: int | None
+    """And for its CPU."""
 
 
 def sample_layout(attr: Attr) -> SampleLayout:
     """The layout that `sample_type` and `read_format` prescribe (comment at PERF_RECORD_SAMPLE in perf_event.h)."""
     position = 1
     words: dict[int, int] = {}
-    for field in (IDENTIFIER, IP, TID, TIME, ADDR, ID, STREAM_ID, CPU, PERIOD):
+    for field in perf.SAMPLE_WORDS:
         if attr.sample_type & field:
             words[field] = position
             position += 1
     read_words, group = 0, None
-    if attr.sample_type & READ:
+    if attr.sample_type & perf.SAMPLE_READ:
         form = attr.read_format
-        times = bool(form & FORMAT_ENABLED) + bool(form & FORMAT_RUNNING)
-        counter = 1 + bool(form & FORMAT_ID) + bool(form & FORMAT_LOST)
-        if form & FORMAT_GROUP:
+        times = bool(form & perf.FORMAT_ENABLED) + bool(form & perf.FORMAT_RUNNING)
+        counter = 1 + bool(form & perf.FORMAT_ID) + bool(form & perf.FORMAT_LOST)
+        if form & perf.FORMAT_GROUP:
             group = (1 + times, counter)
         else:
             read_words = times + counter
-    timed = attr.sample_id_all and bool(attr.sample_type & TIME)
-    behind_time = sum(bool(attr.sample_type & field) for field in (ID, STREAM_ID, CPU, IDENTIFIER))
+    timed = attr.sample_id_all and bool(attr.sample_type & perf.SAMPLE_TIME)
+    behind_time = sum(bool(attr.sample_type & field) for field in perf.TRAILER_WORDS[2:])
     return SampleLayout(
-        ip=words.get(IP),
-        tid=words.get(TID),
-        time=words.get(TIME),
-        addr=words.get(ADDR),
-        id=words.get(IDENTIFIER, words.get(ID)),
-        cpu=words.get(CPU),
-        period=words.get(PERIOD),
+        ip=words.get(perf.SAMPLE_IP),
+        tid=words.get(perf.SAMPLE_TID),
+        time=words.get(perf.SAMPLE_TIME),
+        addr=words.get(perf.SAMPLE_ADDR),
+        id=words.get(perf.SAMPLE_IDENTIFIER, words.get(perf.SAMPLE_ID)),
+        cpu=words.get(perf.SAMPLE_CPU),
+        period=words.get(perf.SAMPLE_PERIOD),
         tail=position,
         read_words=read_words,
         read_group_words=group,
-        callchain=bool(attr.sample_type & CALLCHAIN),
-        raw=bool(attr.sample_type & RAW),
+        callchain=bool(attr.sample_type & perf.SAMPLE_CALLCHAIN),
+        raw=bool(attr.sample_type & perf.SAMPLE_RAW),
         trailer_time=behind_time + 1 if timed else None,
-        trailer_tid=behind_time + 2 if timed and attr.sample_type & TID else None,
+        trailer_tid=behind_time + 2 if timed and attr.sample_type & perf.SAMPLE_TID else None,
+        trailer_cpu=1 + bool(attr.sample_type & perf.SAMPLE_IDENTIFIER)
+        if timed and attr.sample_type & perf.SAMPLE_CPU
+        else None,
     )
+
+
+class Loss(NamedTuple):
+    """Records found no room in a ring (LOST); said as soon as there was some again."""
+
+    clock: int
+    """0 where that is not known."""
+    cpu: int
+    """The ring's; -1 where that is not known."""
+    source: int
+    """An event of this ring, not necessarily one that lost any; -1 for one that the file does not name."""
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +286,7 @@ class DataArea(NamedTuple):
 def parse_mmap(misc: int, body: bytes) -> MapRecord | None:
     """MMAP: `u32 pid, tid; u64 addr, len, pgoff; char filename[]`. None for kernel and data mappings."""
     pid, _tid, start, length, pgoff = struct.unpack_from("<iIQQQ", body)
-    if misc & MISC_MMAP_DATA or not _is_user_range(misc, start, length):
+    if misc & perf.MISC_MMAP_DATA or not _is_user_range(misc, start, length):
         return None
     return MapRecord(pid, start, start + length, pgoff, sys.intern(c_string(body, 32)), "")
 
@@ -297,9 +295,9 @@ def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
     """MMAP2: as MMAP, then device and inode or (MISC_MMAP_BUILD_ID) a build id, then protection and flags."""
     pid, _tid, start, length, pgoff, id_size = struct.unpack_from("<iIQQQB", body)
     (protection,) = struct.unpack_from("<I", body, 56)
-    if misc & MISC_MMAP_DATA or not protection & PROT_EXEC or not _is_user_range(misc, start, length):
+    if misc & perf.MISC_MMAP_DATA or not protection & PROT_EXEC or not _is_user_range(misc, start, length):
         return None
-    build_id = sys.intern(body[36 : 36 + min(id_size, 20)].hex()) if misc & MISC_MMAP_BUILD_ID else ""
+    build_id = sys.intern(body[36 : 36 + min(id_size, 20)].hex()) if misc & perf.MISC_MMAP_BUILD_ID else ""
     return MapRecord(pid, start, start + length, pgoff, sys.intern(c_string(body, 64)), build_id)
 
 
@@ -311,26 +309,26 @@ def parse_data_map(clock: int, body: bytes) -> DataArea:
 
 
 def _is_user_range(misc: int, start: int, length: int) -> bool:
-    return misc & MISC_CPUMODE_MASK == MISC_USER and length > 0 and start + length <= KERNEL_START
+    return misc & perf.MISC_CPUMODE_MASK == perf.MISC_USER and length > 0 and start + length <= KERNEL_START
 
 
 def parse_comm(misc: int, body: bytes) -> CommRecord:
     """COMM: `u32 pid, tid; char comm[]`."""
     pid, tid = struct.unpack_from("<ii", body)
-    return CommRecord(pid, tid, sys.intern(c_string(body, 8)), bool(misc & MISC_COMM_EXEC))
+    return CommRecord(pid, tid, sys.intern(c_string(body, 8)), bool(misc & perf.MISC_COMM_EXEC))
 
 
 def parse_fork(misc: int, body: bytes) -> ForkRecord:
     """FORK: `u32 pid, ppid, tid, ptid; u64 time`."""
     pid, parent_pid, tid, parent_tid = struct.unpack_from("<iiii", body)
-    return ForkRecord(pid, parent_pid, tid, parent_tid, not misc & MISC_FORK_EXEC)
+    return ForkRecord(pid, parent_pid, tid, parent_tid, not misc & perf.MISC_FORK_EXEC)
 
 
 def parse_build_id(misc: int, body: bytes) -> tuple[str, str]:
     """Path and build id of a BUILD_ID entry: `s32 pid; u8 build_id[20], size, pad[3]; char filename[]`."""
-    size = min(body[24], 20) if misc & MISC_BUILD_ID_SIZE and len(body) > 24 else 20
+    size = min(body[24], 20) if misc & perf.MISC_BUILD_ID_SIZE and len(body) > 24 else 20
     build_id = body[4 : 4 + size].hex()
-    if not misc & MISC_BUILD_ID_SIZE:
+    if not misc & perf.MISC_BUILD_ID_SIZE:
         # Before the size was recorded, shorter ids (16-byte md5) were padded with zeros.
         build_id = build_id.removesuffix("00000000")
     return c_string(body, 28), build_id

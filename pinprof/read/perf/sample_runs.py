@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pinprof.data import perf_format as perf
 from pinprof.data.model import Int64
-from pinprof.read.perf import records as rec
 
 _SHORTEST = 4
 """Samples in a row that are worth it."""
@@ -19,10 +19,10 @@ def sample_runs(buffer: bytes | bytearray, end: int) -> dict[int, tuple[Int64, i
     all of its samples. What only looks like a header, inside a record, ends a run or makes one that nobody walks to.
     """
     words = np.frombuffer(buffer, "<u8", end >> 3)
-    at = np.flatnonzero(words.view("<u4")[::2] == rec.SAMPLE)
+    at = np.flatnonzero(words.view("<u4")[::2] == perf.RECORD_SAMPLE)
     size = (words[at] >> np.uint64(48)).astype(np.int64)
     ends = 8 * at + size
-    sound = (size >= rec.RECORD_HEADER.size) & (ends <= end)
+    sound = (size >= perf.RECORD_HEADER.size) & (ends <= end)
     begins, ends = 8 * at[sound], ends[sound]
     joint = ends[:-1] == begins[1:]
     first, last = np.flatnonzero(~np.append(False, joint)), np.flatnonzero(~np.append(joint, False))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.cuda_functions import BATCHES, READ_PIECES
+from pinprof.data.gpu_functions import BATCHES, READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.long_columns import taken
 from pinprof.read.perf import records as rec
@@ -26,7 +26,7 @@ PAYLOAD_WORDS = 6
 """Kept of a tracepoint's own fields, in 8-byte words: the common ones, and five of its own."""
 
 WIDE_WORDS = PAYLOAD_WORDS + READ_PIECES
-"""The same where sizes of a batch stand behind them."""
+"""The same where sizes of a batch follow them."""
 
 BATCH_EVENTS = tuple(f"{name}/{BATCHES}" for name in ("call-enter", "call-enter-bare"))
 """Events whose own fields go on with the sizes of a batch (collect/native/tracefs.py)."""

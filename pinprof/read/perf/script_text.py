@@ -10,29 +10,29 @@ from pathlib import Path
 
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing
+from pinprof.data import perf_format as perf
 from pinprof.machine import children
 from pinprof.machine.children import Limits
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.perf import records as rec
 from pinprof.read.perf.data import Recording
 from pinprof.streams import store
 
 _SCRIPT_FIELDS = (
     ("comm", 0),
-    ("pid", rec.TID),
-    ("tid", rec.TID),
-    ("cpu", rec.CPU),
-    ("time", rec.TIME),
+    ("pid", perf.SAMPLE_TID),
+    ("tid", perf.SAMPLE_TID),
+    ("cpu", perf.SAMPLE_CPU),
+    ("time", perf.SAMPLE_TIME),
     ("period", 0),
     ("event", 0),
-    ("addr", rec.ADDR),
+    ("addr", perf.SAMPLE_ADDR),
     ("ip", 0),
     ("sym", 0),
     ("dso", 0),
 )
 """Fields of `perf script`, and what every event must record for perf to print one; it refuses otherwise."""
 SECONDS, _PRINTED, _TIMES_PRINTED = 30, 64 << 20, 200
-"""What `perf script` may take and print for a recording of any size; so many times its size comes on top."""
+"""What `perf script` may take and print for a recording of any size; this many times its size comes on top."""
 _MARK = "# pinprof: perf script was stopped"
 """The last line of the text of a perf that was: a comment, as perf writes them."""
 STOPPED = "pinprof stopped perf script, which took too long or printed too much"

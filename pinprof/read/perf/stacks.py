@@ -8,6 +8,7 @@ others needs no more comparing, so the cost of deep, all-different stacks is tha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,14 +162,15 @@ def _frames(
     _, first, frame = np.unique(keys, return_index=True, return_inverse=True)
     unique_dsos = tuple(merged)
     frame_dso = place[dsos[first]].astype(np.int32)
-    symbols, sources = [], []
+    functions, sources = [], []
     for name, dso, where in zip(names[first].tolist(), frame_dso.tolist(), places[first].tolist(), strict=True):
-        symbol = texts[name] if name >= 0 else _unresolved_name(unique_dsos[dso])
-        source, line = lines[where]
-        symbols.append(f"{symbol} ({source.rpartition('/')[2]}:{line})" if line else symbol)
-        sources.append(source)
+        functions.append(texts[name] if name >= 0 else _unresolved_name(unique_dsos[dso]))
+        sources.append(lines[where])
     mode: UInt8 = np.where(kernel[first], KERNEL, USER).astype(np.uint8)
-    frames = FrameTable(tuple(symbols), frame_dso, mode, unique_dsos, tuple(sources) if len(lines) > 1 else ())
+    frames = FrameTable(tuple(functions), frame_dso, mode, unique_dsos)
+    if len(lines) > 1:
+        source, line = zip(*sources, strict=True) if sources else ((), ())
+        frames = replace(frames, source=source, line=line)
     return frame.reshape(-1).astype(np.int32), frames, names[first] >= 0
 
 

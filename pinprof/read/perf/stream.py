@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, name_sources
 from pinprof.read.perf.sample_runs import sample_runs
@@ -90,7 +91,7 @@ class RecordReader:
         outer = self._starts
         self._starts = starts
         append, append_switch = starts.append, switches.append
-        unpack, sample = rec.RECORD_HEADER.unpack_from, rec.SAMPLE
+        unpack, sample = perf.RECORD_HEADER.unpack_from, perf.RECORD_SAMPLE
         handlers, runs = self._handlers(), sample_runs(buffer, end)
         position = walked = 0
         while end - position >= 8:
@@ -105,17 +106,17 @@ class RecordReader:
                 position += size
                 walked += 1
                 continue
-            if kind == rec.COMPRESSED2:
+            if kind == perf.RECORD_COMPRESSED2:
                 size = _whole_size(buffer, position, end, size)
             following = position + size
             if following > end or size < 8:
                 # Without a length there is no way to the next record.
                 self._broken = self._broken or size < 8
                 break
-            if kind in (rec.SWITCH, rec.SWITCH_CPU_WIDE):
+            if kind in (perf.RECORD_SWITCH, perf.RECORD_SWITCH_CPU_WIDE):
                 append_switch(position)
             elif (handler := handlers.get(kind)) is not None:
-                if kind == rec.HEADER_ATTR:
+                if kind == perf.RECORD_HEADER_ATTR:
                     self._take_samples(buffer, end, starts)
                 try:
                     handler(misc, bytes(buffer[position + 8 : following]))
@@ -155,14 +156,14 @@ class RecordReader:
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return {
-            rec.HEADER_ATTR: self._on_attr,
-            rec.EVENT_UPDATE: self._on_event_update,
-            rec.HEADER_FEATURE: self._on_feature,
-            rec.HEADER_BUILD_ID: self._on_build_id,
-            rec.AUXTRACE: self._on_payload,
-            rec.TRACING_DATA: self._on_tracing_data,
-            rec.COMPRESSED: self._on_compressed,
-            rec.COMPRESSED2: self._on_compressed2,
+            perf.RECORD_HEADER_ATTR: self._on_attr,
+            perf.RECORD_EVENT_UPDATE: self._on_event_update,
+            perf.RECORD_HEADER_FEATURE: self._on_feature,
+            perf.RECORD_HEADER_BUILD_ID: self._on_build_id,
+            perf.RECORD_AUXTRACE: self._on_payload,
+            perf.RECORD_TRACING_DATA: self._on_tracing_data,
+            perf.RECORD_COMPRESSED: self._on_compressed,
+            perf.RECORD_COMPRESSED2: self._on_compressed2,
         }
 
     def _on_attr(self, _misc: int, body: bytes) -> None:
@@ -228,7 +229,7 @@ class RecordReader:
         pieces = [packed[:_LARGEST_PIECE]]
         packed = packed[_LARGEST_PIECE:]
         while len(packed) > 16:
-            _, _, more = rec.RECORD_HEADER.unpack_from(packed)
+            _, _, more = perf.RECORD_HEADER.unpack_from(packed)
             pieces.append(packed[16:more])
             packed = packed[max(more, 16) :]
         self._on_compressed(misc, b"".join(pieces))

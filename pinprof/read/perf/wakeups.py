@@ -18,6 +18,7 @@ import numpy as np
 
 from pinprof.base.columns import Bool, Int32, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.data.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import NO_CHAIN
@@ -28,7 +29,7 @@ from pinprof.read.perf.samples import PAYLOAD_WORDS, RawSamples
 
 ALONE = ("sched-waking/period=1/",)
 """Names of events that hold wake-ups and nothing else: pinprof's own. Another tool's stay among the events as well."""
-_NAMES = (*ALONE, "sched:sched_waking")
+NAMES = (*ALONE, "sched:sched_waking")
 _HARDIRQ_NMI, _SOFTIRQ = 0x08 | 0x40, 0x10
 """TRACE_FLAG_HARDIRQ, TRACE_FLAG_NMI, TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h)."""
 _TWICE_NS = 20_000
@@ -117,7 +118,9 @@ class Woken:
 def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
     """The samples without the wake-ups that pinprof recorded, and all wake-ups."""
     numbers = [
-        index for index, source in enumerate(sources) if source.name in _NAMES and source.attr.sample_type & rec.RAW
+        index
+        for index, source in enumerate(sources)
+        if source.name in NAMES and source.attr.sample_type & perf.SAMPLE_RAW
     ]
     # In a stream events may be described after the first samples: fields of these are not kept.
     mine = np.isin(raw.samples.source, numbers) & np.bool_(len(raw.payload) == len(raw.samples))

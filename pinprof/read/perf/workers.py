@@ -48,7 +48,7 @@ class Workers:
         self._stack.close()
 
     def expect(self, samples: int = 0, *, size_bytes: int = 0) -> None:
-        """Start, if there are as many samples as make it worth it, or bytes that may be those of so many."""
+        """Start, if there are as many samples as make it worth it, or bytes that may be theirs."""
         if self._each or max(samples, size_bytes // _SAMPLE_BYTES) < _WORTH_IT or not sys.executable:
             return
         count = min(len(os.sched_getaffinity(0)), _MOST)

@@ -1,210 +1,270 @@
-"""Which line of Python each CUDA call was made from, by looks at its thread and by where its native callers were seen.
+"""Which line of Python each CUDA call was made from, by looks at its thread.
 
-A look inside a call says its line, as it does of a wait (matching.py). Most calls are too short for that. Calls with
-the same native callers come from few lines, and these are known, best first, from
+A look says the line of a call if it read the thread within the call. It reads it twice (stacks.py): where both readings
+found it in one place, it was there at the moment between them too, unless it may have gone round and come back, for
+which there must be time from one call of it to the next.
 
-- looks inside such calls, at best well inside;
-- samples with the same native callers that lie between looks that agree;
-- looks right before and after such calls, where they all saw one line.
-
-The first line of these for which nearly all speak is that of all such calls, but for long ones that looks saw in
-another. Calls of one function with the same callers go first, where looks saw enough of them. Where looks saw such
-calls in several lines, a call has the one of them that the nearest look saw, else that of the calls next to it with the
-same callers. What this leaves open keeps its native caller as its site: lines that
-run long would take it all.
+Few calls are met by a look. The others have the line in which looks saw calls like them: of one CUDA function with the
+same native callers, of the same size, and, since long calls are seen most and would hide short ones, not much longer.
+Where looks saw these in several lines, one after another, a call has the line of those before and after it in its
+thread; where the lines take turns, or too few such calls were seen, its line stays open. A line that merely runs before
+and after a call says nothing: it may be one that waits or computes for long.
 
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
-C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not.
+C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not. What stays
+open keeps its native caller as its site, and says that the line is undecided where that one has no name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.activity import ApiCallTable
-from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
+from pinprof.base.units import format_counted, format_share
+from pinprof.data.activity import ApiCallTable, Caller
+from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Int32, Int64, SampleTable, StackTable, UInt8
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import threads
-from pinprof.read.python.native_callers import NO_LINE, Callers, Votes, callers_of, votes_of_samples
-from pinprof.read.python.stacks import NO_STACK, PythonStacks
+from pinprof.read.python.matching import CERTAIN, NONE, UNDECIDED
+from pinprof.read.python.native_callers import Callers, callers_of
+from pinprof.read.python.stacks import NO_STACK, PythonStacks, Windows
 
-_EDGE_NS = 100_000
-"""Before the end of a call: a look may have seen what came after it."""
-_FARTHEST_PERIODS = 8
-"""Between a call and the nearest look that may choose among its lines."""
-_AGREED_NS = 1_000_000_000
-"""Between two calls with the same callers and line, which those between them share."""
+_NO_LINE = -1
 _NEVER = 1 << 62
-_MANY_LOOKS = 3
-"""Inside one call: they say its line, whatever the others'."""
-_FEWEST = 3
-"""Samples that decide: those at the edges of lines may have the neighbour's."""
+_FEWEST = 5
+"""Calls that were seen: that many in one line show that of calls like them."""
+_FOR_EACH_CHANGE = 16
+"""Calls that were seen, for each time that the next one was in another line: fewer, and the lines take turns."""
+_OFTEN = 16
+"""Calls of one size that are judged by themselves; rarer sizes are judged together."""
+_LONGER = 1
+"""How many times twice as long a call may be that tells the line of another."""
 
 
 @dataclass(frozen=True)
-class _Looked:
-    """What looks say of calls, columns of the calls' table."""
+class CallLines:
+    """What looks show about calls."""
 
-    inside: Int32
-    """The line that a look saw well inside the call; NO_LINE without one."""
-    within: Int32
-    """The same of any look inside."""
-    before: Int32
-    after: Int32
-    """The lines of the neighbouring looks; NO_LINE where there is none near."""
-    nearer_before: Bool
-    many: Bool
-    """Whether many looks saw the call."""
-    seen: Bool
-    """Whether its thread was ever looked at: others run no Python, whoever their callers are."""
+    calls: ApiCallTable
+    """With lines of Python as sites."""
+    stack: Int32
+    """Per call the Python stack that it was made from; NO_STACK where that is open, or no Python made the call."""
+    open: Bool
+    """Whether Python made it, and nothing tells in which line."""
+    line_of: Int32
+    """Per Python stack, one more for NO_STACK: the frame that counts."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said about them."""
+        if not (count := int(self.open.sum())):
+            return ()
+        what = f"{format_counted(count, 'CUDA call', 'CUDA calls')} ({format_share(count, len(self.open))})"
+        return (f"The Python line of {what} is undecided: too few calls like them were seen in Python.",)
 
 
 def with_lines(
-    calls: ApiCallTable, native: StackTable, loops: Sequence[bool], capture: Capture, stacks: PythonStacks, seen: Int32
-) -> ApiCallTable:
-    """The calls with their lines of Python as sites.
-
-    `native` are the calls' stacks, `loops` says which of its frames are the interpreter's evaluation loop; `seen` is
-    the Python stack of each of the capture's samples, NO_STACK where that is not certain.
+    calls: ApiCallTable,
+    native: StackTable,
+    loops: Sequence[bool],
+    stacks: PythonStacks,
+    kept: SampleTable | None = None,
+) -> CallLines:
+    """The calls with their lines of Python; `native` are their stacks, of whose frames `loops` are the interpreter's
+    evaluation loop. `kept`: times, as weights, in which others kept threads from running.
     """
+    nothing, line_of = np.full(len(calls), NO_STACK, np.int32), _lines(stacks)
     if calls.stack is None or calls.site is None or not len(calls):
-        return calls
-    lines = _lines(stacks)
-    looked = _look(calls, stacks, lines)
+        return CallLines(calls, nothing, np.zeros(len(calls), np.bool_), line_of)
+    seen, by_python = _looked(calls, stacks, line_of)
     distinct, of_call = np.unique(calls.stack, return_inverse=True)
-    groups: dict[Callers, int] = {}
-    callers = [callers_of(native, node, loops) for node in distinct.tolist()]
-    group = np.array([groups.setdefault(each, len(groups)) for each in callers], np.int64)[of_call.reshape(-1)]
-    by_samples = votes_of_samples(list(groups), capture, lines[seen])
-    same = np.unique(pack(group, calls.name), return_inverse=True)[1].reshape(-1).astype(np.int64)
-    line = _decide(looked, group, len(groups), by_samples, same)
-    line = _like_neighbours(line, calls, same, stacks)
-    bare = native.parent[calls.stack] == NO_NODE
-    line = np.where(bare, looked.inside, line)
-    line[~looked.seen] = NO_LINE
+    numbers: dict[Callers, int] = {}
+    callers = [numbers.setdefault(callers_of(native, node, loops), len(numbers)) for node in distinct.tolist()]
     by_native = np.array([_calls_from_native_code(native, node, loops) for node in distinct.tolist()], np.bool_)
-    line[by_native[of_call.reshape(-1)]] = NO_LINE
+    by_python &= ~by_native[of_call.reshape(-1)]
+    seen[~by_python] = NO_STACK
+    has_callers = by_python & (native.parent[calls.stack] != NO_NODE)
+    alike = _alike(calls, np.array(callers, np.int64)[of_call.reshape(-1)])
+    duration = calls.end_ns - calls.start_ns - (0 if kept is None else _kept_inside(calls, kept))
+    # Looks keep the program from running, too, so the calls that they see are longer by that.
+    short = max(stacks.uncertainty_ns, 1)
+    length = np.log2(np.maximum(duration, short) / short).astype(np.int64)
+    stack = _decided(calls, seen, line_of, np.where(has_callers, alike, -1), length)
+    open_ = by_python & (stack == NO_STACK)
+    return CallLines(_with_sites(calls, stack, open_, line_of, stacks), stack, open_, line_of)
+
+
+def settle_samples(found: CallLines, samples: SampleTable, stacks: PythonStacks, seen: Int32, how: UInt8) -> None:
+    """Let samples inside calls be in the calls' lines, or in none where these are open.
+
+    `seen` is the Python stack of each sample, `how` how that is known: by looks before and after it, which know nothing
+    of a call between them.
+    """
+    call = _calls_of(samples, found.calls)
+    row = np.flatnonzero((call >= 0) & (how != NONE) & (how != UNDECIDED))
+    stack = found.stack[call[row]]
+    other = row[(stack != NO_STACK) & (found.line_of[stack] != found.line_of[seen[row]])]
+    seen[other], how[other] = found.stack[call[other]], CERTAIN
+    open_ = row[found.open[call[row]] & (seen[row] != NO_STACK)]
+    for each in np.unique(seen[open_]).tolist():
+        mine = open_[seen[open_] == each]
+        seen[mine], how[mine] = stacks.either(each, each), UNDECIDED
+
+
+def _calls_of(samples: SampleTable, calls: ApiCallTable) -> Int64:
+    """Per sample the row of the call that it was taken in, -1 without one."""
+    call = np.full(len(samples), -1, np.int64)
+    by_thread = {(int(calls.pid[rows[0]]), int(calls.tid[rows[0]])): rows for rows in threads(calls.pid, calls.tid)}
+    for rows in threads(samples.pid, samples.tid):
+        mine = by_thread.get((int(samples.pid[rows[0]]), int(samples.tid[rows[0]])))
+        if mine is not None:
+            time = samples.time_ns[rows]
+            last = np.searchsorted(calls.start_ns[mine], time, side="right") - 1
+            inside = (last >= 0) & (time < calls.end_ns[mine[last]])
+            call[rows[inside]] = mine[last[inside]]
+    return call
+
+
+def _with_sites(calls: ApiCallTable, stack: Int32, open_: Bool, line_of: Int32, stacks: PythonStacks) -> ApiCallTable:
+    assert calls.site is not None
     sites = {site: number for number, site in enumerate(calls.sites)}
+    nameless = np.array([*(site.function.startswith("[") for site in calls.sites), True], np.bool_)
+    site = calls.site.copy()
+    if (unnamed := open_ & nameless[site]).any():
+        site[unnamed] = sites.setdefault(Caller(UNDECIDED_LINE), len(sites))
+    line = line_of[stack]
     number = np.zeros(len(stacks.frames) + 1, np.int32)
-    for frame in np.unique(line[line != NO_LINE]).tolist():
-        number[frame] = sites.setdefault(_text(stacks, frame), len(sites))
-    site = np.where(line != NO_LINE, number[line], calls.site).astype(np.int32)
-    return replace(calls, site=site, sites=tuple(sites))
+    for frame in np.unique(line[line != _NO_LINE]).tolist():
+        number[frame] = sites.setdefault(_caller(stacks, frame), len(sites))
+    return replace(calls, site=np.where(line != _NO_LINE, number[line], site), sites=tuple(sites))
 
 
-def _text(stacks: PythonStacks, frame: int) -> str:
-    function, file, line = stacks.frames[frame]
-    place = library_part(file) or file.rpartition("/")[2] or file
-    return f"{function} ({place}:{line})" if line else f"{function} ({place})"
+def _caller(stacks: PythonStacks, frame: int) -> Caller:
+    function, path, line = stacks.frames[frame]
+    return Caller(function, library_part(path) or path.rpartition("/")[2] or path, line, path)
 
 
 def _lines(stacks: PythonStacks) -> Int32:
-    """Per Python stack, one more for NO_STACK: the frame that its calls count for, NO_LINE where that is undecided."""
+    """Per Python stack, one more for NO_STACK: the frame that its calls count for, _NO_LINE where that is undecided."""
     own = [not library_part(file) for _, file, _ in stacks.frames]
     undecided = [function == UNDECIDED_LINE for function, _, _ in stacks.frames]
-    lines = np.full(len(stacks.stacks) + 1, NO_LINE, np.int32)
+    lines = np.full(len(stacks.stacks) + 1, _NO_LINE, np.int32)
     is_own = [False] * (len(stacks.stacks) + 1)
     for number, (caller, frame) in enumerate(stacks.stacks):
         if own[frame]:
             is_own[number] = True
-            lines[number] = NO_LINE if undecided[frame] else frame
+            lines[number] = _NO_LINE if undecided[frame] else frame
         elif caller != NO_STACK and is_own[caller]:
             is_own[number], lines[number] = True, lines[caller]
         else:
-            lines[number] = NO_LINE if undecided[frame] else frame
+            lines[number] = _NO_LINE if undecided[frame] else frame
     return lines
 
 
-def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
-    count = len(calls)
-    inside, within, before_line, after_line = np.full((4, count), NO_LINE, np.int32)
-    nearer_before, many, seen = np.zeros((3, count), np.bool_)
-    farthest = _FARTHEST_PERIODS * max(2 * stacks.uncertainty_ns, 1)
+def _looked(calls: ApiCallTable, stacks: PythonStacks, line_of: Int32) -> tuple[Int32, Bool]:
+    """Per call the stack that looks inside it saw, NO_STACK where none did or where they disagree; and whether its
+    thread was ever looked at: others run no Python, whoever their callers are.
+    """
+    seen, looked = np.full(len(calls), NO_STACK, np.int32), np.zeros(len(calls), np.bool_)
     for rows in threads(calls.pid, calls.tid):
-        times, stack, _ = stacks.looks(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
-        if not len(times):
+        windows = stacks.windows(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
+        if not len(windows.stack):
             continue
-        seen[rows] = True
-        saw = np.append(lines[stack], np.int32(NO_LINE))
-        start, end = calls.start_ns[rows], calls.end_ns[rows]
-        first, last = np.searchsorted(times, start), np.searchsorted(times, end)
-        certain = np.maximum(np.searchsorted(times, end - _EDGE_NS), first)
-        middle = np.where(certain > first, (first + certain - 1) // 2, len(times))
-        inside[rows] = saw[middle]
-        within[rows] = saw[np.where(last > first, (first + last - 1) // 2, len(times))]
-        before, after = np.maximum(first - 1, 0), np.minimum(last, len(times) - 1)
-        apart_before, apart_after = start - times[before], times[after] - end
-        before_line[rows] = np.where((apart_before >= 0) & (apart_before <= farthest), saw[before], NO_LINE)
-        after_line[rows] = np.where((apart_after >= 0) & (apart_after <= farthest), saw[after], NO_LINE)
-        nearer_before[rows] = apart_before <= apart_after
-        many[rows] = certain - first >= _MANY_LOOKS
-    return _Looked(inside, within, before_line, after_line, nearer_before, many, seen)
+        looked[rows] = True
+        rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
+        within, call = _within(windows, calls.start_ns[rows], calls.end_ns[rows])
+        if not len(call):
+            continue
+        stack = windows.stack[within]
+        line = line_of[stack]
+        changes = np.append(0, np.cumsum(line[1:] != line[:-1]))
+        first = np.flatnonzero(np.append(True, call[1:] != call[:-1]))
+        last = np.append(first[1:], len(call)) - 1
+        certain = (changes[first] == changes[last]) & (line[first] != _NO_LINE)
+        seen[rows[call[first[certain]]]] = stack[first[certain]]
+    return seen, looked
 
 
-def _decide(looked: _Looked, group: Int64, groups: int, by_samples: Votes, same: Int64) -> Int32:
-    """The line of each call; `group` is the number of its native callers, `same` of these and the function called.
-
-    Where looks saw a function often enough, they decide for its calls. The others count too where they did not: long
-    calls are seen most, and may hide the line of short ones with the same callers.
-    """
-    by_looks, by_function = (_seen_by_looks(looked, number) for number in (group, same))
-    functions = int(same.max()) + 1
-    known = (by_function.total(functions) >= _FEWEST)[same]
-    open_ = by_looks.total(groups) == 0
-    certain = by_looks.certain(groups)
-    enough = open_ & (by_samples.total(groups) >= _FEWEST)
-    certain = np.where(enough, by_samples.only(enough).certain(groups), certain)
-    agreed = np.where(looked.before == looked.after, looked.before, NO_LINE).astype(np.int32)
-    all_agree = np.bincount(group[agreed != NO_LINE], minlength=groups) == np.bincount(group, minlength=groups)
-    neither = open_ & (by_samples.total(groups) < _FEWEST) & all_agree
-    certain = np.where(neither, Votes.of(group, agreed).only(neither).certain(groups), certain)
-    near = np.where(looked.nearer_before, looked.before, looked.after)
-    far = np.where(looked.nearer_before, looked.after, looked.before)
-    near, far = (
-        np.where(by_function.usual(same, side, functions) | ~known & by_looks.usual(group, side, groups), side, NO_LINE)
-        for side in (near, far)
-    )
-    chosen = np.where(looked.many, looked.inside, NO_LINE)
-    for answer in (np.where(known, by_function.certain(functions)[same], certain[group]), looked.inside, near, far):
-        chosen = np.where(chosen == NO_LINE, answer, chosen)
-    return chosen.astype(np.int32)
+def _within(windows: Windows, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+    """The looks that saw a thread in one of its calls, and in which."""
+    since, begun, ended, _ = windows
+    call = np.searchsorted(start, begun, side="right") - 1
+    look = np.flatnonzero(call >= 0)
+    call, since, begun, ended = call[look], since[look], begun[look], ended[look]
+    apart = np.append(np.append(_NEVER, np.diff(start)), _NEVER)
+    came_back = ended - since >= np.minimum(apart[call], apart[call + 1])
+    twice = (since < begun) & (begun <= end[call])
+    inside = (ended <= end[call]) | (twice & ((since >= start[call]) | ~came_back))
+    return look[inside], call[inside]
 
 
-def _seen_by_looks(looked: _Looked, group: Int64) -> Votes:
-    """Votes of looks well inside calls; of any inside for groups without."""
-    groups = int(group.max()) + 1
-    well = Votes.of(group, looked.inside)
-    open_ = well.total(groups) == 0
-    return Votes.of(group, np.where(open_[group], looked.within, NO_LINE).astype(np.int32), well)
+def _alike(calls: ApiCallTable, callers: Int64) -> Int64:
+    """Per call the number of its function, native callers and size, which rare sizes share."""
+    same = np.unique(pack(callers, calls.name), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    if calls.size_bytes is None:
+        return same
+    size = np.unique(calls.size_bytes, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    sizes, which, count = np.unique(pack(same, size), return_inverse=True, return_counts=True)
+    which = which.reshape(-1).astype(np.int64)
+    return np.where(count[which] >= _OFTEN, which, len(sizes) + same)
 
 
-def _like_neighbours(line: Int32, calls: ApiCallTable, same: Int64, stacks: PythonStacks) -> Int32:
-    """Open calls with the line of those before and after them, of one function and callers, that agree or are near.
+def _kept_inside(calls: ApiCallTable, kept: SampleTable) -> Int64:
+    """For how long of each call others kept its thread from running."""
+    found = np.zeros(len(calls), np.int64)
+    by_thread = {(int(kept.pid[rows[0]]), int(kept.tid[rows[0]])): rows for rows in threads(kept.pid, kept.tid)}
+    for rows in threads(calls.pid, calls.tid):
+        mine = by_thread.get((int(calls.pid[rows[0]]), int(calls.tid[rows[0]])))
+        if mine is not None:
+            mine = mine[np.argsort(kept.time_ns[mine], kind="stable")]
+            # A thread can't leave a call while it is kept from running: each such time lies in one call, or in none.
+            passed = np.append(0, np.cumsum(kept.weight[mine]))
+            before, until = (np.searchsorted(kept.time_ns[mine], time[rows]) for time in (calls.start_ns, calls.end_ns))
+            found[rows] = passed[until] - passed[before]
+    return np.asarray(np.minimum(found, calls.end_ns - calls.start_ns))
 
-    Only calls that looks decided count, so lines of which no look saw such a call spread to none.
-    """
-    order = np.lexsort((calls.start_ns, same, calls.tid, calls.pid))
-    known, place = line[order] != NO_LINE, np.arange(len(order))
-    alike = np.stack([calls.pid[order].astype(np.int64), calls.tid[order], same[order]])
-    before = np.maximum.accumulate(np.where(known, place, -1))
-    after = np.minimum.accumulate(np.where(known, place, len(order))[::-1])[::-1]
-    first, last = np.maximum(before, 0), np.minimum(after, len(order) - 1)
-    has_first = (before >= 0) & (alike[:, first] == alike).all(axis=0)
-    has_last = (after < len(order)) & (alike[:, last] == alike).all(axis=0)
-    start, end, lines = calls.start_ns[order], calls.end_ns[order], line[order]
-    since = np.where(has_first, start - end[first], _NEVER)
-    until = np.where(has_last, start[last] - end, _NEVER)
-    agree = has_first & has_last & (lines[first] == lines[last]) & (since + until < _AGREED_NS)
-    nearest = np.where(since <= until, lines[first], lines[last])
-    near = np.minimum(since, until) <= _FARTHEST_PERIODS * max(2 * stacks.uncertainty_ns, 1)
-    filled = line.copy()
-    filled[order] = np.where(known | ~(agree | near), lines, nearest)
-    return filled
+
+def _decided(calls: ApiCallTable, seen: Int32, line_of: Int32, alike: Int64, length: Int64) -> Int32:
+    """The stack of each call; `alike` is -1 for those of which no others tell, `length` counts doublings."""
+    stack = seen.copy()
+    order = np.lexsort((calls.start_ns, alike))
+    for rows in np.split(order, np.flatnonzero(np.diff(alike[order])) + 1):
+        if alike[rows[0]] < 0:
+            continue
+        told, open_ = rows[seen[rows] != NO_STACK], rows[seen[rows] == NO_STACK]
+        for each in np.unique(length[open_]).tolist() if len(told) >= _FEWEST else ():
+            telling, wanted = told[length[told] <= each + _LONGER * (each > 0)], open_[length[open_] == each]
+            for some, others in _judged_together(calls, line_of[seen], telling, wanted):
+                stack[others] = _like_neighbours(calls, seen, line_of, some, others)
+    return stack
+
+
+def _judged_together(calls: ApiCallTable, line: Int32, telling: Int64, wanted: Int64) -> Iterator[tuple[Int64, Int64]]:
+    """Calls that were seen and the others: all of them where they were seen in one line, else thread by thread."""
+    if len(telling) < _FEWEST:
+        return
+    if (line[telling] == line[telling[0]]).all():
+        yield telling, wanted
+        return
+    thread = pack(calls.pid, calls.tid)
+    for each in np.unique(thread[telling]).tolist():
+        mine = telling[thread[telling] == each]
+        changes = int(np.count_nonzero(np.diff(line[mine])))
+        if len(mine) >= max(_FEWEST, _FOR_EACH_CHANGE * changes):
+            yield mine, wanted[thread[wanted] == each]
+
+
+def _like_neighbours(calls: ApiCallTable, seen: Int32, line_of: Int32, telling: Int64, wanted: Int64) -> Int32:
+    """The stack of calls between two that were seen in one line, or before or after them all; `telling` by time."""
+    after = np.searchsorted(calls.start_ns[telling], calls.start_ns[wanted])
+    before = np.maximum(after - 1, 0)
+    after = np.minimum(after, len(telling) - 1)
+    one, other = seen[telling[before]], seen[telling[after]]
+    return np.where(line_of[one] == line_of[other], one, np.int32(NO_STACK))
 
 
 def _calls_from_native_code(native: StackTable, node: int, loops: Sequence[bool]) -> bool:

@@ -44,8 +44,9 @@ from pinprof.data.model import (
     StackTable,
 )
 from pinprof.read.assembly import StackBuilder
+from pinprof.read.directory import Reading
 from pinprof.read.python import stacks as python_stacks
-from pinprof.read.python.call_lines import with_lines
+from pinprof.read.python.call_lines import settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -91,9 +92,14 @@ class _Kinds:
         return [function is not None for function in self.function]
 
 
+def with_python(capture: Capture, path: Path | None, reading: Reading) -> Capture:
+    """The capture with Python's functions as frames, by a file's stacks or by what the interpreter made for perf."""
+    return settle(capture, path, keep_interpreter=reading.options.interpreter_frames)
+
+
 def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
     """The capture with Python's functions as frames; the same object where it has none."""
-    trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.symbol)
+    trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.function)
     if not trampolines and stacks_file is None:
         return capture
     kinds = _kinds(capture.stacks.frames)
@@ -108,10 +114,11 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         return capture.with_notes(*notes)
     capture, moved = wakers_among_samples(capture)
     seen, how = _python_of(capture, stacks, kinds)
+    capture, said = _with_call_lines(capture, stacks, seen, how)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
-    notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
+    notes += [*_notes(capture, stacks, how, made.named, trampolines=trampolines), *said]
     grafted = replace(
-        _with_call_lines(capture, stacks, np.where(how == CERTAIN, seen, np.int32(NO_STACK))),
+        capture,
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
         threads=with_python_names(capture, stacks),
@@ -120,13 +127,20 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     return wakers_apart(grafted, moved).with_notes(*notes)
 
 
-def _with_call_lines(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:
-    """The capture with Python's lines as sites of its CUDA calls; `seen`: per sample its Python stack, if certain."""
+def _with_call_lines(
+    capture: Capture, stacks: PythonStacks, seen: Int32, how: UInt8
+) -> tuple[Capture, tuple[str, ...]]:
+    """The capture with Python's lines as sites of its CUDA calls, and what must be said about them.
+
+    `seen` and `how`, of the samples, follow what calls say of those inside them.
+    """
     activity, native = capture.activity, capture.call_stacks
     if activity is None or native is None or not stacks.threads:
-        return capture
-    calls = with_lines(activity.calls, native, _kinds(native.frames).loop, capture, stacks, seen)
-    return replace(capture, activity=replace(activity, calls=calls))
+        return capture, ()
+    kept = capture.samples.take(np.flatnonzero(_kept(capture)))
+    found = with_lines(activity.calls, native, _kinds(native.frames).loop, stacks, kept)
+    settle_samples(found, capture.samples, stacks, seen, how)
+    return replace(capture, activity=replace(activity, calls=found.calls)), found.notes
 
 
 @dataclass(frozen=True)
@@ -148,12 +162,13 @@ class _Grafting:
         self._builder = StackBuilder()
         frames = capture.stacks.frames
         self._native = [
-            self._builder.frame(symbol, frames.dsos[dso], mode, source)
-            for symbol, dso, mode, source in zip(
-                frames.symbol,
+            self._builder.frame(function, frames.dsos[dso], mode, source, line)
+            for function, dso, mode, source, line in zip(
+                frames.function,
                 frames.dso.tolist(),
                 frames.mode.tolist(),
                 frames.source or [""] * len(frames),
+                frames.lines,
                 strict=True,
             )
         ]
@@ -179,7 +194,7 @@ class _Grafting:
         ]
         nodes, before = self._builder.stacks(chains), self._capture.stacks
         after = self._builder.table()
-        blind = [symbol.startswith("[") for symbol in before.frames.symbol]
+        blind = [symbol.startswith("[") for symbol in before.frames.function]
         left = {made for made, unnamed in zip(self._native, blind, strict=True) if unnamed}
         dropped = (
             _frames_on(before, blind)[node] - _frames_on(after, [n in left for n in range(len(after.frames))])[nodes]
@@ -264,9 +279,7 @@ class _Grafting:
         return made
 
     def _function(self, name: str, file: str, line: int) -> int:
-        dso = Dso(file, "", "python")
-        place = f"{dso.name}:{line}" if line else dso.name
-        return self._builder.frame(f"{name} ({place})", dso, USER)
+        return self._builder.frame(name, Dso(file, "", "python"), USER, line=line)
 
 
 def _frames_on(stacks: StackTable, counted: Sequence[bool]) -> Int64:
@@ -310,7 +323,7 @@ def _same(function: tuple[str, str], seen: PythonFrame) -> bool:
 def _kinds(frames: FrameTable) -> _Kinds:
     function: list[tuple[str, str] | None] = []
     loop, machinery, nowhere = [], [], []
-    for symbol, index, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    for symbol, index, mode in zip(frames.function, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)
@@ -322,12 +335,19 @@ def _kinds(frames: FrameTable) -> _Kinds:
     return _Kinds(function, loop, machinery, nowhere)
 
 
+def _kept(capture: Capture) -> Bool:
+    """Which samples are times in which others kept the thread from running."""
+    samples = capture.samples
+    if samples.wait is None:
+        return np.zeros(len(samples), np.bool_)
+    return capture.spans[samples.event] & ((samples.wait & READY) > 0)
+
+
 def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, UInt8]:
     """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
-    ready = spans if samples.wait is None else spans & ((samples.wait & READY) > 0)
-    waits = spans & ~ready if samples.wait is not None else spans
+    spans = capture.spans[samples.event]
+    waits = spans & ~_kept(capture)
     # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
     middle = samples.time_ns + np.where(spans, samples.weight // 2, 0)
     times = np.where(waits, samples.time_ns, middle)

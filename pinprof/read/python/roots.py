@@ -25,7 +25,7 @@ class Roots:
         """`ends`: per frame whether what follows differs from moment to moment (the interpreter's evaluation loop)."""
         self._starts = [
             mode == USER and _START.fullmatch(symbol) is not None
-            for symbol, mode in zip(frames.symbol, frames.mode.tolist(), strict=True)
+            for symbol, mode in zip(frames.function, frames.mode.tolist(), strict=True)
         ]
         self._ends = ends
 

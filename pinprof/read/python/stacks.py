@@ -7,7 +7,11 @@ Gzip members one after another, each a line of JSON, a segment of the recording.
     frames              [[function, file, line]], line 0 where unknown
     stacks              [[caller, frame]]: a prefix tree, caller -1 for the outermost; callers come first
     threads             [{pid, tid, name, times, lasts, stacks}]: stacks, -1 for none, each seen from one time on
-                        (differences after `start_ns`) to that of `lasts` (ns after it)
+                        (differences after `start_ns`) to that of `lasts` (ns after it); of some threads `windows`,
+                        three columns with an entry for each look from the first that saw it on, in steps of 100 ns: how
+                        long after the look's time a moment was between two readings of the thread that found it in the
+                        same place, how long before it the first one began (0 for a single reading, which began then),
+                        and how long after it the last one ended (0 for a look that did not see it)
     looks               {pid: differences of times after `start_ns` in µs}: when the process was looked at
     lags                {pid: µs}: how long before each look the reader was to wake for it
     unnamed_threads     threads whose kernel id is not known (CPython before 3.11)
@@ -28,7 +32,7 @@ import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import TEXT, Column, Each, Facts, Record, Row, Whole, parsed
-from pinprof.data.model import UNDECIDED_LINE, Int32, Int64
+from pinprof.data.model import UNDECIDED_LINE, Bool, Int32, Int64
 
 MAX_BYTES = 1 << 30
 """The text that one file may unpack to."""
@@ -40,11 +44,15 @@ _USUAL_LAG_US = 100
 
 _MOST_NS = 1 << 61
 """Of CLOCK_MONOTONIC, and of all differences in a segment together: sums of both have 64 bits."""
+_WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
 _STEPS = Column(0, _MOST_NS, _MOST_NS)
 _ID, _NUMBER = Whole(0, (1 << 31) - 1), (1 << 31) - 1
 _THREAD = Record(
     {"pid": _ID, "tid": _ID, "name": TEXT, "times": _STEPS, "stacks": Column(NO_STACK, _NUMBER)},
-    optional={"lasts": _STEPS},
+    optional={
+        "lasts": _STEPS,
+        "windows": Row((Column(-_MOST_STEPS, _MOST_STEPS), Column(0, _MOST_STEPS), Column(0, _MOST_STEPS))),
+    },
 )
 _SEGMENT = Record(
     {
@@ -64,6 +72,17 @@ _SEGMENT = Record(
 
 PythonFrame = tuple[str, str, int]
 """Function, file, line (0 unknown)."""
+
+
+class Windows(NamedTuple):
+    """When looks saw a thread, and in which stack: ascending columns of one length."""
+
+    since: Int64
+    """Between this and `begun` it was seen,"""
+    begun: Int64
+    """and in the same place between this and `ended`; only there if both are the same."""
+    ended: Int64
+    stack: Int32
 
 
 class Looks(NamedTuple):
@@ -86,13 +105,28 @@ class Runs:
     """When its process was looked at."""
     due: Int64
     """When the reader was to wake for each look."""
+    window: tuple[Int64, Int64, Int64] | None = None
+    """`since`, `begun` and `ended` of each look; the last two are the same for one that did not see it."""
 
-    def looks(self) -> Looks:
-        """The looks that saw it."""
+    def _seen(self) -> tuple[Bool, Int32]:
+        """Which looks saw it, and in which stack."""
         row = np.searchsorted(self.first, self.looked, side="right") - 1
         seen = row >= 0
         seen[seen] = self.looked[seen] <= self.last[row[seen]]
-        return Looks(self.looked[seen], self.stack[row[seen]], self.due[seen])
+        if self.window is not None:
+            seen &= self.window[1] < self.window[2]
+        return seen, self.stack[row[seen]]
+
+    def looks(self) -> Looks:
+        """The looks that saw it."""
+        seen, stack = self._seen()
+        return Looks(self.looked[seen], stack, self.due[seen])
+
+    def windows(self) -> Windows:
+        """When they did; of recordings that do not say so, and of threads that they do not say it of, the moments."""
+        seen, stack = self._seen()
+        since, begun, ended = self.window or (self.looked,) * 3
+        return Windows(since[seen], begun[seen], ended[seen], stack)
 
 
 @dataclass
@@ -180,6 +214,15 @@ class PythonStacks:
         order = np.argsort(times, kind="stable")
         return Looks(times[order], stacks[order], due[order])
 
+    def windows(self, pid: int, tid: int) -> Windows:
+        """When exactly looks saw a thread."""
+        none = np.zeros(0, np.int64)
+        parts = [Windows(none, none, none, np.zeros(0, np.int32))]
+        parts += [runs.windows() for runs in self.threads.get((pid, tid), ())]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[1], kind="stable")
+        return Windows(*(column[order] for column in columns))
+
 
 def load(path: Path) -> PythonStacks:
     """The stacks of a capture; what is damaged is left out."""
@@ -228,9 +271,9 @@ def _take(
             lasts = np.array(thread["lasts"], np.int64)
             if lasts.shape != times.shape or key[0] not in looked:
                 raise ValueError("times of a thread do not match")
-            seen.append(
-                (key, str(thread["name"]), Runs(times, times + lasts, stack_of[which], looked[key[0]], due[key[0]]))
-            )
+            window = _window(thread, looked[key[0]], times)
+            runs = Runs(times, times + lasts, stack_of[which], looked[key[0]], due[key[0]], window)
+            seen.append((key, str(thread["name"]), runs))
         else:
             seen.append((key, thread["name"], (times, stack_of[which])))
     for key, name, part in seen:
@@ -241,6 +284,23 @@ def _take(
         loaded.names[key] = name or loaded.names.get(key, "")
     loaded.uncertainty_ns = max(loaded.uncertainty_ns, raw["uncertainty_ns"])
     loaded.unnamed_threads = max(loaded.unnamed_threads, raw["unnamed_threads"])
+
+
+def _window(thread: Mapping[str, Any], looked: Int64, times: Int64) -> tuple[Int64, Int64, Int64] | None:
+    """Per look of its process when it read a thread, if that is said."""
+    if "windows" not in thread or not len(times):
+        return None
+    after, before, took = (np.array(column, np.int64) for column in thread["windows"])
+    first = int(np.searchsorted(looked, times[0]))
+    mine = slice(first, first + len(took))
+    if not len(after) == len(before) == len(took) == len(looked[mine]):
+        raise ValueError("numbers of looks at a thread do not match")
+    moment = looked // _WINDOW_STEP_NS * _WINDOW_STEP_NS
+    moment[mine] += _WINDOW_STEP_NS * after
+    since, ended = moment.copy(), moment.copy()
+    since[mine] -= _WINDOW_STEP_NS * before
+    ended[mine] += _WINDOW_STEP_NS * took
+    return since, moment, ended
 
 
 def _lags(raw: Any, count: int) -> Int64:

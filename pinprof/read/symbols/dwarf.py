@@ -65,7 +65,7 @@ _SYSTEM = re.compile(
 def is_own_code(dso: Dso) -> bool:
     """Whether a DSO is the program's own: a file that belongs neither to the system nor to a language or CUDA.
 
-    Not told by whether it has debug information: distributions and conda ship libraries with it.
+    Debug information does not show it: distributions and conda ship libraries with it.
     """
     return dso.kind == "file" and dso.path.startswith("/") and _SYSTEM.fullmatch(dso.path) is None
 

@@ -44,7 +44,7 @@ class Resolver:
 
     `kept` are symbol tables that earlier captures of this boot have loaded, and to which this one adds.
 
-    A file with another build id than the recorded one is not used. Of a capture with sealed symbols only `symfs` and
+    A file with another build id than the recorded one is not used. For a capture with sealed symbols only `symfs` and
     files of known build id are read beside them: what else lies here belongs to another machine or another time.
     """
 
@@ -120,7 +120,7 @@ class Resolver:
     def runs(self, dso: Dso, file_offsets: UInt64) -> Int32:
         """Per offset of an instruction what stands there, as an index into `lines.runs`; -1 where no line is known.
 
-        Of a return address the instruction is the call before it.
+        For a return address the instruction is the call before it.
         """
         return self.lines.user(dso, file_offsets, lambda offsets: self._from_source(dso, user_key(dso, 0), offsets))
 

@@ -222,7 +222,7 @@ class Name:
         return opened
 
     def _constant(self, *, in_value: bool) -> None:
-        """A constant; what is no number, character or truth value stands in braces among types."""
+        """A constant; anything but a number, character or truth value stands in braces among types."""
         kind = self._next()
         with self._deeper():
             if kind == "p":

@@ -5,7 +5,6 @@ Source: docs.github.com, workflow commands, with the escapes of actions/toolkit;
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import IO, Any
 
@@ -13,9 +12,10 @@ from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check import words
 from pinprof.report.check.places import Places
 from pinprof.report.check.sarif import fingerprint
+from pinprof.report.forms import write_json
 
 _MOST = 10
-"""GitHub shows so many errors and so many warnings of a step."""
+"""GitHub shows this many errors and this many warnings of a step."""
 _COMMANDS: Mapping[Outcome, str] = {Outcome.BROKEN: "error", Outcome.UNASSESSABLE: "warning"}
 _SEVERITIES: Mapping[Outcome, str] = {Outcome.BROKEN: "major", Outcome.UNASSESSABLE: "minor"}
 
@@ -50,8 +50,7 @@ def write_gitlab(checked: Checked, stream: IO[str]) -> None:
     """Write a code quality report; ASCII only."""
     places = Places()
     entries = [_entry(one, checked, places) for outcome in _SEVERITIES for one in checked.of(outcome)]
-    json.dump(entries, stream, indent=1, ensure_ascii=True)
-    stream.write("\n")
+    write_json(entries, stream)
 
 
 def _entry(verdict: Verdict, checked: Checked, places: Places) -> dict[str, Any]:

@@ -5,10 +5,9 @@ Schema history: 1 — first version.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import IO, Any
+from typing import Any
 
 from pinprof.check.budgets import FILTERS
 from pinprof.check.judge import shown_limit
@@ -65,18 +64,3 @@ def tested_to_json(tested: Sequence[Tested]) -> dict[str, Any]:
         for one in tested
     ]  # fmt: skip
     return {"schema": SCHEMA, "kind": "check-self-test", "noticed": all(one.noticed for one in tested), "budgets": rows}
-
-
-def write(checked: Checked, stream: IO[str]) -> None:
-    """Write it: ASCII only, so that any byte a name may hold survives the way."""
-    _dump(to_json(checked), stream)
-
-
-def write_self_test(tested: Sequence[Tested], stream: IO[str]) -> None:
-    """Write what `--self-test` found."""
-    _dump(tested_to_json(tested), stream)
-
-
-def _dump(document: dict[str, Any], stream: IO[str]) -> None:
-    json.dump(document, stream, indent=1, ensure_ascii=True)
-    stream.write("\n")

@@ -6,10 +6,8 @@ GitHub step that runs, where there is one.
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO
 
 from pinprof.base import files
 from pinprof.base.units import format_bytes, format_counted
@@ -23,28 +21,21 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 _LARGEST = 1 << 20
 """Bytes of one step's summary; GitHub shows none of a larger one."""
 _MOST_ROWS, _MOST_PLACES = 100, 3
-"""Of a table, and of one budget in it."""
-
-
-def write(checked: Checked, stream: IO[str]) -> None:
-    """Write one check."""
-    stream.write("\n".join(_lines(checked)) + "\n")
+"""Bytes of a table, and of one budget in it."""
 
 
 def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ) -> str:
     """Add the check to the step's summary if the environment names one; a sentence where that fails, else empty.
 
-    A summary that cannot be written changes no verdict, so it is no error.
+    A summary that cannot be written changes no verdict, so it raises nothing.
     """
     path = environment.get(SUMMARY, "")
     if not path:
         return ""
-    written = io.StringIO()
-    write(checked, written)
     try:
-        descriptor = files.append(path, files.SHARED)
+        descriptor = files.append(path)
         with os.fdopen(descriptor, "ab") as file:
-            content = f"\n{written.getvalue()}".encode("utf-8", "backslashreplace")
+            content = "\n".join(["", *lines(checked), ""]).encode("utf-8", "backslashreplace")
             if file.tell() + len(content) > _LARGEST:
                 return f"The step's summary has too little space for this check: its limit is {format_bytes(_LARGEST)}."
             file.write(content)
@@ -54,7 +45,8 @@ def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ
     return ""
 
 
-def _lines(checked: Checked) -> Iterator[str]:
+def lines(checked: Checked) -> Iterator[str]:
+    """All of a check."""
     places = Places()
     yield f"### pinprof check: {text(words.headline(checked))}"
     if checked.allowed and (unknown := checked.of(Outcome.UNASSESSABLE)):

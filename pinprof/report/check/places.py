@@ -1,7 +1,7 @@
 """Where a verdict belongs in the checked-out sources: a path below the current directory, and a line.
 
 A recording names its sources by the paths of the machine that built the program, often by their endings alone. What of
-these lies below the current directory is found here; of everything else only the base name is told, so that no
+these lies below the current directory is found here; of everything else only the base name is shown, so that no
 report tells how another machine is laid out.
 """
 

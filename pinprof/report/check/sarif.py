@@ -20,6 +20,7 @@ from pinprof.check.budgets import LIMITED
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check import words
 from pinprof.report.check.places import Places, Spot
+from pinprof.report.forms import write_json
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
@@ -32,8 +33,7 @@ _LINK, _PLACEHOLDER = re.compile(r"\](?=\()"), re.compile(r"\{(?=\d+\})")
 
 def write(checked: Checked, stream: IO[str]) -> None:
     """Write one check: ASCII only, the same bytes for the same check."""
-    json.dump(to_sarif(checked), stream, indent=1, ensure_ascii=True, allow_nan=False)
-    stream.write("\n")
+    write_json(to_sarif(checked), stream)
 
 
 def to_sarif(checked: Checked) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -15,40 +14,14 @@ from pinprof.check.selftest import Tested
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check import words
 from pinprof.report.check.places import Places
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, sentence, tidy
+from pinprof.report.terminal.layout import sentence
 
 _STYLES = {Outcome.BROKEN: "bold red", Outcome.UNASSESSABLE: "bold yellow", Outcome.HOLDS: "green"}
 _MOST_SITES = 3
 
 
-def write(checked: Checked, stream: IO[str]) -> None:
-    """Write a check as plain text."""
-    _print(_parts(checked), PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
-
-
-def print_check(checked: Checked) -> None:
-    """Print a check on standard output."""
-    _print(_parts(checked), console_of())
-
-
-def write_self_test(tested: Sequence[Tested], stream: IO[str]) -> None:
-    """Write what became of budgets that were broken on purpose."""
-    _print(_broken_on_purpose(tested), PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
-
-
-def print_self_test(tested: Sequence[Tested]) -> None:
-    """Print what became of budgets that were broken on purpose."""
-    _print(_broken_on_purpose(tested), console_of())
-
-
-def _print(parts: Iterator[RenderableType], console: Console) -> None:
-    with tidy(console):
-        for part in parts:
-            console.print(part)
-
-
-def _parts(checked: Checked) -> Iterator[RenderableType]:
+def parts(checked: Checked, _console: Console) -> Iterator[RenderableType]:
+    """A check, one line below the other."""
     yield sentence(words.headline(checked), "bold")
     yield Text(_judged_by(checked), "dim")
     for note in checked.notes:
@@ -94,7 +67,8 @@ def _verdict(verdict: Verdict, places: Places, *, allowed: bool) -> Iterator[Ren
     yield table
 
 
-def _broken_on_purpose(tested: Sequence[Tested]) -> Iterator[RenderableType]:
+def broken_on_purpose(tested: Sequence[Tested], _console: Console) -> Iterator[RenderableType]:
+    """What became of budgets that were broken on purpose."""
     unnoticed, loose = sum(not one.noticed for one in tested), sum(one.loose for one in tested)
     whole = format_counted(len(tested), "budget", "budgets")
     if unnoticed:

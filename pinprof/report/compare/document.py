@@ -5,9 +5,8 @@ Schema history: 1 — first version.
 
 from __future__ import annotations
 
-import json
 import math
-from typing import IO, Any
+from typing import Any
 
 from pinprof.compare.results import ComparedStacks, Difference, Row, Side
 from pinprof.compare.stacks import unmatched
@@ -82,9 +81,3 @@ def _event(stacks: ComparedStacks) -> dict[str, Any]:
         "before_renamed": apart["renamed"][0],
         "after_renamed": apart["renamed"][1],
     }
-
-
-def write_json(difference: Difference, stream: IO[str]) -> None:
-    """Write it: ASCII only, so that any byte a name may hold survives the way."""
-    json.dump(to_json(difference), stream, indent=1, ensure_ascii=True, allow_nan=False)
-    stream.write("\n")

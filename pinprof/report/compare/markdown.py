@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
 
 from pinprof.base.units import format_counted, format_weight
 from pinprof.compare.results import FAMILIES, Difference, Family
@@ -14,12 +13,8 @@ from pinprof.report.names import without_home
 _MOST_ROWS = 8
 
 
-def write(difference: Difference, stream: IO[str]) -> None:
-    """Write it."""
-    stream.write("\n".join(_lines(difference)) + "\n")
-
-
-def _lines(difference: Difference) -> Iterator[str]:
+def lines(difference: Difference) -> Iterator[str]:
+    """All of it."""
     yield f"**{text(difference.headline)}**"
     yield ""
     yield text(difference.tested)

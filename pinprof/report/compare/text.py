@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -12,10 +11,8 @@ from rich.text import Text
 from pinprof.base.units import format_counted, format_weight
 from pinprof.compare.results import FAMILIES, Difference, Family, Row
 from pinprof.report.compare import figures
-from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.names import printable, shortened
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, kept, plain_table, sentence, tidy, titled
+from pinprof.report.terminal.layout import kept, plain_table, sentence, titled
 
 _MOST_ROWS = 8
 """Of one family."""
@@ -24,23 +21,8 @@ _WIDE = 100
 _NARROWEST_NAME = 12
 
 
-def print_difference(difference: Difference, output: Path | None = None) -> None:
-    """Print to standard output, or to a file without colours; PinprofError if the file cannot be written."""
-    if output is None or output == STANDARD_OUTPUT:
-        render(difference, console_of())
-        return
-    with text_output(output) as stream:
-        render(difference, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
-
-
-def render(difference: Difference, console: Console) -> None:
-    """Write all of it."""
-    with tidy(console):
-        for part in _parts(difference, console):
-            console.print(part)
-
-
-def _parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
+def parts(difference: Difference, console: Console) -> Iterator[RenderableType]:
+    """All of it, one below the other."""
     yield sentence(printable(difference.headline), "bold")
     sides = f"before: {figures.side_words(difference.before)} · after: {figures.side_words(difference.after)}"
     yield Text(printable(sides), "dim")

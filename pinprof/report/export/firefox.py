@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from pinprof import __version__
-from pinprof.analyze import CATEGORIES, LEVELS, Analysis
+from pinprof.analyze import CATEGORIES, LEVELS, Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, Event
 from pinprof.report import rows
@@ -50,7 +50,7 @@ _RANGE_SCHEMA = {
 }
 
 
-def write(analysis: Analysis, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str]) -> None:
     """Write a profile: ASCII only, times in milliseconds from the first sample or range."""
     capture = analysis.capture
     libraries = _Libraries()
@@ -138,7 +138,7 @@ class _Thread:
     """One thread's samples of one event, with tables of its own, as the format wants it."""
 
     def __init__(
-        self, analysis: Analysis, libraries: _Libraries, categories: _Categories, event: int, pid: int, tid: int
+        self, analysis: Run, libraries: _Libraries, categories: _Categories, event: int, pid: int, tid: int
     ) -> None:
         self.capture = capture = analysis.capture
         self.libraries, self.categories = libraries, categories

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.errors import UsageError, unwritable
 from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded
 
@@ -37,7 +37,7 @@ EXPORTS: dict[str, Export] = {
 """By the name that `--format` takes, in the order of the help."""
 
 
-def export(name: str, analysis: Analysis, output: Path | None) -> None:
+def export(name: str, analysis: Run, output: Path | None) -> None:
     """Write one format to a file (a directory for tables), or a stream format to standard output for None.
 
     A file whose name ends in `.gz` is compressed. UsageError for an unknown format or tables without a directory,
@@ -60,7 +60,7 @@ def export(name: str, analysis: Analysis, output: Path | None) -> None:
                 function(analysis, text)
 
 
-def _write_directory(function: Callable[[Analysis, Path], None], analysis: Analysis, output: Path) -> None:
+def _write_directory(function: Callable[[Run, Path], None], analysis: Run, output: Path) -> None:
     there = output.exists()
     try:
         function(analysis, output)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import IO
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.results import EventResult
 from pinprof.base import units
@@ -35,7 +35,7 @@ _LINKED = re.compile(r"[@#]+|(?<=[A-Za-z]):(?=//)|(?<=mailto):|(?<=xmpp):|(?<=ww
 """What makes an address, a mention or a reference to an issue of the letters around it."""
 
 
-def write(analysis: Analysis, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str]) -> None:
     """Write one recording's answer."""
     stream.write("\n".join(_lines(build(analysis, drawn=False))) + "\n")
 

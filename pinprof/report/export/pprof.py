@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 
 from pinprof import __version__
-from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis
+from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Run
 from pinprof.data.model import NO_NODE, Capture
 from pinprof.report import rows
 
@@ -21,7 +21,7 @@ _UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "count", "events": "c
 _VARINT, _LENGTH = 0, 2
 
 
-def write(analysis: Analysis, stream: IO[bytes]) -> None:
+def write(analysis: Run, stream: IO[bytes]) -> None:
     """Write a profile, not compressed."""
     capture = analysis.capture
     strings = _Strings()

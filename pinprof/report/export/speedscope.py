@@ -9,7 +9,7 @@ import json
 from typing import IO, Any
 
 from pinprof import __version__
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.data.model import Capture
 from pinprof.read.formats.speedscope import SCHEMA
 from pinprof.report import rows
@@ -20,7 +20,7 @@ _MOST_ROWS = 50_000
 _UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "none", "events": "none", "samples": "none"}
 
 
-def write(analysis: Analysis, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str]) -> None:
     """Write a speedscope file: ASCII only, so that any character a name may hold survives the way."""
     write_capture(analysis.capture, stream)
 

@@ -36,7 +36,7 @@ def binary_output(output: Path | None) -> Iterator[IO[bytes]]:
             with files.stream(output) as device:
                 yield device
             return
-        with files.replacing(output, files.SHARED) as file:
+        with files.replacing(output) as file:
             if output.name.endswith(".gz"):
                 # Neither name nor time in the header: the same report gives the same bytes.
                 with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:

@@ -22,9 +22,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
+from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, EventResult, Run
 from pinprof.analyze.lines import lines_of_samples
 from pinprof.base import files
 from pinprof.base.columns import in_order
@@ -51,12 +49,12 @@ _FORMULA = re.compile(r"[\s\x00-\x20\ufeff\u00ad\u200b-\u200f\u2060'\"]*[=+\-@\u
 _LEVEL = {category.name: category.level for category in CATEGORIES}
 
 
-def write_csv(analysis: Analysis, directory: Path) -> None:
+def write_csv(analysis: Run, directory: Path) -> None:
     """Write one CSV file per table into a directory, which is made; RFC 4180 quoting, UTF-8."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in tables(analysis).items():
         with (
-            files.replacing(directory / f"{name}.csv", files.SHARED) as binary,
+            files.replacing(directory / f"{name}.csv") as binary,
             encoded(binary) as stream,
         ):
             writer = csv.writer(stream)
@@ -64,7 +62,7 @@ def write_csv(analysis: Analysis, directory: Path) -> None:
             writer.writerows(zip(*(_harmless(column) for column in table.values()), strict=True))
 
 
-def write_parquet(analysis: Analysis, directory: Path) -> None:
+def write_parquet(analysis: Run, directory: Path) -> None:
     """Write one Parquet file per table into a directory, which is made; ToolMissing without pyarrow."""
     try:
         import pyarrow as pa
@@ -81,7 +79,7 @@ def write_parquet(analysis: Analysis, directory: Path) -> None:
             else pa.array(values, pa.int64())
             for column, values in table.items()
         }
-        with files.replacing(directory / f"{name}.parquet", files.SHARED) as file:
+        with files.replacing(directory / f"{name}.parquet") as file:
             parquet.write_table(pa.table(columns), file, compression="zstd")
 
 
@@ -91,26 +89,28 @@ _TEXTS = {
 }  # fmt: skip
 
 
-def tables(analysis: Analysis) -> dict[str, Table]:
+def tables(analysis: Run) -> dict[str, Table]:
     """The tables that a recording has, by name; columns of Python values, integers are 64-bit."""
     recorded = [name for name in _TABLES if analysis.capture.activity is not None or name not in _OF_ACTIVITY]
     return {name: table(analysis, name) for name in recorded}
 
 
-def table(analysis: Analysis, name: str) -> Table:
+def table(analysis: Run, name: str) -> Table:
     """One of `tables`; empty columns for one that the recording does not have."""
     return _TABLES[name](analysis)
 
 
-def _samples(analysis: Analysis) -> Table:
+def _samples(analysis: Run) -> Table:
     capture = analysis.capture
     samples, frames = capture.samples, capture.stacks.frames
     names = rows.thread_names(capture)
     dsos = [*rows.dso_names(frames), ""]
     symbols = [*frames.symbol, ""]
+    members = analysis.members
+    paths = [*map(str, members.paths), ""]
     leaf = [CATEGORIES[number].name for number in analysis.attribution.leaf.tolist()]
     event = [capture.events[number] for number in samples.event.tolist()]
-    # -1 leads to the empty text at the end of both lists.
+    # -1 leads to the empty text at the end of each list.
     frame = [-1 if node == NO_NODE else int(capture.stacks.frame[node]) for node in samples.stack.tolist()]
     return {
         **listed(samples, "time_ns pid tid"),
@@ -124,29 +124,17 @@ def _samples(analysis: Analysis) -> Table:
         "work": [WORK_ATTRIBUTES[number] for number in analysis.attribution.work.tolist()],
         "function": [symbols[number] for number in frame],
         "dso": [dsos[number] for number in frame],
-        "range": _innermost_ranges(analysis),
+        "range": [paths[number] for number in members.innermost(members.samples).tolist()],
         "line": lines_of_samples(capture),
     }
 
 
-def _innermost_ranges(analysis: Analysis) -> list[str]:
-    """Per sample the path of the deepest range that it belongs to; empty outside of all."""
-    paths, samples = analysis.members.paths, analysis.members.samples
-    depth = np.array([path.depth for path in paths], np.int64)
-    # Depth first, then the path: one number that is largest for the innermost range.
-    best = np.full(len(samples), -1, np.int64)
-    for path, row in analysis.members.of_samples.inside(samples):
-        np.maximum.at(best, row, depth[path] * len(paths) + path)
-    names = [*map(str, paths), ""]
-    return [names[number % len(paths) if number >= 0 else -1] for number in best.tolist()]
-
-
-def _ranges(analysis: Analysis) -> Table:
+def _ranges(analysis: Run) -> Table:
     ranges = analysis.capture.ranges
     return {"name": ranges.name, "domain": ranges.domain, **listed(ranges, "start_ns end_ns pid tid depth")}
 
 
-def _calls(analysis: Analysis) -> Table:
+def _calls(analysis: Run) -> Table:
     activity = analysis.capture.activity
     calls = activity.calls if activity else ApiCallTable.empty()
     return {
@@ -157,7 +145,7 @@ def _calls(analysis: Analysis) -> Table:
     }
 
 
-def _gpu_ops(analysis: Analysis) -> Table:
+def _gpu_ops(analysis: Run) -> Table:
     activity = analysis.capture.activity
     ops = activity.gpu_ops if activity else GpuOpTable.empty()
     ops = ops.take(in_order(ops.start_ns))
@@ -182,7 +170,7 @@ def _words(values: UInt8, enum: type[IntEnum]) -> list[str]:
     return [words.get(value, str(value)) for value in values.tolist()]
 
 
-def _leaves(analysis: Analysis) -> Table:
+def _leaves(analysis: Run) -> Table:
     rows = [("", "", -1, *row) for row in _weights(analysis.events)]
     for result in analysis.ranges:
         rows += [(str(result.path), result.domain, result.depth, *row) for row in _weights(result.events)]
@@ -208,7 +196,7 @@ def _utf8(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-_TABLES: Mapping[str, Callable[[Analysis], Table]] = {
+_TABLES: Mapping[str, Callable[[Run], Table]] = {
     "samples": _samples,
     "ranges": _ranges,
     "leaves": _leaves,

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 
 from pinprof import __version__
-from pinprof.analyze import CATEGORIES, Analysis
+from pinprof.analyze import CATEGORIES, Run
 from pinprof.base.columns import in_order
 from pinprof.base.errors import UsageError
 from pinprof.data.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
@@ -58,7 +58,7 @@ _SYNC_NAMES: dict[int, str] = {int(kind): name for name, kind in SYNCS.items()}
 Json = dict[str, Any]
 
 
-def write(analysis: Analysis, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str]) -> None:
     """Write a trace; UsageError for recordings without times."""
     capture = analysis.capture
     if not rows.is_timed(capture) and not len(capture.ranges) and capture.activity is None:
@@ -90,7 +90,7 @@ def _timed_events(capture: Capture) -> list[int]:
     return [number for number, event in enumerate(capture.events) if event.unit == "ns" and not event.spans]
 
 
-def _events(analysis: Analysis, begin: int) -> Iterator[Json]:
+def _events(analysis: Run, begin: int) -> Iterator[Json]:
     capture = analysis.capture
     yield from _names(capture)
     yield from _ranges(capture, begin)
@@ -114,7 +114,7 @@ def _names(capture: Capture) -> Iterator[Json]:
     for pid in sorted({pid for pid, _ in threads}):
         name = capture.threads.get((pid, pid)) or f"process {pid}"
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
-    spans = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event]
+    spans = capture.spans[capture.samples.event]
     sampled, waiting = (
         {*zip(capture.samples.pid[rows].tolist(), capture.samples.tid[rows].tolist(), strict=True)}
         for rows in (~spans, spans)
@@ -217,7 +217,7 @@ def _op_name(kind: int, copy: int, source: int, target: int, sync: int) -> str:
     return _SYNC_NAMES.get(sync, "Sync") if kind == OpKind.SYNC else "CUDA graph"
 
 
-def _causes(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
+def _causes(analysis: Run, event: int, begin: int) -> Iterator[Json]:
     """Runs of samples with one cause, per thread, in the order of time."""
     capture, leaf = analysis.capture, analysis.attribution.leaf
     samples = capture.samples
@@ -249,7 +249,7 @@ def _causes(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
         )
 
 
-def _waits(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
+def _waits(analysis: Run, event: int, begin: int) -> Iterator[Json]:
     """Each interval off the CPU, with what the thread waited for."""
     capture, samples = analysis.capture, analysis.capture.samples
     rows = np.flatnonzero((samples.event == event) & (samples.weight > 0))
@@ -266,7 +266,7 @@ def _function(capture: Capture, node: int) -> str:
     return "" if node == NO_NODE else stacks.frames.symbol[int(stacks.frame[node])]
 
 
-def _counters(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
+def _counters(analysis: Run, event: int, begin: int) -> Iterator[Json]:
     """The weight of each level in equal intervals of time, per process."""
     capture = analysis.capture
     samples = capture.samples

@@ -5,9 +5,8 @@ Schema history: 1 — first version.
 
 from __future__ import annotations
 
-import json
 import math
-from typing import IO, Any
+from typing import Any
 
 from pinprof.fleet.results import Answer, Member, Outlier
 from pinprof.report.names import without_home
@@ -62,9 +61,3 @@ def _member(one: Member) -> dict[str, Any]:
         "facts": dict(one.facts),
         "causes": {name: share for name, share in one.causes if math.isfinite(share)},
     }
-
-
-def write_json(answer: Answer, stream: IO[str]) -> None:
-    """Write it: ASCII only, so that any byte a name may hold survives the way."""
-    json.dump(to_json(answer), stream, indent=1, ensure_ascii=True, allow_nan=False)
-    stream.write("\n")

@@ -22,7 +22,7 @@ _SUFFIX = ".pages"
 
 
 def with_pages(answer: Answer, page: Path, most: int, tell: Callable[[str], None]) -> Answer:
-    """The answer whose members know their pages; at most so many new ones are written to a folder beside `page`.
+    """The answer whose members know their pages; at most `most` new ones are written to a folder beside `page`.
 
     A page that was written for the same capture before is not written again.
     """

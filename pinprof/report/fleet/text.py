@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pinprof.base.units import format_count, format_counted, format_ns, format_share
 from pinprof.fleet.results import Answer
-from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.fleet import words
 from pinprof.report.names import printable, shortened
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, plain_table, sentence, tidy, titled
+from pinprof.report.terminal.layout import plain_table, sentence, titled
 
-_MOST, _FEW = 60, 5
+MOST, FEW = 60, 5
 """Rows of a table in all of it, and in the summary."""
 
 
-def print_answer(answer: Answer, output: Path | None = None) -> None:
-    """Print all of it to standard output, or to a file without colours; PinprofError if that cannot be written."""
-    if output is None or output == STANDARD_OUTPUT:
-        _render(answer, console_of(), _MOST)
-        return
-    with text_output(output) as stream:
-        _render(answer, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True), _MOST)
-
-
-def print_summary(answer: Answer) -> None:
-    """Print what comes first."""
-    _render(answer, console_of(), _FEW)
-
-
-def _render(answer: Answer, console: Console, most: int) -> None:
-    with tidy(console):
-        for part in _parts(answer, console, most):
-            console.print(part)
-
-
-def _parts(answer: Answer, console: Console, most: int) -> Iterator[RenderableType]:
+def parts(answer: Answer, console: Console, most: int = MOST) -> Iterator[RenderableType]:
+    """All of it with tables of at most `most` rows, one below the other."""
     yield sentence(printable(answer.headline), "bold")
     yield Text(words.counted(answer), "dim")
     yield sentence(words.tested(answer), "dim")
@@ -49,7 +27,7 @@ def _parts(answer: Answer, console: Console, most: int) -> Iterator[RenderableTy
     changes = answer.changes[:most]
     if changes:
         yield from titled("Changes over time", Text("\n".join(printable(words.change(one)) for one in changes)))
-    if most > _FEW:
+    if most > FEW:
         yield from _causes(answer)
     yield from _unreadable(answer, console, most)
     for line in answer.untested:

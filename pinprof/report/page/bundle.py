@@ -217,5 +217,5 @@ def share_scripts(page: Path, folder: Path, *, plot: bool) -> tuple[str | None, 
 
 def _share(page: Path, target: Path, script: bytes) -> str:
     if not target.exists() or target.read_bytes() != script:
-        files.written(target, script, files.SHARED)
+        files.written(target, script)
     return Path(os.path.relpath(target.resolve(), page.resolve().parent)).as_posix()

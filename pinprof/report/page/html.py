@@ -29,7 +29,7 @@ from pinprof.report.names import event_label, printable
 from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
 from pinprof.report.section import ForScripts, picked
 
-SHEETS = ("styles/page.css", "styles/opportunities.css", "styles/activity.css", "styles/costs.css")
+SHEETS = ("styles/page.css", "styles/opportunities.css", "styles/activity.css")
 
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
 """Where templates come from."""

@@ -100,7 +100,7 @@ class PageServer(ThreadingHTTPServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has hung up, or that was hung up on, is no event."""
+        """A client that has hung up, or that was hung up on, needs no message."""
         error = sys.exc_info()[1]
         if error is not None and not isinstance(error, OSError):
             say("".join(traceback.format_exception(error)), error=True, end="")

@@ -5,8 +5,7 @@ Schema history: 1 — first version.
 
 from __future__ import annotations
 
-import json
-from typing import IO, Any
+from typing import Any
 
 from pinprof.ranks.results import Excess, Hold, Launch, RankFacts
 from pinprof.ranks.spent import Place
@@ -15,7 +14,7 @@ from pinprof.report.section import picked
 
 SCHEMA = 1
 MOST_LOSSES = 2000
-"""Meetings of a hold that are listed one by one, the costliest ones; all are in its figures."""
+"""Meetings of a hold that are listed one by one, the most expensive ones; all are in its figures."""
 
 
 def to_json(launch: Launch) -> dict[str, Any]:
@@ -82,9 +81,3 @@ def _rank(rank: RankFacts) -> dict[str, Any]:
         "phases": dict(rank.phases),
         "causes": dict(rank.causes),
     }
-
-
-def write_json(launch: Launch, stream: IO[str]) -> None:
-    """Write it: ASCII only, so that any byte a name may hold survives the way."""
-    json.dump(to_json(launch), stream, indent=1, ensure_ascii=True, allow_nan=False)
-    stream.write("\n")

@@ -36,7 +36,7 @@ class Stretch:
     """All pieces of one cause in a lane, as one path."""
 
     slug: str
-    """Of its colour; empty for waits for other ranks."""
+    """Its colour's; empty for waits for other ranks."""
     title: str
     path: str
 

@@ -4,47 +4,24 @@ ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.ranks.results import Hold, Launch
-from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.names import printable, shortened
 from pinprof.report.ranks import words
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, plain_table, sentence, tidy, titled
+from pinprof.report.terminal.layout import plain_table, sentence, titled
 
 _MOST_GROUPS, _MOST_LINES, _MOST_CAUSES, _MOST_NODES = 8, 5, 5, 8
 _LONGEST_GROUP = 300
 """Characters that say how a group differs."""
 
 
-def print_launch(launch: Launch, output: Path | None = None, below: Sequence[str] = ()) -> None:
-    """Print to standard output, or to a file without colours, then the lines `below`.
-
-    PinprofError if the file cannot be written.
-    """
-    if output is None or output == STANDARD_OUTPUT:
-        render(launch, console_of(), below)
-        return
-    with text_output(output) as stream:
-        render(launch, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True), below)
-
-
-def render(launch: Launch, console: Console, below: Sequence[str] = ()) -> None:
-    """Write all of it."""
-    with tidy(console):
-        for part in _parts(launch, console):
-            console.print(part)
-        for line in below:
-            console.print(Text(printable(line)), soft_wrap=True)
-
-
-def _parts(launch: Launch, console: Console) -> Iterator[RenderableType]:
+def parts(launch: Launch, console: Console) -> Iterator[RenderableType]:
+    """All of it, one below the other."""
     yield sentence(printable(launch.headline), "bold")
     yield Text(printable(f"{launch.name}: {words.facts(launch)}"), "dim")
     yield sentence(printable(launch.clock), "dim")

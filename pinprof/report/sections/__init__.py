@@ -7,7 +7,6 @@ from pinprof.report.sections.activity import ActivityEntry
 from pinprof.report.sections.blame import WhoWaits
 from pinprof.report.sections.calls import Calls
 from pinprof.report.sections.causes import Causes
-from pinprof.report.sections.counterfactual import OtherMemory
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.flame import Flamegraph
 from pinprof.report.sections.hero import Hero
@@ -17,7 +16,6 @@ from pinprof.report.sections.machine import Machine
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.opportunities import WhatToChange
 from pinprof.report.sections.phases import Phases
-from pinprof.report.sections.pinning import Pinning
 from pinprof.report.sections.quality import Quality
 from pinprof.report.sections.ranges import Ranges
 from pinprof.report.sections.ranges.walls import Walls
@@ -27,7 +25,7 @@ from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section], ...] = (
-    Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Pinning, OtherMemory, Ranges, Walls, Lines, Calls,
+    Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, Lines, Calls,
     Transfers, ManagedMemory, LedgerSection, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
 )  # fmt: skip
 """In the order of the page."""
@@ -35,13 +33,13 @@ SECTIONS: tuple[type[Section], ...] = (
 TEXT_ORDER = (
     "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "blame", "ledger", "memory", "calls",
     "transfers",
-    "uvm", "pinning", "counterfactual", "findings", "quality", "reproduce",
+    "uvm", "findings", "quality", "reproduce",
 )  # fmt: skip
 """The terminal's order, by key: what was measured, then what it means. Sections without a place here come last."""
 
 JSON_ORDER = (
     "hero", "opportunities", "phases", "causes", "ranges", "quality", "findings", "activity", "memory",
-    "counterfactual", "pinning", "lines", "blame", "ledger",
+    "lines", "blame", "ledger",
 )  # fmt: skip
 """The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Self
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.activity.results import (
     ActivityAnalysis,
     CallResult,
@@ -36,7 +36,7 @@ class ActivityEntry(Section):
     activity: ActivityAnalysis
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+    def build(cls, _: Run, shared: Shared) -> Self | None:
         """None when nothing traced the program."""
         return cls(shared.activity) if shared.activity else None
 

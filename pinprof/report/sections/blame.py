@@ -8,7 +8,7 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.blame.results import CERTAINTIES, BlameResult, BlameRow, Holder, HolderKind
 from pinprof.analyze.evidence import LEAST_NS
 from pinprof.base import units
@@ -62,7 +62,7 @@ class WhoWaits(Section):
     holder_name, site_words = staticmethod(holder_name), staticmethod(site_words)
 
     @classmethod
-    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+    def build(cls, analysis: Run, _: Shared) -> Self | None:
         """None where no thread waits for anybody."""
         if analysis.blame is None or (span := timed_span(analysis.capture)) is None:
             return None

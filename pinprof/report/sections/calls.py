@@ -9,10 +9,11 @@ from typing import Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
-from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit, Purpose
+from pinprof.analyze import Run
+from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
@@ -83,7 +84,7 @@ class Calls(Section):
     named_parts = staticmethod(named_parts)
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+    def build(cls, _: Run, shared: Shared) -> Self | None:
         """None where no call was traced."""
         if shared.activity is None or not shared.activity.whole.calls:
             return None
@@ -91,7 +92,7 @@ class Calls(Section):
 
     @property
     def memory(self) -> list[CallResult]:
-        """Those about memory, which are told before all others."""
+        """Those about memory, which come before all others."""
         return [call for call in self.activity.whole.calls if call.purpose in MEMORY_CALLS]
 
     @property

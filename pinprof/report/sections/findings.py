@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.results import Finding
 from pinprof.analyze.rules.rules import CUDA_RULES
 from pinprof.base.lazy_dataclass import dataclass
@@ -48,7 +48,7 @@ class Findings(Section):
     """Else a reader is not shown rules about CUDA that are not assessable; JSON has them."""
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where no rule was asked."""
         return cls(analysis.findings, uses_cuda(shared)) if analysis.findings else None
 

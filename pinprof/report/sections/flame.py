@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData, pack_strings
@@ -21,7 +21,7 @@ class Flamegraph(Section):
     columns: FlameData | None
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self:
+    def build(cls, _: Run, shared: Shared) -> Self:
         """The page's scripts want to know how many there are, if none."""
         return cls(shared.flame)
 

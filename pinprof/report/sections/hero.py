@@ -10,7 +10,7 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.results import EventResult
 from pinprof.analyze.selection import Part
 from pinprof.base import units
@@ -37,7 +37,7 @@ class Hero(Section):
     """Which part of the recording this is; None: all of it."""
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self:
+    def build(cls, analysis: Run, shared: Shared) -> Self:
         """Every report has a head."""
         counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
         facts = (*_scenario_facts(shared.capture.scenario), *map(_event_fact, shared.events), *counts)

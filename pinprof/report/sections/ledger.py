@@ -8,10 +8,11 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
-from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Kind, Ledger, SiteResult
+from pinprof.analyze import Run
+from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Ledger, SiteResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Allocated
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.figures import layout, title
 from pinprof.report.names import printable, shortened
@@ -20,7 +21,7 @@ from pinprof.report.sections.ledger_pages import pages_parts, pages_text
 from pinprof.report.styles import Style
 from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
 
-KIND_STYLES: dict[Kind, Style] = {
+KIND_STYLES: dict[Allocated, Style] = {
     "pinned": Style("pinned", "pin"),
     "registered": Style("registered", "dma"),
     "managed": Style("managed", "uvm"),
@@ -51,7 +52,7 @@ class LedgerSection(Section):
     pages_parts = staticmethod(pages_parts)
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where no allocation was recorded."""
         ledger = analysis.ledger
         if ledger is None:

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.lines import EventLines, SourceLine
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -82,7 +82,7 @@ class Lines(Section):
     main_threads = staticmethod(main_threads)
 
     @classmethod
-    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+    def build(cls, analysis: Run, _: Shared) -> Self | None:
         """None without lines."""
         if not analysis.lines:
             return None
@@ -108,7 +108,7 @@ class Lines(Section):
             yield from titled(f"{table.noun.capitalize()}s · {printable(table.event)}", _table_text(table, report))
 
 
-def _table(analysis: Analysis, result: EventLines) -> LineTable:
+def _table(analysis: Run, result: EventLines) -> LineTable:
     event = analysis.capture.events[result.event]
     rows = [line for line in result.lines[:MOST_LINES] if line.weight >= SMALLEST_SHARE * result.total]
     return LineTable(

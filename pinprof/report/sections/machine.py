@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import Shared
 from pinprof.report.section import Section
@@ -20,6 +20,6 @@ class Machine(Section):
     facts: Mapping[str, Any]
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+    def build(cls, _: Run, shared: Shared) -> Self | None:
         """None where nothing is known of it."""
         return cls(shared.capture.host) if shared.capture.host else None

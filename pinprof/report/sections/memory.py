@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.memory import MemoryResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -53,7 +53,7 @@ class Memory(Section):
     """Where the timeline begins, on the capture's clock; the first look where there is none."""
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None when nothing recorded it."""
         result = analysis.memory
         if result is None:

@@ -11,9 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site, ToMeasure
+from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.sites import Site
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
@@ -29,7 +30,7 @@ LOOKED_FOR = (
 )  # fmt: skip
 """Kinds of opportunity, said where none was found."""
 _SHOWN = 0.03
-"""Of what an opportunity costs: causes of less are left to the page."""
+"""The share of what an opportunity costs: causes of less are left to the page."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class WhatToChange(Section):
     site_words = staticmethod(lambda site: site_words(site))
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where nobody looked."""
         answer = analysis.opportunities
         if answer is None:
@@ -158,14 +159,14 @@ def site_words(site: Site) -> str:
     return " · ".join(part for part in dict.fromkeys(parts) if part)
 
 
-def _cards(answer: Opportunities, analysis: Analysis, shared: Shared) -> Iterator[Card]:
+def _cards(answer: Opportunities, analysis: Run, shared: Shared) -> Iterator[Card]:
     for number, one in enumerate(answer.found):
         phase = analysis.course.phase(one.phase) if analysis.course else None
         event = _event_of(shared.flame, number, analysis) if shared.flame else -1
         yield Card(one, phase.wall_ns if phase else one.cost_ns, event)
 
 
-def _event_of(flame: FlameData, number: int, analysis: Analysis) -> int:
+def _event_of(flame: FlameData, number: int, analysis: Run) -> int:
     """The main event where it has such samples, else the one with most; -1 without any."""
     inside = np.isin(flame.node, flame.opportunities[number])
     samples = np.bincount(flame.event[inside], minlength=len(analysis.events))

@@ -8,8 +8,8 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import Phase, Steps
+from pinprof.analyze import Run
+from pinprof.analyze.course.results import Phase, Steps
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared, Tile
@@ -35,7 +35,7 @@ class Phases(Section):
     """Where times begin to count, on the capture's clock: the timeline's start."""
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where nothing has a time."""
         course = analysis.course
         if course is None or not course.phases:

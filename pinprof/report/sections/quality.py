@@ -10,7 +10,7 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -63,7 +63,7 @@ class Quality(Section):
     """Whether anything was sampled or traced."""
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self:
+    def build(cls, analysis: Run, shared: Shared) -> Self:
         """Every report has it."""
         losses = analysis.capture.losses
         explained = any(entry.wall for entry in shared.ranges)

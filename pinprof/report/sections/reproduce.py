@@ -9,7 +9,7 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
@@ -29,7 +29,7 @@ class Reproduce(Section):
     """(name, command) of each recorder."""
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+    def build(cls, _: Run, shared: Shared) -> Self | None:
         """None where no command is known."""
         capture = shared.capture
         if not capture.command and not capture.collectors:

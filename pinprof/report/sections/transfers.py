@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.activity.results import CopyResult, DeviceTime, TransferAnalysis
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -40,7 +40,7 @@ class Transfers(Section):
     """A sentence for each GPU."""
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self:
+    def build(cls, _: Run, shared: Shared) -> Self:
         """The page's scripts want a list of link rates, if an empty one."""
         if shared.activity is None:
             return cls((), None, None, ())

@@ -20,7 +20,7 @@ from pinprof.report.styles import Style
 from pinprof.report.terminal.console import PrintableConsole
 
 PLAIN_WIDTH = 100
-"""Width when the output is no terminal."""
+"""Width when the output goes to a file or a pipe."""
 
 DEEPEST = 15
 """Depth of a range from which on its name stands no further to the right: neither table nor chart has the room."""

@@ -96,7 +96,7 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
 
 
 def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
-    """Title, saving and site in a line each, and so many lines of the cure."""
+    """Title, saving and site in a line each, and at most `cure` lines of the cure."""
     yield from _cut(Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold"), console, 1)
     gain = Text(f"   {card.gain}", "green") + Text(f" · {shortened(card.site, _PLACE_WIDTH)}", "dim")
     yield from _cut(gain, console, 1)
@@ -123,7 +123,7 @@ def _findings(report: ReportData, console: Console) -> Iterator[Text]:
 
 
 def _cut(text: Text, console: Console, most: int, indent: int = 0) -> list[Text]:
-    """The text in at most so many lines of the terminal; what is left out is an ellipsis."""
+    """The text in at most `most` lines of the terminal; what is left out is an ellipsis."""
     lines = _wrapped(text, console, indent)
     if len(lines) > most:
         last = lines[most - 1]

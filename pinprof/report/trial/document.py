@@ -5,9 +5,8 @@ Schema history: 1 — first version.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
-from typing import IO, Any
+from typing import Any
 
 from pinprof.report.trial.words import headline
 from pinprof.trial.result import CureResult, TrialResult
@@ -24,9 +23,3 @@ def to_json(result: TrialResult) -> dict[str, Any]:
 
 def _cure(cure: CureResult) -> dict[str, Any]:
     return asdict(cure) | {"off": cure.off, "no_larger_than": cure.no_larger_than}
-
-
-def write(result: TrialResult, stream: IO[str]) -> None:
-    """Write it: ASCII only, so that any byte a command may hold survives the way."""
-    json.dump(to_json(result), stream, indent=1, ensure_ascii=True)
-    stream.write("\n")

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
 
 from pinprof.report.export.markdown import block, code, text
 from pinprof.report.trial import words
 from pinprof.trial.result import CureResult, TrialResult
 
 
-def write(result: TrialResult, stream: IO[str]) -> None:
-    """Write one trial."""
-    stream.write("\n".join(_lines(result)) + "\n")
-
-
-def _lines(result: TrialResult) -> Iterator[str]:
+def lines(result: TrialResult) -> Iterator[str]:
+    """One trial."""
     yield f"**{text(words.headline(result))}**"
     as_is = words.amount(result.as_is.median, result.unit)
     about = f"{words.what(result)} as is {as_is}; {words.basis(result)}"

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, sentence, tidy
+from pinprof.report.terminal.layout import console_of, sentence, tidy
 from pinprof.report.trial import words
 from pinprof.trial.cures import CURES
 from pinprof.trial.result import CureResult, TrialResult
 
 _STYLES = {"saves": "green", "costs more": "red", "fails": "red"}
-
-
-def write(result: TrialResult, stream: IO[str]) -> None:
-    """Write one trial as plain text."""
-    _print(result, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
-
-
-def print_trial(result: TrialResult) -> None:
-    """Print one trial on standard output."""
-    _print(result, console_of())
 
 
 def print_cures() -> None:
@@ -41,13 +29,8 @@ def print_cures() -> None:
                 console.print(_indented(sentence(line)))
 
 
-def _print(result: TrialResult, console: Console) -> None:
-    with tidy(console):
-        for part in _parts(result):
-            console.print(part)
-
-
-def _parts(result: TrialResult) -> Iterator[RenderableType]:
+def parts(result: TrialResult, _console: Console) -> Iterator[RenderableType]:
+    """One trial, one below the other."""
     yield sentence(words.headline(result), "bold")
     middle, least, most = (
         words.amount(value, result.unit) for value in (result.as_is.median, result.as_is.least, result.as_is.most)

@@ -432,8 +432,14 @@ def test_what_rests_on_calls_that_were_not_traced_is_not_assessable() -> None:
     assert made.activity is not None
     whole = {finding.rule: finding for finding in analyze(made).findings}
     of_memory = {"failed-calls", "failed-pinned", "giant-pin", "over-pinned"}
-    for kind, blind in (("memory", of_memory), ("copies", {"failed-calls"})):
-        less = replace(made.activity, given_up=(GivenUp(kind, True, 5 * MS, 15 * MS, 9000),))
+    lacking: tuple[tuple[dict[str, Any], set[str]], ...] = (
+        ({"given_up": (GivenUp("memory", True, 5 * MS, 15 * MS),)}, of_memory),
+        ({"given_up": (GivenUp("copies", True, 5 * MS, 15 * MS),)}, {"failed-calls"}),
+        ({"lost_calls": 3}, {"failed-calls"}),
+        ({"lost_calls": 3, "lost_memory": True}, of_memory),
+    )
+    for change, blind in lacking:
+        less = replace(made.activity, **change)
         found = {finding.rule: finding for finding in analyze(replace(made, activity=less)).findings}
         changed = {rule for rule in found if found[rule].status != whole[rule].status}
         # Repeated allocation is judged by ranges then, of which there are none.

@@ -9,6 +9,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.blame.table import MOST_ARROWS, MOST_ROWS, blame_of
+from pinprof.analyze.sites import Sites
 from pinprof.data.model import BY_THREAD, Capture, WakeupTable
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
@@ -47,7 +48,7 @@ def test_a_hundred_thousand_waits_stay_bounded() -> None:
     made = waiting()
     attribution = attribute(made)
     tracemalloc.start()
-    found = blame_of(made, attribution)
+    found = blame_of(made, attribution, Sites(made))
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found is not None

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import analyze, intervals
-from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, prepare_calls, purpose_of
+from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, prepare_calls
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
 from pinprof.base.columns import narrowed
 from pinprof.data.activity import ApiCallTable
-from pinprof.data.cuda_functions import plain_name
+from pinprof.data.gpu_functions import plain_name, purpose_of
 from pinprof.data.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
 from tests.support.activities import (

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
+from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze, headline
 from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT
 from pinprof.analyze.attribution.work import WORK
+from pinprof.analyze.opportunities import search
 from pinprof.data.model import READY
 from tests.support.h200 import kernel_functions
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
@@ -277,3 +278,8 @@ def test_the_documentation_lists_every_leaf_with_its_meaning() -> None:
 
 def test_every_category_says_what_it_means_and_what_to_do() -> None:
     assert all(category.meaning and category.remedy.endswith(".") for category in CATEGORIES)
+
+
+@pytest.mark.parametrize("levels", [headline.MEMORY_LEVELS, search.COSTLY_LEVELS])
+def test_levels_that_a_list_names_exist(levels: tuple[str, ...]) -> None:
+    assert set(levels) <= {row.level for row in CATEGORIES}

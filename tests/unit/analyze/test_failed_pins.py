@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze import Analysis, Finding, analyze
+from pinprof.analyze import Finding, Run, analyze
 from pinprof.data.activity import UNRECORDED, MemoryKind
 from tests.support.activities import MIB, MS, Call, Op, to_device, traced
 
@@ -16,7 +16,7 @@ PAGEABLE, PINNED = MemoryKind.PAGEABLE, MemoryKind.PINNED
 CALLS = frozenset({"cuda calls", "memory"})
 
 
-def recorded(*calls: tuple[Call, int, int], ops: Sequence[Op] = ()) -> Analysis:
+def recorded(*calls: tuple[Call, int, int], ops: Sequence[Op] = ()) -> Run:
     """Calls with their size and their source's memory, as probes record them."""
     seen = traced([call for call, _, _ in calls], ops, recorded=CALLS)
     assert seen.activity is not None
@@ -38,7 +38,7 @@ def copy(at: int, size: int, kind: int = PAGEABLE, pid: int = 100) -> tuple[Call
     return Call("cudaMemcpyAsync", at * MS, (at + 2) * MS, pid=pid), size, kind
 
 
-def found(analysis: Analysis, rule: str = "failed-pinned") -> Finding:
+def found(analysis: Run, rule: str = "failed-pinned") -> Finding:
     (finding,) = [entry for entry in analysis.findings if entry.rule == rule]
     return finding
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze import Analysis, analyze, explain
-from pinprof.analyze.costs.pinning import pinning_headline
+from pinprof.analyze import Run, analyze, explain
 from pinprof.base.errors import UsageError
 from pinprof.data.model import Event
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
@@ -70,7 +69,7 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
 
 
 def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> None:
-    def of(unnamed: int) -> Analysis:
+    def of(unnamed: int) -> Run:
         stacks = [["main@/app", "[kernel.kallsyms]"]] * unnamed + [["main@/app"]] * (100 - unnamed)
         return analyze(capture([Sample(stack, MS, time_ns=time * MS) for time, stack in enumerate(stacks)]))
 
@@ -112,58 +111,6 @@ def test_the_stack_marks_the_frame_that_decided() -> None:
     assert [step.frame.symbol for step in stack.steps if step.decided] == ["do_anonymous_page"]
     assert "▶ do_anonymous_page" in str(explanation)
     assert "40 % (40 ms)" in str(explanation)
-
-
-def pinning(name: str, phases: dict[str, tuple[int, str]], **parameters: object) -> str:
-    """The headline of a scenario whose phases last so many milliseconds, sampled in one stack each."""
-    ranges, samples, at = [], [], 0
-    for phase, (wall, stack) in phases.items():
-        ranges.append(Range(phase, at * MS, (at + wall) * MS, depth=1))
-        samples += [Sample(STACKS[stack], MS, time_ns=(at + place) * MS) for place in range(wall)]
-        at += wall
-    calls = {"register": "cudaHostRegister", "malloc_host": "cudaMallocHost"}
-    scenario = {"name": name, "backend": "cuda", "calls": calls, "parameters": {"size_bytes": 1 << 29, **parameters}}
-    return analyze(capture(samples, [Range("iteration", 0, at * MS), *ranges], scenario=scenario)).headline
-
-
-def test_registering_touched_memory_is_cheap_because_the_pages_are_there() -> None:
-    phases = {"alloc": (1, "user.app"), "init": (200, "fault.anon"), "register": (15, "pin.walk")}
-    assert pinning("register", phases) == (
-        "cudaHostRegister takes 30 ms/GiB because the pages already exist. Creating them took 400 ms/GiB in init "
-        "and is none of the call, so page creation makes pinned memory slow, not pinning."
-    )
-
-
-def test_registering_untouched_memory_is_creating_the_pages() -> None:
-    phases = {"alloc": (1, "user.app"), "register": (140, "pin.faultin"), "init": (15, "user.app")}
-    assert pinning("register", phases).startswith(
-        "cudaHostRegister takes 280 ms/GiB, and 100 % of it is for creating the"
-    )
-
-
-def test_a_few_samples_say_nothing_about_registering() -> None:
-    phases = {"alloc": (1, "user.app"), "init": (60, "fault.anon"), "register": (15, "pin.walk")}
-    assert pinning("register", phases).startswith(
-        "There are too few samples to show where the time went: 76 of CPU time"
-    )
-
-
-def test_prefault_tells_the_time_from_the_first_call_to_pinned_memory() -> None:
-    phases = {"alloc": (1, "user.app"), "touch": (24, "fault.anon"), "register": (10, "pin.walk")}
-    assert pinning("prefault", phases, threads=8, variant="huge") == (
-        "prefault with 8 threads on huge pages: 70 ms/GiB from the first call to usable pinned memory, of which "
-        "cudaHostRegister is 20 ms."
-    )
-
-
-def test_samples_that_do_not_see_the_kernel_say_nothing_about_registering() -> None:
-    phases = [Range("init", 0, 50 * MS, depth=1), Range("register", 50 * MS, 150 * MS, depth=1)]
-    samples = [Sample(["main@/app"], MS, time_ns=place * MS) for place in range(150)]
-    scenario = {"name": "register", "calls": {"register": "cudaHostRegister"}, "parameters": {"size_bytes": 1 << 29}}
-    data = capture(samples, [Range("iteration", 0, 150 * MS), *phases], scenario=scenario)
-    told = analyze(data)
-    assert pinning_headline(data, told.events, told.ranges, None, sees_kernel=False) is None
-    assert pinning_headline(data, told.events, told.ranges, None) is not None
 
 
 def test_too_few_samples_carry_neither_a_share_nor_a_verdict() -> None:

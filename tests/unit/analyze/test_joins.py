@@ -10,6 +10,7 @@ import pytest
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.blame.results import BlameResult, HolderKind
 from pinprof.analyze.blame.table import blame_of
+from pinprof.analyze.sites import Sites
 from pinprof.data.model import BY_THREAD, CONTINUED, Capture, ExitTable, WakeupTable
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
@@ -31,7 +32,7 @@ def joining(function: str = "__pthread_clockjoin_ex", wakeups: WakeupTable | Non
 
 
 def blamed(made: Capture) -> BlameResult:
-    found = blame_of(made, attribute(made))
+    found = blame_of(made, attribute(made), Sites(made))
     assert found is not None
     return found
 

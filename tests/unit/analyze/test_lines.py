@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.lines import EventLines, lines_of_all, python_lines
 from pinprof.data.model import Capture
-from tests.support.stacks import CLOCK, FAULTS, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, Sample, capture, with_places
 
 FAULT = ["asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page"]
 PIN = ["__do_sys_io_uring_register", "io_sqe_buffer_register", "pin_user_pages_fast", "__gup_longterm_locked"]
@@ -18,15 +18,8 @@ THREADING = "run (threading.py:982)@/usr/lib/python3.11/threading.py"
 MAIN, TRAIN = "<module> (train.py:90)@/home/me/app/train.py", "train (train.py:88)@/home/me/app/train.py"
 
 
-def python(plain: Capture) -> Capture:
-    """The capture, its .py files as Python."""
-    frames = plain.stacks.frames
-    dsos = tuple(replace(dso, kind="python") if dso.path.endswith((".py", "<string>")) else dso for dso in frames.dsos)
-    return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, dsos=dsos)))
-
-
 def lines(*samples: Sample, **more: object) -> tuple[EventLines, ...]:
-    made = python(capture(list(samples), **more))  # type: ignore[arg-type]
+    made = capture(list(samples), **more)  # type: ignore[arg-type]
     return python_lines(made, attribute(made))
 
 
@@ -130,14 +123,17 @@ LOAD, MAIN_CPP, SORT, BLACK_BOX, SERDE, OWN_COPY = SOURCES
 def sourced(plain: Capture) -> Capture:
     """The capture, native functions with their source files."""
     frames = plain.stacks.frames
-    keys = [f"{symbol}@{frames.dsos[dso].path}" for symbol, dso in zip(frames.symbol, frames.dso.tolist(), strict=True)]
-    source = tuple(SOURCES.get(key, "") for key in keys)
-    return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, source=source)))
+    dsos = [frames.dsos[dso] for dso in frames.dso.tolist()]
+    paths = [dso.path if dso.kind == "python" else "" for dso in dsos]
+    keys = [f"{symbol}@{dso.path}" for symbol, dso in zip(frames.symbol, dsos, strict=True)]
+    source = [SOURCES.get(key, path) for key, path in zip(keys, paths, strict=True)]
+    placed = with_places(replace(frames, function=frames.symbol), source)
+    return replace(plain, stacks=replace(plain.stacks, frames=placed))
 
 
 def all_lines(*samples: Sample) -> tuple[tuple[EventLines, ...], tuple[EventLines, ...]]:
     """Of Python alone, and of all languages."""
-    made = sourced(python(capture(list(samples))))
+    made = sourced(capture(list(samples)))
     attribution = attribute(made)
     alone = python_lines(made, attribution)
     return alone, lines_of_all(made, attribution, alone)

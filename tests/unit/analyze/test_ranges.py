@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pinprof.analyze import Analysis, RangeResult, analyze
+from pinprof.analyze import RangeResult, Run, analyze
 from tests.support.stacks import Range, Sample, capture
 
 APP = ["main@/app"]
 
 
-def only(result: Analysis, name: str) -> RangeResult:
+def only(result: Run, name: str) -> RangeResult:
     (found,) = [entry for entry in result.ranges if entry.name == name]
     return found
 
 
-def total(result: Analysis, name: str) -> int:
+def total(result: Run, name: str) -> int:
     return only(result, name).events[0].total
 
 

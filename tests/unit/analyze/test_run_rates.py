@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.analyze.opportunities.run_rates import run_rates
+from pinprof.analyze.costs.run_rates import run_rates
 from pinprof.analyze.results import EventResult
 from pinprof.data.activity import Activity, ApiCallTable
 from pinprof.data.model import Event

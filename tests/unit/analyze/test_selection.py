@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pinprof import read
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.extent import timed_span
 from pinprof.analyze.selection import Selection
 from pinprof.base.errors import UsageError
@@ -23,7 +23,7 @@ PLAIN = DATA / "cases" / "fresh_h2d.pinprof.tar.xz"
 
 
 @cache
-def part(path: Path, selection: Selection | None = None) -> Analysis:
+def part(path: Path, selection: Selection | None = None) -> Run:
     return analyze(_read(path), selection=selection)
 
 
@@ -32,7 +32,7 @@ def _read(path: Path) -> Capture:
     return read.read(path)
 
 
-def causes(*parts: Analysis) -> Counter[tuple[str, str]]:
+def causes(*parts: Run) -> Counter[tuple[str, str]]:
     total: Counter[tuple[str, str]] = Counter()
     for one in parts:
         for event in one.events:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.ranges import spans as spans_module
 from pinprof.data.model import CONTINUED, READY, Capture
 from pinprof.report.sections.calls import split_parts
@@ -44,7 +44,7 @@ def own(name: str, start: int, end: int, depth: int = 0, tid: int = 100) -> Rang
     return Range(name, start, end, depth, 100, tid)
 
 
-def told(capture: Capture) -> Analysis:
+def told(capture: Capture) -> Run:
     return analyze(capture)
 
 

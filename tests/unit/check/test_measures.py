@@ -13,6 +13,7 @@ from pinprof.check.taken import take
 from pinprof.check.view import Amount, Unassessable, View
 from pinprof.data.model import Losses
 from tests.support.checked_runs import ASYNC, LOOP, PAGEABLE, PINNED, analysed, budget
+from tests.support.facts import with_capture
 
 
 def taken(path: Path, **table: Any) -> Amount:
@@ -122,8 +123,8 @@ def test_a_program_without_cuda_passes_no_budget_of_calls() -> None:
     analysis = analysed(LOOP)
     assert analysis.capture.activity is not None
     activity = replace(analysis.capture.activity, calls=analysis.capture.activity.calls.take(slice(0)))
-    for changed in (replace(analysis.capture, activity=activity), replace(analysis.capture, activity=None)):
-        view = View(replace(analysis, capture=changed))
+    for changed in (activity, None):
+        view = View(with_capture(analysis, activity=changed))
         for name in ("calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"):
             with pytest.raises(Unassessable, match="CUDA call"):
                 MEASURES[name](view, budget(**{name: 0}))
@@ -131,7 +132,7 @@ def test_a_program_without_cuda_passes_no_budget_of_calls() -> None:
 
 def test_lost_records_make_a_count_the_least_there_was() -> None:
     analysis = analysed(LOOP)
-    lossy = replace(analysis, capture=replace(analysis.capture, losses=Losses(lost_samples=3)))
+    lossy = with_capture(analysis, losses=Losses(lost_samples=3))
     assert "lost" in MEASURES["pairs"](View(lossy), budget(pairs=0)).missing
 
 
@@ -139,14 +140,14 @@ def test_a_recording_that_was_interrupted_tells_nothing() -> None:
     analysis = analysed(LOOP)
     manifest = replace(analysis.capture.manifest, outcome={"state": "interrupted"})
     one = budget(pairs=0)
-    cut = take(replace(analysis, capture=replace(analysis.capture, manifest=manifest)), [one])
+    cut = take(with_capture(analysis, manifest=manifest), [one])
     assert "interrupted" in str(cut.amounts[one])
 
 
 def test_a_recording_without_the_kernel_does_not_tell_the_kernels_causes() -> None:
     analysis = analysed(LOOP)
     manifest = replace(analysis.capture.manifest, collectors=({"options": {"kernel": False}},))
-    blind = View(replace(analysis, capture=replace(analysis.capture, manifest=manifest)))
+    blind = View(with_capture(analysis, manifest=manifest))
     assert "kernel" in MEASURES["share"](blind, budget(cause={"fault": "1 %"})).missing
     assert MEASURES["share"](blind, budget(cause={"user": "1 %"})).missing == ""
 
@@ -156,8 +157,7 @@ def test_a_part_of_a_longer_recording_may_hold_no_call() -> None:
     activity = analysis.capture.activity
     assert activity is not None
     none = activity.each(lambda table: table.take(slice(0)))
-    capture = replace(analysis.capture, activity=replace(none, part=True))
-    view = View(replace(analysis, capture=capture))
+    view = View(with_capture(analysis, activity=replace(none, part=True)))
     for table in ({"calls": 0}, {"pairs": 0}, {"pinned-bytes": 0}, {"pageable-bytes": 0}, {"pageable-async-calls": 0}):
         one = budget(**table)
         found = MEASURES[one.measure](view, one)
@@ -168,6 +168,6 @@ def test_a_part_of_a_longer_recording_may_hold_no_call() -> None:
 def test_lost_records_of_calls_may_have_been_more(measure: str) -> None:
     analysis = analysed(PAGEABLE)
     assert analysis.capture.activity is not None
-    capture = replace(analysis.capture, activity=replace(analysis.capture.activity, lost_calls=3))
+    lossy = with_capture(analysis, activity=replace(analysis.capture.activity, lost_calls=3))
     one = budget(**{measure: 0})
-    assert "Records of calls were lost" in MEASURES[measure](View(replace(analysis, capture=capture)), one).missing
+    assert "Records of calls were lost" in MEASURES[measure](View(lossy), one).missing

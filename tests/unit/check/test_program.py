@@ -12,7 +12,7 @@ from pinprof.base.errors import CollectError, ProgramNotFound, TrialError
 from pinprof.check import program
 from pinprof.check.budgets import Budget
 from pinprof.check.program import Request, record
-from pinprof.check.taken import Run
+from pinprof.check.taken import TakenRun
 from pinprof.check.view import Amount
 from pinprof.trial import recorded
 from pinprof.trial.processes import Ended
@@ -33,7 +33,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The commands in the order in which they were recorded; times vary until the seventh run."""
     commands: list[str] = []
 
-    def play(wanted: Request, command: Sequence[str], name: str, *_: object) -> Run:
+    def play(wanted: Request, command: Sequence[str], name: str, *_: object) -> TakenRun:
         commands.append(command[1])
         value = 1e9 * (1 + (0.2 * (-1) ** len(commands) if len(commands) < 7 else 0))
         return run(len(commands), {one: Amount(value) for one in wanted.budgets}, name)

@@ -11,7 +11,7 @@ import pytest
 from pinprof.check import program
 from pinprof.check.program import Recorded, Request
 from pinprof.cli import check
-from pinprof.report.check import formats
+from pinprof.report.check.formats import FORMS
 from tests.support.checked_runs import LOOP, PINNED, measured
 from tests.support.command import pinprof
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_forms_of_the_command_are_those_of_the_reports() -> None:
-    assert set(check.FORMATS) == set(formats.WRITERS)
+    assert set(check.FORMATS) == set(FORMS.names)
 
 
 @pytest.mark.parametrize(("path", "status"), [(PINNED, 0), (LOOP, 3)])

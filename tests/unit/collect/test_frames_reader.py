@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import time
 from dataclasses import replace
 
 import pytest
@@ -105,6 +106,19 @@ def test_a_stack_is_not_seen_where_memory_ends_or_frames_never_do() -> None:
         assert memory.seen.state == NOT_SEEN
     memory.frame(2 * PAGE, 80, 0, OF_C)
     assert memory.look() == [160]
+
+
+@pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
+def test_a_look_knows_when_it_saw_a_thread(layout: Layout) -> None:
+    memory = Memory(layout)
+    outermost = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
+    memory.innermost(memory.frame(3 * PAGE, 80, outermost))
+    before = time.monotonic_ns()
+    memory.look()
+    since, begun, ended = memory.seen.window
+    assert before < since < begun < ended < time.monotonic_ns(), "twice in one place"
+    memory.look()
+    assert memory.seen.window.since_ns > ended, "each look has its own"
 
 
 def test_a_thread_that_left_is_said_to_have() -> None:

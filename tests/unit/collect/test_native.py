@@ -20,6 +20,7 @@ from pinprof.collect import perf as perf_tool
 from pinprof.collect.native import attached, call_cost, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import read_header
@@ -66,8 +67,8 @@ def test_ioctls_have_the_numbers_of_the_header() -> None:
 def test_a_fixed_period_comes_without_the_period_field() -> None:
     for spec in STANDARD:
         if not spec.attr.flags & perf_event.FREQ:
-            assert not spec.attr.sample_type & perf_event.SAMPLE_PERIOD, spec.name
-        assert spec.attr.sample_type & perf_event.SAMPLE_IDENTIFIER, spec.name
+            assert not spec.attr.sample_type & perf.SAMPLE_PERIOD, spec.name
+        assert spec.attr.sample_type & perf.SAMPLE_IDENTIFIER, spec.name
 
 
 def test_events_survive_their_orders(tmp_path: Path) -> None:
@@ -88,7 +89,7 @@ def test_the_path_of_an_event_reaches_the_kernel_by_address() -> None:
 def test_what_older_kernels_do_not_know_is_left_out_newest_first() -> None:
     whole, without_lost, oldest = events.for_older_kernels(STANDARD)
     assert whole == STANDARD
-    assert {spec.attr.read_format for spec in without_lost} == {perf_event.FORMAT_ID}
+    assert {spec.attr.read_format for spec in without_lost} == {perf.FORMAT_ID}
     assert any(spec.attr.flags & perf_event.BUILD_ID for spec in without_lost)
     assert not any(spec.attr.flags & perf_event.BUILD_ID for spec in oldest)
 
@@ -380,7 +381,7 @@ def test_events_that_were_opened_again_have_all_their_ids_in_the_file(tmp_path: 
 
 
 def test_an_event_can_be_let_go_of_and_opened_again() -> None:
-    spec = events.event("switches", perf_event.TYPE_SOFTWARE, perf_event.SW_CONTEXT_SWITCHES, 1, kernel=False)
+    spec = events.event("switches", perf.TYPE_SOFTWARE, perf_event.SW_CONTEXT_SWITCHES, 1, kernel=False)
     try:
         held = opened.open_all([events.mappings(), spec], os.getpid(), opened.online_cpus(), 1 << 16, copies=False)
     except opened.Refused as error:

@@ -24,7 +24,7 @@ class Kernel:
     """Events on two tracepoints of each kind, on a clock of its own; `rate` says how often a second each is entered."""
 
     def __init__(self) -> None:
-        self.now_ns = self.cpu_ns = self.opened = 0
+        self.now_ns = self.opened = 0
         self.runs = 1.0
         """The part of the time that the program has a processor; it calls only then."""
         self.rate = {11: 0.0, 21: 0.0}
@@ -32,7 +32,6 @@ class Kernel:
         self.counts: dict[int, float] = {}
         self.ran: dict[int, float] = {}
         self.on: set[int] = set()
-        self.made = {11: 0.0, 21: 0.0}
         self.happened: list[object] = []
         """Tracepoint and thread of each event of the program, and when files may be opened."""
 
@@ -51,9 +50,6 @@ class Kernel:
     def passes(self, nanoseconds: int) -> None:
         self.now_ns += nanoseconds
         ran_ns = nanoseconds * self.runs
-        self.cpu_ns += round(ran_ns)
-        for point, rate in self.rate.items():
-            self.made[point] += rate * ran_ns * 1e-9
         for file in self.on:
             self.counts[file] += self.rate.get(self.points[file], 0.0) * ran_ns * 1e-9
             self.ran[file] = self.ran.get(file, 0.0) + ran_ns
@@ -80,11 +76,9 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(existing, "family", lambda pid: [pid])
     clock = SimpleNamespace(
         monotonic_ns=lambda: played.now_ns,
-        clock_gettime_ns=lambda _: played.cpu_ns,
         sleep=lambda seconds: played.passes(round(seconds * 1e9)),
     )
     monkeypatch.setattr(probing, "time", clock)
-    monkeypatch.setattr(probing, "tree", lambda pid, *_: [pid])
     return played
 
 
@@ -172,7 +166,7 @@ def test_where_they_cannot_be_opened_calls_are_only_counted(watched: Watched, mo
 
 
 @pytest.mark.parametrize("runs", [1.0, 0.3])
-def test_a_flood_is_closed_and_counted_in_windows(watched: Watched, runs: float) -> None:
+def test_a_flood_is_closed_and_nobody_says_how_many_calls_there_were(watched: Watched, runs: float) -> None:
     watched.kernel.rate |= {11: 50_000 / runs, 21: 500}
     watched.kernel.runs = runs
     watched.run(10)
@@ -181,9 +175,7 @@ def test_a_flood_is_closed_and_counted_in_windows(watched: Watched, runs: float)
     (episode,) = watched.finish()["given_up"]
     assert (episode["kind"], episode["without"]) == ("copies", "calls")
     assert episode["from_ns"] <= 50 * MS
-    untraced = watched.kernel.made[11] * (1 - episode["from_ns"] / watched.kernel.now_ns)
-    # Windows take their own cost off the time they looked at, and none knows when the last call was.
-    assert 0.97 * untraced <= episode["calls"] <= (1.15 if runs == 1 else 1.5) * untraced
+    assert "calls" not in episode
 
 
 def test_a_flood_that_is_over_is_traced_again_by_new_events(watched: Watched) -> None:

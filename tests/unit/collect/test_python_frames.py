@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import os
@@ -20,9 +21,10 @@ import pytest
 from pinprof.collect.python_frames import __main__ as watching
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames import processes as searching
-from pinprof.collect.python_frames.code import line_starts
+from pinprof.collect.python_frames.code import line_starts, read_code, text
 from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, Tables
 from pinprof.collect.python_frames.memory import Gone, read
+from pinprof.collect.python_frames.reader import Window
 from pinprof.collect.python_frames.timeline import Timeline
 
 PROGRAM = """
@@ -288,6 +290,19 @@ def test_runs_of_equal_looks_are_one_row() -> None:
     assert (thread["times"], thread["lasts"], thread["stacks"]) == ([4000, 10_000, 5000], [4000, 0, 0], [3, 4, 3])
 
 
+def test_the_windows_of_looks_are_those_of_the_threads_seen_in_most_places() -> None:
+    timeline = Timeline(1000, 10)
+    for look in range(1, 5):
+        time = 10_000 * look
+        windows = {tid: Window(time - 3050, time - 250, time + 1010) for tid in range(20) if (tid, look) != (0, 3)}
+        seen = [(tid, look if tid == 0 or look > tid else 0) for tid in range(20)]
+        timeline.saw(7, seen if look > 1 else seen[1:], time, time, windows)
+    threads = {thread["tid"]: thread for thread in timeline.to_json(50_000)["threads"]}
+    assert threads[0]["windows"] == [[-3, 0, -3], [28, 0, 28], [14, 0, 14]], "it appeared later, and was missed once"
+    assert threads[1]["windows"] == [[-3] * 4, [28] * 4, [14] * 4]
+    assert sum("windows" in thread for thread in threads.values()) == 16
+
+
 def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     now, looks = [100.0], []
     watch = watching.Watch(os.getpid(), 1000, tmp_path / "stacks")
@@ -318,3 +333,48 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
     for part in (0.1, 0.25, 0.5, 0.75):
         assert apart[round(part * len(apart))] == pytest.approx(-0.001 * math.log(1 - part), rel=0.25)
+
+
+class Words(str):
+    """Text of another type."""
+
+    __slots__ = ()
+
+
+def test_nothing_is_taken_for_text_or_code_but_text_and_code() -> None:
+    def own() -> None: ...
+
+    pid, found = os.getpid(), layout.of_process(os.getpid())
+    assert found is not None
+    place, _ = found
+    assert read_code(pid, place, id(own.__code__)).function == own.__code__.co_qualname
+    for words in ("hunter2", "hünter2", "hunter\u2082"):
+        assert text(pid, place, id(words)) == words
+    # One byte a character, compact and ASCII: where the state of a str is, these bytes say what a str says.
+    state = (0b11001 << place.text_shift).to_bytes(4, "little")
+    disguised = bytes(place.text_state - place.bytes_start) + state + b"hunter2-password" * 9
+    with pytest.raises(ValueError, match="no text"):
+        text(pid, place, id(disguised))
+    for other in (b"hunter2", [own], own, {"password": "hunter2"}, "hunter2", Words("hunter2")):
+        with pytest.raises((ValueError, LookupError)):
+            read_code(pid, place, id(other))
+
+
+def test_code_whose_parts_are_not_what_they_should_be_is_none() -> None:
+    found = layout.of_process(os.getpid())
+    assert found is not None
+    place, _ = found
+    code = (lambda: 0).__code__
+    pointers = ctypes.c_void_p * 1
+    secret = (
+        bytes(place.text_state - place.bytes_start) + (0b11001 << place.text_shift).to_bytes(4, "little") + bytes(99)
+    )
+    for offset in (place.filename, place.qualified_name):
+        part = pointers.from_address(id(code) + offset)
+        before, part[0] = part[0], id(secret)
+        try:
+            with pytest.raises(ValueError, match="no text"):
+                read_code(os.getpid(), place, id(code))
+        finally:
+            part[0] = before
+    assert read_code(os.getpid(), place, id(code)).function == code.co_qualname

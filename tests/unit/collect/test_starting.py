@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from pinprof.collect import kallsyms, own_processes
-from pinprof.collect.native import perf_event, perf_file
+from pinprof.collect.native import perf_file
 from pinprof.collect.native.events import standard
 from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.recorder import Recorder
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import data as perf_data
 
 
@@ -130,8 +131,8 @@ def test_threads_of_a_program_are_known_by_what_the_kernel_told(tmp_path: Path) 
     def told(kind: int, thread: int, when: int) -> bytes:
         return struct.pack("<IHHIIIIQ", kind, 0, 32, 1, 1, thread, 1, when)
 
-    fork, end = perf_event.RECORD_FORK, perf_event.RECORD_EXIT
-    other = struct.pack("<IHH", perf_event.RECORD_FINISHED_ROUND, 0, 8)
+    fork, end = perf.RECORD_FORK, perf.RECORD_EXIT
+    other = struct.pack("<IHH", perf.RECORD_FINISHED_ROUND, 0, 8)
     records = [told(fork, 1 << 22, 5), other, told(fork, (1 << 22) + 1, 6), told(end, 1 << 22, 7)]
     path = tmp_path / "calls.data"
     path.write_bytes(b"head" + b"".join(records))

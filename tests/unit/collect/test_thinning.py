@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CALL_ENTER, WAKEUPS, event, standard, wakeups
 from pinprof.collect.native.perf_file import PerfFile
 from pinprof.collect.native.short_lived import Processes
 from pinprof.collect.native.thinning import JOINED_NS, Thinner
 from pinprof.collect.pace import STOPPED
+from pinprof.data import perf_format as perf
 from pinprof.data.model import SampleTable
 from pinprof.read import read
 
@@ -34,16 +34,16 @@ EXIT_NS = 90 * MS
 def sample(which: int, tid: int, time: int, period: int = MS) -> bytes:
     kind = SPECS[which].attr.sample_type
     parts = [
-        (pe.SAMPLE_IDENTIFIER, struct.pack("<Q", which + 1)),
-        (pe.SAMPLE_IP, struct.pack("<Q", 0x401000 + tid)),
-        (pe.SAMPLE_TID, struct.pack("<ii", 7, tid)),
-        (pe.SAMPLE_TIME, struct.pack("<Q", time)),
-        (pe.SAMPLE_ADDR, struct.pack("<Q", 0x5000)),
-        (pe.SAMPLE_CPU, struct.pack("<II", 1, 0)),
-        (pe.SAMPLE_PERIOD, struct.pack("<Q", period)),
-        (pe.SAMPLE_CALLCHAIN, struct.pack("<QQ", 1, 0x401000 + tid)),
+        (perf.SAMPLE_IDENTIFIER, struct.pack("<Q", which + 1)),
+        (perf.SAMPLE_IP, struct.pack("<Q", 0x401000 + tid)),
+        (perf.SAMPLE_TID, struct.pack("<ii", 7, tid)),
+        (perf.SAMPLE_TIME, struct.pack("<Q", time)),
+        (perf.SAMPLE_ADDR, struct.pack("<Q", 0x5000)),
+        (perf.SAMPLE_CPU, struct.pack("<II", 1, 0)),
+        (perf.SAMPLE_PERIOD, struct.pack("<Q", period)),
+        (perf.SAMPLE_CALLCHAIN, struct.pack("<QQ", 1, 0x401000 + tid)),
     ]
-    return record(pe.RECORD_SAMPLE, b"".join(raw for bit, raw in parts if kind & bit))
+    return record(perf.RECORD_SAMPLE, b"".join(raw for bit, raw in parts if kind & bit))
 
 
 def record(kind: int, body: bytes, misc: int = 0) -> bytes:
@@ -56,17 +56,17 @@ def trailer(tid: int, time: int) -> bytes:
 
 def wait(tid: int, start: int, end: int) -> list[bytes]:
     """A thread leaves a processor, and returns."""
-    left = record(pe.RECORD_SWITCH, trailer(tid, start + 10), pe.MISC_SWITCH_OUT)
-    return [sample(WAITS, tid, start), left, record(pe.RECORD_SWITCH, trailer(tid, end))]
+    left = record(perf.RECORD_SWITCH, trailer(tid, start + 10), perf.MISC_SWITCH_OUT)
+    return [sample(WAITS, tid, start), left, record(perf.RECORD_SWITCH, trailer(tid, end))]
 
 
 def gone(tid: int, time: int) -> bytes:
-    return record(pe.RECORD_EXIT, struct.pack("<iiiiQ", 7, 1, tid, 7, time) + trailer(tid, time))
+    return record(perf.RECORD_EXIT, struct.pack("<iiiiQ", 7, 1, tid, 7, time) + trailer(tid, time))
 
 
 def mapped() -> bytes:
     body = struct.pack("<iiQQQIIQQII", 7, 7, 0x400000, 0x10000, 0, 8, 1, 5, 6, 5, 2) + b"/opt/app".ljust(16, b"\0")
-    return record(pe.RECORD_MMAP2, body + trailer(7, 0), pe.MISC_USER)
+    return record(perf.RECORD_MMAP2, body + trailer(7, 0), perf.MISC_USER)
 
 
 def thinned(step: int, drains: Sequence[Sequence[bytes]], horizons: Sequence[int] = ()) -> list[bytes]:
@@ -136,7 +136,7 @@ def test_sums_stay_what_they_are_of_every_thread_that_still_runs_and_of_every_ev
     end: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("sums")
-    records = [raw for raw in program(seed, threads, 60, start=40_000 * MS) if end or raw[0] != pe.RECORD_EXIT]
+    records = [raw for raw in program(seed, threads, 60, start=40_000 * MS) if end or raw[0] != perf.RECORD_EXIT]
     whole, _ = table(folder, records)
     # Two rings, read one after another, some drains in all.
     size = -(-len(records) // drains)
@@ -186,14 +186,14 @@ def waking(waker: int, woken: int, time: int) -> bytes:
     raw = struct.pack("<HBBi16siii", 300, 0, 0, waker, b"python", woken, 120, 1)
     parts = (struct.pack("<QQiiQ", 50, 0x401000, 7, waker, time), struct.pack("<II", 1, 0))
     chain = struct.pack("<QQQ", 2, 0x401000, 0x402000)
-    return record(pe.RECORD_SAMPLE, b"".join(parts) + chain + struct.pack("<I", len(raw)) + raw)
+    return record(perf.RECORD_SAMPLE, b"".join(parts) + chain + struct.pack("<I", len(raw)) + raw)
 
 
 def test_wake_ups_go_with_the_waits_that_they_end() -> None:
     spec = wakeups(300)
-    fields = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_TIME | pe.SAMPLE_CPU
+    fields = perf.SAMPLE_IDENTIFIER | perf.SAMPLE_IP | perf.SAMPLE_TID | perf.SAMPLE_TIME | perf.SAMPLE_CPU
     assert spec.name == WAKEUPS
-    assert spec.attr.sample_type == fields | pe.SAMPLE_CALLCHAIN | pe.SAMPLE_RAW
+    assert spec.attr.sample_type == fields | perf.SAMPLE_CALLCHAIN | perf.SAMPLE_RAW
     thinner = Thinner([*EVENTS, (spec, [50])], seed=3)
     thinner.step = 6
     records: list[bytes] = []
@@ -261,8 +261,8 @@ def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) 
         fork = struct.pack("<IIIIQ", pid, 7, pid, 7, now) + trailer(pid, now)
         named = struct.pack("<ii", pid, pid) + b"true".ljust(8, b"\0") + trailer(pid, now + 1)
         samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 3, now + MS))]
-        end = record(pe.RECORD_EXIT, struct.pack("<iiiiQ", pid, 7, pid, 7, now + 2 * MS) + trailer(pid, now + 2 * MS))
-        records = [record(pe.RECORD_FORK, fork), record(pe.RECORD_COMM, named), *samples, end]
+        end = record(perf.RECORD_EXIT, struct.pack("<iiiiQ", pid, 7, pid, 7, now + 2 * MS) + trailer(pid, now + 2 * MS))
+        records = [record(perf.RECORD_FORK, fork), record(perf.RECORD_COMM, named), *samples, end]
         out += map(bytes, thinner.thin(bytearray(b"".join(records)), now))
         assert thinner.held_bytes < 4000
     out += thinner.flush()
@@ -273,10 +273,10 @@ def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) 
     # 64 together, and where their process is told of anyway.
     assert np.count_nonzero(samples.event == CLOCK) == pytest.approx(2 * many / 32, abs=25)
     assert np.count_nonzero(samples.event == WAITS) == pytest.approx(many / 64 + many / 32, abs=25)
-    assert kinds[pe.RECORD_FORK] == kinds[pe.RECORD_COMM] == kinds[pe.RECORD_EXIT]
+    assert kinds[perf.RECORD_FORK] == kinds[perf.RECORD_COMM] == kinds[perf.RECORD_EXIT]
     # Whose sample and whose wait are chosen at different times is told of twice.
     told = len(np.unique(samples.tid))
-    assert told <= kinds[pe.RECORD_FORK] <= 1.2 * told < many / 8
+    assert told <= kinds[perf.RECORD_FORK] <= 1.2 * told < many / 8
 
 
 def test_a_process_that_starts_another_is_told_of_before_it() -> None:
@@ -312,7 +312,7 @@ def test_short_processes_take_no_memory_once_they_are_gone() -> None:
             fork = struct.pack("<IIIIQ", pid, 7, pid, 7, now) + trailer(pid, now)
             samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 3, now + MS))]
             end = struct.pack("<iiiiQ", pid, 7, pid, 7, now + 2 * MS) + trailer(pid, now + 2 * MS)
-            records = [record(pe.RECORD_FORK, fork), *samples, record(pe.RECORD_EXIT, end)]
+            records = [record(perf.RECORD_FORK, fork), *samples, record(perf.RECORD_EXIT, end)]
             thinner.thin(bytearray(b"".join(records)), now)
             if number % 2000 == 1999:
                 sizes.append(tracemalloc.get_traced_memory()[0])
@@ -324,7 +324,7 @@ def test_short_processes_take_no_memory_once_they_are_gone() -> None:
 
 def _of(pid: int, raw: bytes) -> bytes:
     """A record of another process."""
-    place = 24 if raw[0] == pe.RECORD_SAMPLE else len(raw) - 32
+    place = 24 if raw[0] == perf.RECORD_SAMPLE else len(raw) - 32
     return raw[:place] + struct.pack("<i", pid) + raw[place + 4 :]
 
 
@@ -339,10 +339,10 @@ def _apart(raw: bytes) -> list[bytes]:
 
 
 def test_other_records_pass_as_they_are() -> None:
-    tracepoint = event(CALL_ENTER, pe.TYPE_TRACEPOINT, 1, 1, kernel=True)
+    tracepoint = event(CALL_ENTER, perf.TYPE_TRACEPOINT, 1, 1, kernel=True)
     thinner = Thinner([*EVENTS, (tracepoint, [9])])
     thinner.step = STOPPED
     body = struct.pack("<QQiiQII", 9, 0x401000, 7, 7, MS, 1, 0)
-    named = record(pe.RECORD_COMM, struct.pack("<ii", 7, 7) + bytes(8) + trailer(7, MS))
-    other = [record(pe.RECORD_SAMPLE, body), mapped(), gone(7, MS), named]
+    named = record(perf.RECORD_COMM, struct.pack("<ii", 7, 7) + bytes(8) + trailer(7, MS))
+    other = [record(perf.RECORD_SAMPLE, body), mapped(), gone(7, MS), named]
     assert b"".join(thinner.thin(bytearray(b"".join(other)), LATE)) == b"".join(other)

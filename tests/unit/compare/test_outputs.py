@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving, Site
-from pinprof.analyze.opportunities.wall import RUNNABLE
+from pinprof.analyze.course.wall import RUNNABLE
+from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving
+from pinprof.analyze.sites import Site
 from pinprof.base.statistics import Estimate
 from pinprof.compare.engine import compare
 from pinprof.compare.headline import clock_row, headline
@@ -21,7 +22,8 @@ from pinprof.compare.lines import Moves
 from pinprof.compare.opportunities import opportunity_changes
 from pinprof.compare.results import Difference, Family, OpportunityChange, Row, WorkUnit
 from pinprof.compare.runs import Figure
-from pinprof.report.compare import document, figures, markdown, text
+from pinprof.report.compare import document, figures
+from pinprof.report.compare.formats import FORMS
 from pinprof.report.compare.page import render as page
 from pinprof.report.terminal.console import PrintableConsole
 from tests.unit.compare.test_rows import MS, run_with, simulated
@@ -111,7 +113,7 @@ def difference_of(work: float) -> Difference:
 
 def rendered(difference: Difference, width: int) -> str:
     stream = io.StringIO()
-    text.render(difference, PrintableConsole(file=stream, width=width, force_terminal=True, color_system="standard"))
+    FORMS.show(difference, PrintableConsole(file=stream, width=width, force_terminal=True, color_system="standard"))
     return stream.getvalue()
 
 
@@ -130,7 +132,7 @@ def test_only_what_is_significant_has_a_colour() -> None:
 def test_the_terminal_s_width_is_kept_and_the_first_line_comes_first(width: int) -> None:
     difference = difference_of(0.8)
     stream = io.StringIO()
-    text.render(difference, PrintableConsole(file=stream, width=width, no_color=True))
+    FORMS.show(difference, PrintableConsole(file=stream, width=width, no_color=True))
     shown = stream.getvalue()
     assert max(map(len, shown.splitlines())) <= width
     assert " ".join(shown.split()).startswith(difference.headline)
@@ -138,7 +140,7 @@ def test_the_terminal_s_width_is_kept_and_the_first_line_comes_first(width: int)
 
 def test_rows_of_the_json_say_whether_they_are_significant() -> None:
     stream = io.StringIO()
-    document.write_json(difference_of(0.8), stream)
+    FORMS.write(difference_of(0.8), "json", stream)
     rows = json.loads(stream.getvalue())["rows"]
     work = next(one for one in rows if one["name"] == "work")
     assert work["significant"] is True
@@ -158,7 +160,7 @@ def test_hostile_names_reach_neither_terminal_nor_markdown() -> None:
     ]
     difference = compare(*sides, (HOSTILE, HOSTILE))
     stream = io.StringIO()
-    markdown.write(difference, stream)
+    FORMS.write(difference, "markdown", stream)
     for shown in (rendered(difference, 100).replace("\x1b[1m", "").replace("\x1b[0m", ""), stream.getvalue()):
         assert "\u202e" not in shown
         assert "\x1b[31m" not in shown
@@ -176,7 +178,7 @@ def test_every_output_says_how_many_runs_detect_less() -> None:
     sentence = f"About {more.runs} runs of each side detect a change of {100 * more.change:.0f} % of work."
     assert difference.tested.endswith(sentence)
     stream = io.StringIO()
-    markdown.write(difference, stream)
+    FORMS.write(difference, "markdown", stream)
     for shown in (rendered(difference, 100), stream.getvalue(), page(difference)):
         assert sentence in " ".join(html.unescape(shown).split())
     assert document.to_json(difference)["rows"][0]["more_runs"] == {"runs": more.runs, "change": more.change}

@@ -14,7 +14,7 @@ from pinprof.compare import rows as engine
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import Family, MoreRuns, Row
 from pinprof.compare.rows import FEW_SAMPLES, ONE_RUN, rows_of
-from pinprof.compare.runs import Figure, Run
+from pinprof.compare.runs import ComparedRun, Figure
 from pinprof.data.manifest import Manifest
 
 MS = 1_000_000
@@ -32,17 +32,17 @@ SAMPLED: list[tuple[Family, str, float]] = [
 ONCE = ("whole run", "start-up", "exit")
 
 
-def run_with(figures: dict[tuple[Family, str], Figure], number: int = 0, **more: Any) -> Run:
+def run_with(figures: dict[tuple[Family, str], Figure], number: int = 0, **more: Any) -> ComparedRun:
     facts: dict[str, Any] = {
         "path": f"run-{number}", "manifest": Manifest(1, "0", (), {}, {}, (), {}), "figures": figures,
         "work": {"run": 1.0}, "measured": frozenset(family for family, _ in figures) | {"call"},
         "around": {}, "named": {}, "found": (), "stacks": {}, "period_ns": float(MS), "rates": None, "tracing_ns": 0.0,
         "identity": str(number),
     }  # fmt: skip
-    return Run(**(facts | more))
+    return ComparedRun(**(facts | more))
 
 
-def simulated(random: np.random.Generator, spread: float, work: float = 1.0) -> Run:
+def simulated(random: np.random.Generator, spread: float, work: float = 1.0) -> ComparedRun:
     """A run whose times vary together by `spread`, and each by half of that on its own; samples come a millisecond."""
     figures = {}
     together = random.normal(0, spread)
@@ -56,7 +56,7 @@ def simulated(random: np.random.Generator, spread: float, work: float = 1.0) -> 
     return run_with(figures)
 
 
-def compared(before: Sequence[Run], after: Sequence[Run]) -> tuple[Row, ...]:
+def compared(before: Sequence[ComparedRun], after: Sequence[ComparedRun]) -> tuple[Row, ...]:
     return rows_of(before, after, ([1.0] * len(before), [1.0] * len(after)), "run", Moves({}))
 
 
@@ -131,7 +131,7 @@ def test_the_runs_that_are_asked_for_detect_what_is_said(request: pytest.Fixture
 
 
 def test_more_runs_are_asked_for_only_where_they_help() -> None:
-    def more(*runs: list[Run]) -> MoreRuns | None:
+    def more(*runs: list[ComparedRun]) -> MoreRuns | None:
         return next(row for row in compared(*runs) if row.name == "work").more_runs
 
     assert more(work(1000, 1001, 999, 1000), work(1000, 1000, 1001, 999)) is None
@@ -147,7 +147,7 @@ def test_more_runs_are_asked_for_only_where_they_help() -> None:
     assert one_sided.change == 0.05
 
 
-def work(*ms: float) -> list[Run]:
+def work(*ms: float) -> list[ComparedRun]:
     return [run_with({("phase", "work"): Figure(value * MS, "work")}, number) for number, value in enumerate(ms)]
 
 
@@ -161,7 +161,7 @@ def test_one_run_of_a_side_is_not_tested_whatever_it_took() -> None:
 
 
 def test_few_samples_are_never_significant() -> None:
-    def sampled(amount: float, samples: int) -> Run:
+    def sampled(amount: float, samples: int) -> ComparedRun:
         figure = Figure(amount * MS, "fault.anon", exact=False, samples=samples, noise=1.0)
         return run_with({("phase", "work"): Figure(100 * MS, "work"), ("cause", "fault.anon"): figure})
 
@@ -174,7 +174,7 @@ def test_few_samples_are_never_significant() -> None:
 def test_samples_bound_how_certain_a_difference_is() -> None:
     """Runs that happen to agree say less than the number of their samples allows."""
 
-    def sampled(amount: float) -> Run:
+    def sampled(amount: float) -> ComparedRun:
         figure = Figure(amount * MS, "user.app", exact=False, samples=50, noise=np.sqrt(50) * MS)
         return run_with({("phase", "work"): Figure(100 * MS, "work"), ("cause", "user.app"): figure})
 
@@ -191,7 +191,7 @@ def test_sides_that_were_sampled_at_other_rates_differ_by_more_than_that_costs()
 
 
 def test_start_up_is_known_to_a_sample_s_period() -> None:
-    def started(ms: float) -> Run:
+    def started(ms: float) -> ComparedRun:
         figures: dict[tuple[Family, str], Figure] = {("phase", "start-up"): Figure(ms * MS, "start-up", once=True)}
         return run_with(figures, period_ns=10.0 * MS)
 
@@ -202,7 +202,7 @@ def test_start_up_is_known_to_a_sample_s_period() -> None:
 
 
 def test_what_one_side_lacks_is_gone_or_new_and_tested() -> None:
-    def with_call(ms: float | None) -> Run:
+    def with_call(ms: float | None) -> ComparedRun:
         figures: dict[tuple[Family, str], Figure] = {("phase", "work"): Figure(1000 * MS, "work")}
         if ms is not None:
             figures["call", "cudaFreeHost"] = Figure(ms * MS, "cudaFreeHost")
@@ -223,7 +223,7 @@ def test_what_is_not_worth_telling_is_no_row() -> None:
 
 
 def test_figures_are_divided_by_the_work_but_for_what_happens_once() -> None:
-    def done(units: float) -> Run:
+    def done(units: float) -> ComparedRun:
         return run_with(
             {
                 ("phase", "work"): Figure(100 * units * MS, "work"),

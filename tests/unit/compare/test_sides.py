@@ -13,7 +13,7 @@ import pytest
 
 from pinprof.base.errors import CaptureError, PinprofError, UsageError
 from pinprof.compare.results import ComparedWeights, Family
-from pinprof.compare.runs import Figure, Run
+from pinprof.compare.runs import ComparedRun, Figure
 from pinprof.compare.sides import program, recordings_of, refuse_incomparable
 from pinprof.compare.stacks import EventStacks
 from pinprof.data.manifest import Manifest
@@ -39,9 +39,9 @@ def stacks(*symbols: str) -> EventStacks:
     return EventStacks(table, rows, "ns", False)
 
 
-def run(identity: str, about: Manifest | None = None, event: str = "cpu-clock", *symbols: str) -> Run:
+def run(identity: str, about: Manifest | None = None, event: str = "cpu-clock", *symbols: str) -> ComparedRun:
     figures: dict[tuple[Family, str], Figure] = {("phase", "work"): Figure(1e9, "work")}
-    return Run(
+    return ComparedRun(
         path=f"/x/{identity}.pinprof", manifest=about or manifest(), figures=figures, work={"run": 1.0},
         measured=frozenset({"phase"}), around={},
         named={}, found=(), stacks={event: stacks(*(symbols or ("fill", "copy")))}, period_ns=1e6, rates=None,
@@ -49,7 +49,7 @@ def run(identity: str, about: Manifest | None = None, event: str = "cpu-clock", 
     )  # fmt: skip
 
 
-def refusal(before: list[Run], after: list[Run]) -> str:
+def refusal(before: list[ComparedRun], after: list[ComparedRun]) -> str:
     with pytest.raises(PinprofError) as refused:
         refuse_incomparable(before, after)
     return str(refused.value)

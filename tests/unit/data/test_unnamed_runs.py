@@ -40,7 +40,7 @@ def test_sources_stay_with_their_frames() -> None:
     frames = replace(made.stacks.frames, source=("/app/main.cu", "", "", "/app/copy.h"))
     joined, _ = with_runs_joined(replace(made, stacks=replace(made.stacks, frames=frames)))
     joined_frames = joined.stacks.frames
-    sources = {symbol: joined_frames.source_of(index) for index, symbol in enumerate(joined_frames.symbol)}
+    sources = {name: joined_frames.source_of(index) for index, name in enumerate(joined_frames.function)}
     assert (sources["main"], sources["memcpy"], sources["[libcuda.so.1] × 3"]) == ("/app/main.cu", "/app/copy.h", "")
 
 

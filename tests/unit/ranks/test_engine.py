@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals
-from pinprof.analyze.opportunities.results import Interval
 from pinprof.base.errors import CaptureError
 from pinprof.ranks.engine import explain
 from pinprof.ranks.rank_run import RankRun, Spans

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +28,33 @@ def told(*given_up: Any, **others: Any) -> Any:
 def test_what_was_given_up_is_read_by_time() -> None:
     assert call_tracing.given_up(told(COPIES, BARE)) == (
         GivenUp("memory", False, 50 * MS, 60 * MS, 40),
-        GivenUp("copies", True, 100 * MS, 2500 * MS, 198_000),
-    )
+        GivenUp("copies", True, 100 * MS, 2500 * MS),
+    ), "what older recordings estimate of copies is not taken over"
+    assert call_tracing.given_up(told({key: value for key, value in COPIES.items() if key != "calls"}))[0].untraced
+    assert not call_tracing.given_up(told({key: value for key, value in BARE.items() if key != "calls"}))
     assert call_tracing.given_up(new_manifest()) == ()
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"from_ns": 3000 * MS}, {"calls": True}, {"kind": "launches"}, {"without": "names"}, {"to_ns": None}],
+    [{"from_ns": 3000 * MS}, {"kind": "launches"}, {"without": "names"}, {"to_ns": None}],
     ids=lambda change: next(iter(change)),
 )
 def test_what_is_no_episode_is_left_out(change: dict[str, Any]) -> None:
     assert call_tracing.given_up(told({**COPIES, **change}, BARE)) == call_tracing.given_up(told(BARE))
 
 
-def test_notes_say_since_when_for_how_long_and_how_many() -> None:
-    manifest = told(COPIES, BARE, {**COPIES, "from_ns": 3000 * MS, "to_ns": 3100 * MS, "calls": 2000})
+def test_notes_say_since_when_for_how_long_and_how_many_where_they_were_counted() -> None:
+    manifest = told(COPIES, BARE, {**COPIES, "from_ns": 3000 * MS, "to_ns": 3100 * MS})
     percent = call_tracing.budget_percent(manifest)
     why = "because tracing them would have cost more than 3 % of the program's time (--probe-budget)."
     assert call_tracing.notes(call_tracing.given_up(manifest), 0, percent) == (
-        f"About 200,000 memory copies and memsets were not traced, from 100 ms on, for 2.5 s in 2 intervals, {why}",
+        f"Memory copies and memsets were not traced, from 100 ms on, for 2.5 s in 2 intervals, {why}",
         f"40 calls that allocate or free memory were traced without their callers, from 50 ms on, for 10 ms, {why}",
     )
     assert call_tracing.notes((), 0, None) == ()
+    by_gpu = [replace(part, calls=1234) for part in call_tracing.given_up(told(COPIES))]
+    assert call_tracing.notes(by_gpu, 0, percent)[0].startswith("1,234 memory copies and memsets were not traced")
 
 
 def test_an_entry_and_a_return_with_an_interval_between_them_are_of_two_calls() -> None:
@@ -61,9 +66,14 @@ def test_an_entry_and_a_return_with_an_interval_between_them_are_of_two_calls() 
     assert not cuda_calls._across(given_up, start, end, memory, ("copies", "memory")).any(), "these were traced on"
 
 
-def test_untraced_calls_are_counted_by_kind() -> None:
+def test_calls_may_be_missing_by_kind() -> None:
     activity = Activity("uprobes", given_up=call_tracing.given_up(told(COPIES, BARE)))
-    assert (activity.untraced(), activity.untraced("copies"), activity.untraced("memory")) == (198_000, 198_000, 0)
+    for asked in (activity.untraced, activity.may_lack):
+        assert (asked(), asked("copies"), asked("memory")) == (True, True, False)
+    lossy = Activity("uprobes", lost_calls=3)
+    assert (lossy.may_lack(), lossy.may_lack("copies"), lossy.may_lack("memory")) == (True, True, False)
+    assert replace(lossy, lost_memory=True).may_lack("memory")
+    assert not Activity("uprobes").may_lack()
 
 
 def test_a_file_without_events_holds_no_calls(tmp_path: Path) -> None:

@@ -44,7 +44,17 @@ SEGMENT = {
 }  # fmt: skip
 """Of py-spy."""
 LOOKED = SEGMENT | {
-    "threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1, 2], "lasts": [0, 5], "stacks": [0, -1]}],
+    "threads": [
+        {
+            "pid": 7,
+            "tid": 9,
+            "name": "T",
+            "times": [1, 2],
+            "lasts": [0, 5],
+            "stacks": [0, -1],
+            "windows": [[-2], [1], [3]],
+        }
+    ],
     "looks": {"7": [1, 2]},
 }
 ROW = {"measure": "memcpy.host", "size_bytes": 1 << 20, "median_ns": 5e4, "low_ns": 4e4, "high_ns": 6e4}
@@ -75,6 +85,7 @@ def see_stacks(path: Path) -> None:
     for pid, tid in found.threads:
         times, stacks, _ = found.looks(pid, tid)
         assert len(times) == len(stacks)
+        assert len(set(map(len, found.windows(pid, tid)))) == 1
         for stack in set(stacks.tolist()):
             assert all(frame < len(found.frames) for frame in found.chain(stack))
     for pid, tid in found.changes:

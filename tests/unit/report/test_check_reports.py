@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from pinprof.check.budgets import Place
 from pinprof.check.verdicts import Checked, Outcome, Site
 from pinprof.report.check import markdown, words
-from pinprof.report.check.formats import WRITERS, write
+from pinprof.report.check.formats import FORMS
 from tests.support.checks import HOSTILE, checked, hostile, verdict
 
 SCHEMAS = Path(__file__).parents[2] / "data/schemas"
@@ -54,7 +54,7 @@ def junit_schema() -> etree.XMLSchema:
 
 def written(form: str, check: Checked) -> str:
     stream = io.StringIO()
-    WRITERS[form](check, stream)
+    FORMS.write(check, form, stream)
     return stream.getvalue()
 
 
@@ -165,7 +165,7 @@ def test_fingerprints_stay_while_lines_move_and_tell_budgets_apart(sources: Path
     assert len({entry["fingerprint"] for entry in entries}) == len(entries) == 2
 
 
-@pytest.mark.parametrize("form", WRITERS)
+@pytest.mark.parametrize("form", FORMS.names)
 def test_no_report_tells_of_other_machines_or_breaks_on_any_name(form: str) -> None:
     text = written(form, checked())
     assert not re.search(r"/home|someone|/usr|/ci|" + re.escape(str(Path.cwd())), text)
@@ -278,7 +278,7 @@ def test_a_summary_that_cannot_be_written_is_said_and_changes_nothing(sources: P
 
 
 def test_a_report_is_written_to_a_file(sources: Path) -> None:
-    write(checked(), "junit", sources / "junit.xml")
+    FORMS.save(checked(), "junit", sources / "junit.xml")
     assert etree.parse(sources / "junit.xml").getroot().tag == "testsuites"
 
 

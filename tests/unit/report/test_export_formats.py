@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.data.model import USER, RangeTable
 from pinprof.read import read
@@ -30,14 +30,14 @@ from tests.unit.read.formats.test_chrome_trace import TORCH
 SECRET = "hunter2-secret"
 
 
-def firefox(analysis: Analysis) -> dict[str, Any]:
+def firefox(analysis: Run) -> dict[str, Any]:
     stream = io.StringIO()
     export_firefox.write(analysis, stream)
     assert stream.getvalue().isascii()
     return dict(json.loads(stream.getvalue()))
 
 
-def trace(analysis: Analysis) -> dict[str, Any]:
+def trace(analysis: Run) -> dict[str, Any]:
     stream = io.StringIO()
     export_trace.write(analysis, stream)
     assert stream.getvalue().isascii()
@@ -49,7 +49,7 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def hostile_analysis() -> Analysis:
+def hostile_analysis() -> Run:
     return analyze(capture_of([(event, 10 + event, [(name, DSOS[0], USER)]) for name in HOSTILE for event in range(4)]))
 
 

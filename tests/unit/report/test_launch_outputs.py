@@ -9,10 +9,8 @@ from dataclasses import replace
 from pinprof.ranks.engine import explain
 from pinprof.ranks.results import Launch
 from pinprof.ranks.spent import Place
-from pinprof.report.ranks.document import write_json
+from pinprof.report.ranks.formats import FORMS
 from pinprof.report.ranks.page import render as page_of
-from pinprof.report.ranks.text import render
-from pinprof.report.terminal.console import PrintableConsole
 from tests.support.launches import MS, launch
 from tests.unit.ranks.test_engine import noisy
 
@@ -29,7 +27,7 @@ def evil() -> Launch:
 
 def text_of(answer: Launch) -> str:
     stream = io.StringIO()
-    render(answer, PrintableConsole(file=stream, width=100, no_color=True), ("Page: x",))
+    FORMS.write(answer, "text", stream)
     return stream.getvalue()
 
 
@@ -46,7 +44,7 @@ def test_hostile_names_are_text_on_the_page_and_in_the_terminal() -> None:
 
 def test_json_holds_the_answer_and_no_home_directory() -> None:
     stream = io.StringIO()
-    write_json(evil(), stream)
+    FORMS.write(evil(), "json", stream)
     assert "somebody" not in stream.getvalue()
     document = json.loads(stream.getvalue())
     assert {

@@ -17,6 +17,7 @@ from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.page import html
 from pinprof.report.terminal.text import render
+from tests.support.facts import with_facts
 
 GIB = 1 << 30
 CASE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
@@ -30,7 +31,7 @@ def report(pages: Pages | None) -> ReportData:
     first, *others = analysis.ledger.sites
     assert first.pages is None
     sites = (replace(first, pages=pages), *others)
-    return build(replace(analysis, ledger=replace(analysis.ledger, sites=sites)))
+    return build(with_facts(analysis, ledger=replace(analysis.ledger, sites=sites)))
 
 
 def text_of(made: ReportData) -> str:

@@ -17,6 +17,7 @@ from markdown_it.token import Token
 from pinprof.cli import cli
 from pinprof.report.export.markdown import block, code, text, write
 from pinprof.report.names import printable
+from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
 from tests.support.opportunities import course, with_opportunities
 
@@ -39,7 +40,7 @@ def written(found: int = 2, name: str = "") -> str:
     analysis = with_opportunities(own_analysis("alloc-loop-mistake"), found, name)
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,))
-        analysis = replace(analysis, opportunities=answer, course=course(0, what=name))
+        analysis = with_facts(analysis, opportunities=answer, course=course(0, what=name))
     write(analysis, stream)
     return stream.getvalue()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.opportunities.results import Saving
 from pinprof.api import Result
 from pinprof.report.export.document import to_json, write_json
@@ -21,6 +21,7 @@ from pinprof.report.sections.opportunities import WhatToChange, saving_words
 from pinprof.report.sections.phases import Phases
 from pinprof.report.sections.timeline import OverTime
 from pinprof.report.terminal import summary, text
+from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
 from tests.support.opportunities import MS, course, opportunities, with_opportunities
 
@@ -28,18 +29,18 @@ HOSTILE = "\x1b]0;owned\x07[bold]<script>alert(1)</script>\u202e" + "long name "
 HERE = Path(__file__).parents[2]
 
 
-def recorded() -> Analysis:
-    return replace(own_analysis("alloc-loop-mistake"), opportunities=None, course=None)
+def recorded() -> Run:
+    return with_facts(own_analysis("alloc-loop-mistake"), opportunities=None, course=None)
 
 
-def short(analysis: Analysis, width: int = 80, below: tuple[str, ...] = ("Page: a.html", "Capture: a.pinprof")) -> str:
+def short(analysis: Run, width: int = 80, below: tuple[str, ...] = ("Page: a.html", "Capture: a.pinprof")) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, no_color=True, highlight=False, markup=False)
     summary.render([build(analysis)], console, below)
     return stream.getvalue()
 
 
-def whole(analysis: Analysis) -> str:
+def whole(analysis: Run) -> str:
     stream = io.StringIO()
     text.render(build(analysis), Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
@@ -68,7 +69,7 @@ def test_json_counts_phases_from_the_timelines_start() -> None:
     data = build(analysis)
     assert data.start_ns is not None
     begin = 50 * MS
-    document = to_json(build(replace(analysis, course=course(data.start_ns + begin))))
+    document = to_json(build(with_facts(analysis, course=course(data.start_ns + begin))))
     phases = {phase["name"]: phase for phase in document["phases"]}
     assert list(phases) == ["start-up", "context", "work", "exit"]
     assert phases["work"]["intervals"] == [[450 * MS, 950 * MS], [1050 * MS, 2350 * MS]]
@@ -78,7 +79,7 @@ def test_json_counts_phases_from_the_timelines_start() -> None:
 
 
 def test_keys_stay_where_nobody_looked() -> None:
-    document = to_json(build(replace(recorded(), opportunities=None, course=None)))
+    document = to_json(build(with_facts(recorded(), opportunities=None, course=None)))
     assert [document[key] for key in ("opportunities", "to_measure", "refused", "unseen", "phases")] == [()] * 5
     assert document["steps"] is None
     assert document["critical_thread"] is None
@@ -101,7 +102,7 @@ def test_the_terminals_answer_has_at_most_24_lines(found: int, name: str, width:
     analysis = with_opportunities(recorded(), found, name) if found >= 0 else recorded()
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,) * 5)
-        analysis = replace(analysis, opportunities=answer, course=course(0, what=name))
+        analysis = with_facts(analysis, opportunities=answer, course=course(0, what=name))
     lines = short(analysis, width).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= width
@@ -194,7 +195,7 @@ def test_a_card_shows_the_event_that_has_its_samples() -> None:
     faults = next(index for index, event in enumerate(analysis.events) if event.unit == "faults")
     only = set(samples.stack[samples.event == faults].tolist()) - set(samples.stack[samples.event != faults].tolist())
     for stacks, event in ((frozenset(only - {-1}), faults), (frozenset(), -1)):
-        change = WhatToChange.of(build(replace(analysis, opportunities=opportunities(1, samples=stacks))))
+        change = WhatToChange.of(build(with_facts(analysis, opportunities=opportunities(1, samples=stacks))))
         assert change is not None
         assert change.cards[0].event == event
 
@@ -209,7 +210,7 @@ def test_phases_are_the_timelines_first_lane() -> None:
 
 
 def test_a_run_without_steps_says_nothing_of_them() -> None:
-    phases = Phases.of(build(replace(recorded(), course=course(0, steps=False))))
+    phases = Phases.of(build(with_facts(recorded(), course=course(0, steps=False))))
     assert phases is not None
     assert phases.about_steps == ""
     assert phases.to_json()["steps"] is None

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 import pinprof.report
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.report import sections
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.export.document import to_json
@@ -40,7 +40,7 @@ class Toy(Section):
     samples: int
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+    def build(cls, _: Run, shared: Shared) -> Self | None:
         count = sum(event.samples for event in shared.events)
         return cls(count) if count else None
 

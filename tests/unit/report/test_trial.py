@@ -9,7 +9,8 @@ import re
 import pytest
 
 from pinprof.cli import trial as command
-from pinprof.report.trial import document, formats, markdown, text, words
+from pinprof.report.trial import document, words
+from pinprof.report.trial.formats import FORMS
 from pinprof.trial.result import Ratio, TrialResult
 from tests.support.trials import cure_result, left_out, no_difference, trial_result
 
@@ -21,15 +22,14 @@ WHOLE = trial_result(
 )
 
 
-def written(write: object, result: TrialResult = WHOLE) -> str:
+def written(form: str, result: TrialResult = WHOLE) -> str:
     stream = io.StringIO()
-    assert callable(write)
-    write(result, stream)
+    FORMS.write(result, form, stream)
     return stream.getvalue()
 
 
 def test_the_command_offers_every_form() -> None:
-    assert set(command.FORMATS) == set(formats.WRITERS)
+    assert set(command.FORMATS) == set(FORMS.names)
 
 
 def test_the_headline_is_the_best_cure_with_its_figures() -> None:
@@ -66,7 +66,7 @@ def test_cures_that_save_come_first_and_failed_ones_last_but_one() -> None:
 
 
 def test_the_json_has_the_documented_keys() -> None:
-    found = json.loads(written(document.write))
+    found = json.loads(written("json"))
     assert found["headline"] == words.headline(WHOLE)
     first, second = found["cures"][:2]
     assert first["id"] == "glibc-huge-pages"
@@ -79,8 +79,8 @@ def test_the_json_has_the_documented_keys() -> None:
 
 
 def test_text_and_markdown_have_every_cure_with_its_reason() -> None:
-    for write in (text.write, markdown.write):
-        shown = written(write)
+    for form in ("text", "markdown"):
+        shown = written(form)
         for cure in WHOLE.cures:
             assert cure.id in shown
         assert "is already set to 1" in shown
@@ -89,18 +89,18 @@ def test_text_and_markdown_have_every_cure_with_its_reason() -> None:
         assert "off" in shown
 
 
-@pytest.mark.parametrize("write", [text.write, markdown.write])
-def test_what_a_program_says_reaches_nobody_as_a_control_sequence(write: object) -> None:
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_what_a_program_says_reaches_nobody_as_a_control_sequence(form: str) -> None:
     hostile = "\x1b[2J<b>\u202e](x)"
     result = trial_result(left_out("a", hostile, "failed"), command=("sh", hostile), notes=(hostile,))
-    shown = written(write, result)
+    shown = written(form, result)
     assert not re.search("[\x1b\u202e]", shown)
-    assert write is text.write or "<b>" not in re.sub("`[^`]*`", "", shown)
+    assert form == "text" or "<b>" not in re.sub("`[^`]*`", "", shown)
 
 
 def test_a_file_is_written_whole(tmp_path: object) -> None:
     from pathlib import Path
 
     target = Path(str(tmp_path)) / "trial.json"
-    formats.write(WHOLE, "json", target)
+    FORMS.save(WHOLE, "json", target)
     assert json.loads(target.read_text())["schema"] == document.SCHEMA

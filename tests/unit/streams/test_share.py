@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pinprof.base.errors import CaptureError, CollectError
 from pinprof.data.uvm_events import HEADER_BYTES, Event
 from pinprof.read import read
-from pinprof.streams import share, store
+from pinprof.streams import scrubs, share, store
 from tests.support import perf_file, uvm_layout
 
 TEXT, MODULE = 0xFFFFFFFF_A1200000, 0xFFFFFFFF_C0A40000
@@ -123,7 +123,7 @@ def test_where_code_was_that_touched_managed_memory_is_lost_too(tmp_path: Path) 
 def test_order_and_what_is_no_address_stay(numbers: list[int]) -> None:
     words = np.unique(np.array(numbers, np.uint64))
     kernel = words[(words >= 0xFFFF << 48) & (words < 2**64 - 4096)]
-    moved = share._Moved(kernel).words(words)
+    moved = scrubs.Moved(words).words(words)
     others = ~np.isin(words, kernel)
     assert (moved[others] == words[others]).all()
     assert (np.diff(moved[~others].astype(object)) > 0).all()

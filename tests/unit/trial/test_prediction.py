@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity, Saving, Site, WallTable
+from pinprof.analyze.course.results import PHASE_NAMES, WallTable
+from pinprof.analyze.opportunities.results import Opportunity, Saving
+from pinprof.analyze.sites import Site
 from pinprof.data.activity import Activity, ApiCallTable, CallOverhead
 from pinprof.trial.cures import CURES
 from pinprof.trial.measure import Measure, parse

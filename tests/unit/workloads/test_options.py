@@ -123,7 +123,7 @@ def test_scenario_without_a_host_form_says_that_it_needs_a_gpu(monkeypatch: pyte
         scenario.run("foreign", Options(4096, backend="host"))
 
 
-def test_memory_that_a_framework_tells_is_printed_and_handed_over_with_the_traffic(
+def test_memory_that_a_framework_tells_is_printed_and_handed_over(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     telling = FOREIGN % ("'x'", "ctx.value + 2") + "    ctx.tell_memory('cache', 4096 * (1 + ctx.iteration % 2))\n"
@@ -134,7 +134,6 @@ def test_memory_that_a_framework_tells_is_printed_and_handed_over_with_the_traff
     assert "  cache: 8 KiB" in result.to_text()
     handed = json.loads(facts.read_text())
     assert handed["memory_bytes"] == {"cache": 8192}
-    assert handed["traffic"] == [{"what": "pageable", "size_bytes": 4096, "count": 1}]
 
 
 @pytest.mark.parametrize("source", ["import no_such_module", "raise RuntimeError('no_such_module')", "SPEC = 1"])

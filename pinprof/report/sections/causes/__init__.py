@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
 from pinprof.base import units
@@ -41,7 +41,7 @@ class Causes(Section):
     """The heavy part of each event's call tree."""
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self:
+    def build(cls, _: Run, shared: Shared) -> Self:
         """Events without weight are in the JSON, too."""
         return cls(shared.events, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
 

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.activity.results import ScopeActivity
 from pinprof.analyze.results import RangeResult
 from pinprof.base import units
@@ -50,7 +50,7 @@ class Ranges(Section):
     measures = MEASURES
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self:
+    def build(cls, _: Run, shared: Shared) -> Self:
         """The page's scripts and the JSON want a list, if an empty one."""
         return cls(
             shared.ranges,

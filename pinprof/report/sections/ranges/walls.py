@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.results import RangeResult, RangeWall
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -61,7 +61,7 @@ class Wall:
         return self.result.wall_ns >= _ERRORS * self.result.error_ns
 
     def parts(self) -> list[Part]:
-        """Processor time by cause, waits, small parts, the remainder."""
+        """CPU time by cause, waits, small parts, the remainder."""
         causes = [*self.result.on_cpu.items(), *self.result.off_cpu.items()]
         return parts_of(causes, self.result.remainder_ns, REMAINDER, _SMALLEST)
 
@@ -86,7 +86,7 @@ class Walls(Section):
     rows: tuple[tuple[RangeResult, Wall], ...]
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+    def build(cls, _: Run, shared: Shared) -> Self | None:
         """None where waits were not recorded."""
         shown = (shared.ranges[index] for index in shared.shown.index.tolist())
         rows = tuple((entry, Wall(entry.wall)) for entry in shown if entry.wall)

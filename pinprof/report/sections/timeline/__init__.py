@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
@@ -29,7 +29,7 @@ class OverTime(Section):
     timeline: Timeline
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where nothing has a time, or nobody draws it."""
         made = timeline(analysis) if shared.drawn else None
         return cls(made) if made else None

@@ -1,4 +1,4 @@
-"""Analysis → Timeline: ranges, marks, waits and CUDA calls as lanes of their threads, causes as densities.
+"""Run → Timeline: ranges, marks, waits and CUDA calls as lanes of their threads, causes as densities.
 
 Every lane is thinned (`thinning`) and says how much it held.
 """
@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze import Analysis
-from pinprof.analyze.activity.calls import purpose_of
+from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.base.columns import rows_of
+from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, timed_span
@@ -35,7 +35,7 @@ QUIET = 0.05
 ARROWS = 8
 """The longest waits whose threads have lanes of their own."""
 STEPS = 1_200
-"""Of a density of events that are no time."""
+"""For a density of events other than time."""
 CELLS = 150_000
 """Steps of time and their causes, of all densities together."""
 
@@ -45,7 +45,7 @@ Threads = dict[tuple[int, int], str]
 """(pid, tid) → heading of the threads with lanes of their own."""
 
 
-def timeline(analysis: Analysis) -> Timeline | None:
+def timeline(analysis: Run) -> Timeline | None:
     """What happened when; None where nothing has a time."""
     capture = analysis.capture
     span = timed_span(capture)
@@ -105,7 +105,7 @@ def _bounded(lanes: list[Lane]) -> list[Lane]:
     return lanes
 
 
-def _before_ns(analysis: Analysis, start: int) -> int | None:
+def _before_ns(analysis: Run, start: int) -> int | None:
     """How long after the recording's start the timeline begins; None where a part of it does not say."""
     part = analysis.part
     if part is None:
@@ -125,15 +125,15 @@ def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple
     return tuple(renamed), tuple(names[number] for number in used.tolist())
 
 
-def _finest_ns(analysis: Analysis, span: int) -> int:
-    """A step that holds two samples of one processor; of an event that is no time, a fixed part of the span."""
+def _finest_ns(analysis: Run, span: int) -> int:
+    """A step that holds two samples of one processor; of an event other than time, a fixed part of the span."""
     main = analysis.main
     if main is None or main.event.unit != "ns":
         return span // STEPS
     return 2 * main.total // max(main.samples, 1)
 
 
-def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int]]], int]:
+def _threads(analysis: Run) -> tuple[Threads, dict[str, list[tuple[int, int]]], int]:
     """(pid, tid) → heading of the threads that get lanes, in order; heading → threads of pools that share a row; how
     many threads have neither.
 
@@ -162,7 +162,7 @@ def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int
 
 
 def _numbers(pairs: list[tuple[int, int]], numbers: dict[tuple[int, int], int]) -> tuple[int, ...]:
-    """Of the threads that a reader can choose, each once."""
+    """The threads that a reader can choose, each once."""
     return tuple(dict.fromkeys(numbers[pair] for pair in pairs if pair in numbers))
 
 
@@ -179,7 +179,7 @@ def _amounts(pid: Int32, tid: Int32) -> dict[tuple[int, int], int]:
 
 
 def _densities(
-    analysis: Analysis, start: int, finest: int, chosen: Threads, pooled: dict[str, list[tuple[int, int]]]
+    analysis: Run, start: int, finest: int, chosen: Threads, pooled: dict[str, list[tuple[int, int]]]
 ) -> tuple[int, tuple[Density, ...]]:
     """The length of a step, the finest or that doubled until there are few enough; and one density per chosen thread,
     one per pool, and one for all other threads together.
@@ -212,9 +212,7 @@ def _densities(
     return bin_ns, tuple(made)
 
 
-def _phase_lane(
-    analysis: Analysis, start: int, end: int, names: Numbered[str], styles: Numbered[Style]
-) -> Iterator[Lane]:
+def _phase_lane(analysis: Run, start: int, end: int, names: Numbered[str], styles: Numbered[Style]) -> Iterator[Lane]:
     """The run's phases, above all threads. The first sample stands for time before the timeline, which is cut off."""
     parts = [
         (phase.name, one) for phase in (analysis.course.phases if analysis.course else ()) for one in phase.intervals
@@ -229,7 +227,7 @@ def _phase_lane(
 
 
 def _range_lanes(
-    analysis: Analysis, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
+    analysis: Run, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
 ) -> Iterator[Lane]:
     ranges = analysis.capture.ranges
     if not len(ranges):
@@ -261,7 +259,7 @@ def _mark_lanes(
 
 
 def _wait_lanes(
-    analysis: Analysis,
+    analysis: Run,
     start: int,
     end: int,
     names: Numbered[str],
@@ -270,7 +268,7 @@ def _wait_lanes(
 ) -> Iterator[Lane]:
     """What each thread waited for while it was off the CPU."""
     samples = analysis.capture.samples
-    spans = np.array([event.spans for event in analysis.capture.events], np.bool_)
+    spans = analysis.capture.spans
     if samples.wait is None or not spans.any():
         return
     waiting = spans[samples.event] & (samples.weight > 0)
@@ -288,7 +286,7 @@ def _wait_lanes(
         yield Lane(heading, "waits", "wait", thin(drawn, INTERVALS).spans, total or len(mine))
 
 
-def _arrows(analysis: Analysis, start: int, chosen: Threads) -> Iterator[HeldUp]:
+def _arrows(analysis: Run, start: int, chosen: Threads) -> Iterator[HeldUp]:
     """Waits for other threads that have lanes as well."""
     for arrow in analysis.blame.arrows if analysis.blame else ():
         if arrow.waiter in chosen and arrow.holder in chosen and arrow.waiter != arrow.holder:
@@ -297,7 +295,7 @@ def _arrows(analysis: Analysis, start: int, chosen: Threads) -> Iterator[HeldUp]
 
 
 def _call_lanes(
-    analysis: Analysis, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
+    analysis: Run, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
 ) -> Iterator[Lane]:
     activity = analysis.capture.activity
     if activity is None or not len(activity.calls):
@@ -314,7 +312,7 @@ def _call_lanes(
         yield Lane(heading, "CUDA calls", "call", thin(spans, INTERVALS).spans, len(row))
 
 
-def _held(analysis: Analysis, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
+def _held(analysis: Run, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
     """What the program's processes held by the kernel's account, where it was recorded."""
     if analysis.memory is not None:
         for _, style, time, level in Memory(analysis.memory, start).curves():

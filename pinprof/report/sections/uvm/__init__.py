@@ -9,7 +9,7 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.activity.results import ActivityAnalysis, MigrationResult, ScopeActivity, UvmAnalysis
 from pinprof.analyze.activity.uvm import SERVICE_NS, WARP_SERVICE_NS, at_most
 from pinprof.base import units
@@ -39,7 +39,7 @@ class ManagedMemory(Section):
     """None when no managed memory moved, or nobody draws it."""
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None when no managed memory moved or faulted."""
         activity = shared.activity
         if activity is None or activity.uvm is None:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.base.units import format_bytes
 from pinprof.data.activity import CallOverhead, GivenUp, MemoryKind, MemoryOperation, MemoryUsageTable
 from tests.support.scenes import (
     CREATED,
@@ -169,6 +171,27 @@ def test_pins_that_pytorch_rounds_up_are_split_into_what_is_used_and_the_rest(si
 )
 def test_pins_of_which_a_part_is_not_copied_need_not_be_rounded(size: int, used: int, stack: Sequence[str]) -> None:
     assert [one.cure.id for one in pinned(size * MIB, used * MIB, stack)] == ["touch-then-register"]
+
+
+def test_copies_use_the_memory_that_lives_when_they_begin() -> None:
+    size, used = 1000 * MIB, 100 * MIB
+    calls = [
+        Traced("cudaHostAlloc", 0, 40, size),
+        Traced("cudaFreeHost", 50, 51),
+        Traced("cudaHostAlloc", 60, 100, size),
+    ]
+    calls += [to_gpu(110, 112, used, MemoryKind.PINNED, site=1, address=BASE)]
+    made = recorded(ran(0, 40, CREATED) + ran(40, 60) + ran(60, 100, CREATED) + ran(100, 200), calls)
+    assert made.activity is not None
+    taken, given = MemoryOperation.ALLOCATE, MemoryOperation.FREE
+    memory = MemoryUsageTable.of(
+        3, time_ns=[40 * MS, 50 * MS, 100 * MS], size_bytes=[size] * 3, address=np.full(3, BASE, np.uint64),
+        memory_kind=MemoryKind.PINNED, operation=[taken, given, taken], device=-1, pid=100, correlation_id=[1, 2, 3],
+    )  # fmt: skip
+    made = replace(made, activity=replace(made.activity, memory=memory))
+    rest, _ = allocating.page_creation(scene(made))
+    assert rest.title.endswith(f"of which copies use {format_bytes(used)}.")
+    assert rest.bytes == 2 * size - used
 
 
 def test_pins_of_which_copies_use_little_are_made_smaller() -> None:

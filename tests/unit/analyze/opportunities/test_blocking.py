@@ -13,8 +13,8 @@ from pinprof.analyze.blame.table import blame_of
 from pinprof.analyze.blame.waits import Certainty
 from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import Site
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.sites import Site
 from tests.support.scenes import CREATED, FREE, MIB, MS, Traced, ran, recorded, scene, waited
 
 IN_DRIVER = (
@@ -40,7 +40,7 @@ def pinning(length: int, waits: Sequence[str] = IN_DRIVER, pins: Sequence[tuple[
     ]  # fmt: skip
     made = recorded(samples, calls, threads={(100, 100): "main", (100, 101): "pin"})
     found = scene(made)
-    return replace(found, blame=blame_of(made, found.attribution))
+    return replace(found, blame=blame_of(made, found.attribution, found.sites))
 
 
 @pytest.mark.parametrize("waits", [IN_DRIVER, IN_LIBRARY], ids=["driver", "library"])

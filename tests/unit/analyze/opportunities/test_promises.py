@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.opportunities.course import course_of
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunities
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import PHASE_NAMES
+from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind

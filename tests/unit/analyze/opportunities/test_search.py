@@ -13,9 +13,10 @@ from pinprof.analyze.evidence import LEAST_NS
 from pinprof.analyze.opportunities import search as module
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.results import Opportunities, Saving, Site
+from pinprof.analyze.opportunities.results import Opportunities, Saving
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
+from pinprof.analyze.sites import Site
 from pinprof.base.units import format_ns
 from pinprof.data.model import Capture
 from pinprof.data.rate_book import Estimate

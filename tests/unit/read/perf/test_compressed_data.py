@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import zstandard
 
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import inflate
-from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
 from tests.support.perf_file import MAPPED, Reader, frames
 
@@ -23,7 +23,7 @@ def test_compressed_records_are_one_stream_cut_anywhere(capture_of: Reader, piec
     for start in range(0, len(plain), piece):
         packed += compressor.compress(plain[start : start + piece])
         packed += compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-    records = b"".join(pf.record(rec.COMPRESSED, packed[at : at + 61]) for at in range(0, len(packed), 61))
+    records = b"".join(pf.record(perf.RECORD_COMPRESSED, packed[at : at + 61]) for at in range(0, len(packed), 61))
     capture = capture_of(pf.file_mode([spec], records + pf.sample(spec, time=200)))
     assert len(capture.samples) == 51
     assert {tuple(frames(capture, row)) for row in range(51)} == {("[app]",)}
@@ -34,8 +34,8 @@ def test_compressed_records_of_newer_perf_say_their_size_and_are_padded(capture_
     spec = pf.Spec()
     packed = zstandard.ZstdCompressor().compress(pf.sample(spec) * 3)
     body = struct.pack("<Q", len(packed)) + packed.ljust(len(packed) + -len(packed) % 8, b"\0")
-    damaged = pf.record(rec.COMPRESSED2, struct.pack("<Q", 99) + bytes(16))
-    capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED2, body) + damaged + pf.sample(spec)))
+    damaged = pf.record(perf.RECORD_COMPRESSED2, struct.pack("<Q", 99) + bytes(16))
+    capture = capture_of(pf.file_mode([spec], pf.record(perf.RECORD_COMPRESSED2, body) + damaged + pf.sample(spec)))
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (4, 32)
 
 
@@ -49,11 +49,11 @@ def test_compressed_records_whose_size_overflowed_are_read(capture_of: Reader, l
     assert len(packed) > 65_000
     pieces = [packed[at : at + 65_519] for at in range(0, len(packed), 65_519)]
     body = pieces[0] + b"".join(
-        struct.pack("<IHHQ", rec.COMPRESSED2, 0, 16 + len(more), 77) + more for more in pieces[1:]
+        struct.pack("<IHHQ", perf.RECORD_COMPRESSED2, 0, 16 + len(more), 77) + more for more in pieces[1:]
     )
     padding = -len(body) % 8 if len(body) + 16 <= 65_528 else 0
     size = (len(body) + 16 + 7 & ~7) % 65_536
-    record = struct.pack("<IHHQ", rec.COMPRESSED2, 0, size, len(body)) + body + bytes(padding)
+    record = struct.pack("<IHHQ", perf.RECORD_COMPRESSED2, 0, size, len(body)) + body + bytes(padding)
     capture = capture_of(pf.file_mode([spec], record + pf.sample(spec, time=3)))
     assert (capture.samples.time_ns.tolist(), capture.losses.corrupt_bytes) == ([1, 2, 3], 0)
 
@@ -65,7 +65,9 @@ def test_frames_of_compressed_records_that_follow_each_other_are_all_read(captur
     plain = [pf.sample(spec, time=time) for time in (1, 2, 3)]
     cut = plain[1][:20]
     frames = [zstandard.ZstdCompressor().compress(data) for data in (plain[0] + cut, plain[1][20:], plain[2])]
-    records = pf.record(rec.COMPRESSED, frames[0] + frames[1] + bytes(gap)) + pf.record(rec.COMPRESSED, frames[2])
+    records = pf.record(perf.RECORD_COMPRESSED, frames[0] + frames[1] + bytes(gap)) + pf.record(
+        perf.RECORD_COMPRESSED, frames[2]
+    )
     capture = capture_of(pf.file_mode([spec], records))
     assert capture.samples.time_ns.tolist() == [1, 2, 3]
     assert (capture.losses.corrupt_bytes, [note for note in capture.losses.notes if "damaged" in note]) == (0, [])
@@ -78,7 +80,7 @@ def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture
     for number in range(500):
         plain = pf.sample(spec, time=number, behind=bytes(65000))
         packed = packer.compress(plain) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-        records += pf.record(rec.COMPRESSED, packed)
+        records += pf.record(perf.RECORD_COMPRESSED, packed)
     assert len(records) * 1000 + (16 << 20) < 500 * 65000
     capture = capture_of(pf.file_mode([spec], records))
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (500, 0)
@@ -89,7 +91,7 @@ def test_millions_of_tiny_records_from_a_few_bytes_end_the_reading(capture_of: R
     spec = pf.Spec()
     packed = zstandard.ZstdCompressor(level=19).compress(pf.record(65, b"") * (1 << 21))
     assert len(packed) < 1 << 16
-    capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED, packed) + pf.sample(spec)))
+    capture = capture_of(pf.file_mode([spec], pf.record(perf.RECORD_COMPRESSED, packed) + pf.sample(spec)))
     assert not len(capture.samples)
     assert "damaged" in " ".join(capture.losses.notes)
 
@@ -97,8 +99,8 @@ def test_millions_of_tiny_records_from_a_few_bytes_end_the_reading(capture_of: R
 @pytest.mark.parametrize("inner", [b"", b"no zstd"])
 def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader, inner: bytes) -> None:
     spec = pf.Spec()
-    nested = pf.sample(spec) + pf.record(rec.COMPRESSED, inner) + pf.sample(spec)
-    record = pf.record(rec.COMPRESSED, zstandard.ZstdCompressor().compress(nested))
+    nested = pf.sample(spec) + pf.record(perf.RECORD_COMPRESSED, inner) + pf.sample(spec)
+    record = pf.record(perf.RECORD_COMPRESSED, zstandard.ZstdCompressor().compress(nested))
     capture = capture_of(pf.file_mode([spec], record + pf.sample(spec)))
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (3, 8 + len(inner))
 
@@ -109,14 +111,14 @@ def test_records_that_inflate_beyond_all_measure_are_given_up(
     monkeypatch.setattr(inflate, "MOST_INFLATION", 1000)
     spec = pf.Spec()
     packed = zstandard.ZstdCompressor().compress(pf.record(250, bytes(992)) * (1 << 16))
-    capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED, packed[:60_000]) + pf.sample(spec)))
+    capture = capture_of(pf.file_mode([spec], pf.record(perf.RECORD_COMPRESSED, packed[:60_000]) + pf.sample(spec)))
     assert any("damaged" in note for note in capture.losses.notes)
     assert not len(capture.samples)
 
 
 def test_broken_compression_is_counted_and_the_rest_is_read(capture_of: Reader) -> None:
     spec = pf.Spec()
-    records = pf.record(rec.COMPRESSED, b"no zstd at all..") + pf.sample(spec)
+    records = pf.record(perf.RECORD_COMPRESSED, b"no zstd at all..") + pf.sample(spec)
     capture = capture_of(pf.file_mode([spec], records))
     assert len(capture.samples) == 1
     assert capture.losses.corrupt_bytes == 16

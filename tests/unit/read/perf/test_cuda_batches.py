@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.read.perf.cuda_calls import _batched
 
 GARBAGE = 0xDEAD_BEEF_DEAD_BEEF

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.activity import UNRECORDED, ApiCallTable, CopyKind, Location, MemoryKind, MemoryOperation
-from pinprof.data.cuda_functions import FUNCTIONS, STATED, plain_name
+from pinprof.data.gpu_functions import FUNCTIONS, STATED, plain_name
 from pinprof.read.perf.cuda_memory import NOBODY, Arguments, CudaMemory, settle
 from pinprof.read.perf.cuda_processes import Known
 from pinprof.read.perf.places import NOTHING, Places
@@ -30,6 +30,8 @@ class Program:
     tasks: list[tuple[int, CommRecord | ForkRecord | MapRecord]] = field(default_factory=list)
     calls: list[tuple[int, str, tuple[int, ...], int, int]] = field(default_factory=list)
     clock: int = 10
+    missing: list[tuple[int, int]] = field(default_factory=list)
+    """When records may be missing."""
 
     def begin(self, pid: int = PID) -> None:
         self.tasks.append((self._next(), CommRecord(pid, pid, "program", exec=True)))
@@ -92,7 +94,7 @@ class Program:
             np.zeros(len(start), np.uint64),
             np.array(column([role.properties for role in roles]), np.uint8),
         )
-        return settle(table, arguments, self.areas, self.tasks, before)
+        return settle(table, arguments, self.areas, self.tasks, before, self.missing)
 
     def kinds(self, call: int) -> tuple[int, int, int]:
         """Direction, source and target of a copy."""
@@ -254,6 +256,28 @@ def test_of_a_program_that_already_ran_only_what_it_pins_now_is_known() -> None:
     after = program.call("cudaMemcpy", DEVICE, BUFFER, 64, 1)
     assert program.kinds(before) == (TO_DEVICE, MemoryKind.UNKNOWN, MemoryKind.DEVICE)
     assert program.kinds(after)[1] == MemoryKind.PINNED
+
+
+def test_where_records_may_be_missing_memory_is_unknown_until_later_ones_tell(program: Program) -> None:
+    program.pin(PIN, MIB)
+    program.call("cudaHostRegister", BUFFER, MIB, 0)
+    ends = PIN, BUFFER, HEAP
+    before = [program.call("cudaMemcpy", DEVICE, end, 64, 1) for end in ends]
+    program.missing.append((program.clock + 5, program.clock + 15))
+    program.clock += 10
+    after = [program.call("cudaMemcpy", DEVICE, end, 64, 1) for end in ends]
+    program.call("cudaHostRegister", HEAP, MIB, 0)
+    later = program.call("cudaMemcpy", DEVICE, HEAP, 64, 1)
+    program.begin(pid=PID + 1)
+    another = program.call("cudaMemcpy", DEVICE, HEAP, 64, 1, pid=PID + 1)
+    pinned, pageable, unknown = MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.UNKNOWN
+    assert [program.kinds(call)[1] for call in before] == [pinned, pinned, pageable]
+    assert [program.kinds(call)[1] for call in after] == [pinned, unknown, unknown], "the driver's mapping is there"
+    program.map(PIN, MIB, "//anon")
+    assert program.kinds(program.call("cudaMemcpy", DEVICE, PIN, 64, 1))[1] == unknown, "now it is not"
+    assert (program.kinds(later)[1], program.kinds(another)[1]) == (pinned, pageable)
+    program.missing.append((program.clock - 60, 1 << 62))
+    assert program.kinds(another)[1] == unknown, "a program that began meanwhile"
 
 
 def test_copies_whose_addresses_were_not_recorded_say_only_what_their_names_do(program: Program) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pinprof import read
 from pinprof.base.errors import PinprofError
+from pinprof.data import perf_format as perf
 from pinprof.data.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
@@ -41,17 +42,19 @@ def check_invariants(capture: Capture) -> None:
 
 def small_file() -> bytes:
     """A file with every record this reader handles."""
-    spec = pf.Spec(sample_type=pf.BASIC | rec.IDENTIFIER | rec.READ, read_format=rec.FORMAT_GROUP, ids=(1,))
-    other = pf.Spec(sample_type=pf.BASIC | rec.IDENTIFIER | rec.ADDR, config=2, ids=(2,))
+    spec = pf.Spec(
+        sample_type=pf.BASIC | perf.SAMPLE_IDENTIFIER | perf.SAMPLE_READ, read_format=perf.FORMAT_GROUP, ids=(1,)
+    )
+    other = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_IDENTIFIER | perf.SAMPLE_ADDR, config=2, ids=(2,))
     group = struct.pack("<3Q", 2, 5, 6)
     chain = (rec.CONTEXT_KERNEL, pf.KERNEL_IP, rec.CONTEXT_USER, pf.USER_IP, 0x7F0000001000)
     plain = b"".join(pf.sample(spec, chain, event_id=1, time=time, read=group) for time in (9, 5, 7))
     records = pf.mmap2(spec, 0x400000, 0x10000, "/opt/app") + pf.mmap(spec, 0x7F0000000000, 0x10000, "//anon")
     records += pf.comm(spec, "app", exec_=True, time=1) + pf.fork(spec, 8, 7, time=2)
     records += plain + pf.sample(other, chain, event_id=2, pid=8)
-    records += pf.record(rec.LOST, struct.pack("<QQ", 1, 4) + pf.trailer(spec, time=3, event_id=1))
-    records += pf.record(rec.COMPRESSED, zstandard.ZstdCompressor().compress(plain).ljust(200, b"\0"))
-    records += pf.record(rec.AUXTRACE, struct.pack("<QQQIIII", 16, 0, 0, 0, 0, 0, 0)) + bytes(16)
+    records += pf.record(perf.RECORD_LOST, struct.pack("<QQ", 1, 4) + pf.trailer(spec, time=3, event_id=1))
+    records += pf.record(perf.RECORD_COMPRESSED, zstandard.ZstdCompressor().compress(plain).ljust(200, b"\0"))
+    records += pf.record(perf.RECORD_AUXTRACE, struct.pack("<QQQIIII", 16, 0, 0, 0, 0, 0, 0)) + bytes(16)
     features = pf.Features().command("perf", "record", "-a", "/opt/app").names(("cpu", (1,)), ("faults", (2,)))
     return pf.file_mode([spec, other], records, features.build_id("/opt/app", b"\x11" * 20).kernel("6.1"))
 

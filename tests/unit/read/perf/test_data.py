@@ -10,14 +10,16 @@ import pytest
 
 from pinprof import read
 from pinprof.base.errors import CaptureError, FormatError, PinprofError
+from pinprof.data import perf_format as perf
 from pinprof.data.model import NO_NODE
+from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
 from tests.support.perf_file import MAPPED, Reader, frames
 
 
 def test_columns_of_a_plain_recording(capture_of: Reader) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC | rec.ADDR | rec.CPU)
+    spec = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_ADDR | perf.SAMPLE_CPU)
     records = pf.mmap2(spec, *MAPPED) + pf.comm(spec, "worker", tid=8) + pf.sample(spec, tid=8, time=123, period=77)
     capture = capture_of(pf.file_mode([spec], records))
     samples = capture.samples
@@ -30,7 +32,7 @@ def test_columns_of_a_plain_recording(capture_of: Reader) -> None:
 
 
 def test_fields_before_and_behind_the_callchain_are_skipped(capture_of: Reader) -> None:
-    everything = (1 << 25) - 1 & ~rec.STACK_USER & ~rec.BRANCH_STACK & ~rec.READ
+    everything = (1 << 25) - 1 & ~perf.SAMPLE_STACK_USER & ~perf.SAMPLE_BRANCH_STACK & ~perf.SAMPLE_READ
     spec = pf.Spec(sample_type=everything, ids=(5,))
     behind = struct.pack("<I12s", 12, b"raw") + struct.pack("<11Q", 0, *range(10))
     records = pf.mmap2(spec, *MAPPED) + pf.sample(spec, event_id=5, behind=behind) * 2
@@ -43,23 +45,25 @@ def test_fields_before_and_behind_the_callchain_are_skipped(capture_of: Reader) 
     ("read_format", "raw"),
     [
         (0, struct.pack("<Q", 1)),
-        (rec.FORMAT_ID | rec.FORMAT_LOST, struct.pack("<3Q", 1, 5, 0)),
-        (rec.FORMAT_ENABLED | rec.FORMAT_RUNNING, struct.pack("<3Q", 1, 2, 3)),
-        (rec.FORMAT_GROUP | rec.FORMAT_ID, struct.pack("<5Q", 2, 11, 5, 22, 6)),
+        (perf.FORMAT_ID | perf.FORMAT_LOST, struct.pack("<3Q", 1, 5, 0)),
+        (perf.FORMAT_ENABLED | perf.FORMAT_RUNNING, struct.pack("<3Q", 1, 2, 3)),
+        (perf.FORMAT_GROUP | perf.FORMAT_ID, struct.pack("<5Q", 2, 11, 5, 22, 6)),
         (31, struct.pack("<9Q", 2, 8, 9, 11, 5, 0, 22, 6, 0)),
     ],
 )
 def test_read_fields_of_every_format_are_skipped(capture_of: Reader, read_format: int, raw: bytes) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC | rec.READ, read_format=read_format)
+    spec = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_READ, read_format=read_format)
     capture = capture_of(pf.file_mode([spec], pf.mmap2(spec, *MAPPED) + pf.sample(spec, read=raw)))
     assert frames(capture, 0) == ["[app]"]
 
 
-@pytest.mark.parametrize("which", [rec.IDENTIFIER, rec.ID])
+@pytest.mark.parametrize("which", [perf.SAMPLE_IDENTIFIER, perf.SAMPLE_ID])
 def test_samples_find_their_event_by_id(capture_of: Reader, which: int) -> None:
     time = pf.Spec(sample_type=pf.BASIC | which, ids=(10, 11))
-    faults = pf.Spec(sample_type=(pf.BASIC | which | rec.ADDR) & ~rec.PERIOD, config=2, period=64, ids=(20,))
-    if which == rec.ID:
+    faults = pf.Spec(
+        sample_type=(pf.BASIC | which | perf.SAMPLE_ADDR) & ~perf.SAMPLE_PERIOD, config=2, period=64, ids=(20,)
+    )
+    if which == perf.SAMPLE_ID:
         # Without IDENTIFIER perf gives all events the same layout.
         faults.sample_type = time.sample_type
     records = pf.sample(time, event_id=11, time=3) + pf.sample(faults, event_id=20, time=1, period=64)
@@ -76,7 +80,7 @@ def test_samples_find_their_event_by_id(capture_of: Reader, which: int) -> None:
 
 
 def test_weights_are_never_mixed(capture_of: Reader) -> None:
-    kind = pf.BASIC & ~rec.PERIOD | rec.IDENTIFIER
+    kind = pf.BASIC & ~perf.SAMPLE_PERIOD | perf.SAMPLE_IDENTIFIER
     specs = [
         pf.Spec(kind, config=0, period=999, flags=pf.FREQ, ids=(1,)),
         pf.Spec(kind, config=1, period=250_000, ids=(2,)),
@@ -104,7 +108,7 @@ def test_hardware_events_weigh_the_periods_of_their_samples(capture_of: Reader) 
 
 
 def test_without_periods_a_frequency_says_nothing_of_what_a_sample_weighs(capture_of: Reader) -> None:
-    spec = pf.Spec(pf.BASIC & ~rec.PERIOD, type=0, config=0, period=4000, flags=pf.SAMPLE_ID_ALL | pf.FREQ)
+    spec = pf.Spec(pf.BASIC & ~perf.SAMPLE_PERIOD, type=0, config=0, period=4000, flags=pf.SAMPLE_ID_ALL | pf.FREQ)
     capture = capture_of(pf.file_mode([spec], pf.sample(spec, period=7)))
     assert (capture.events[0].unit, capture.samples.weight.tolist()) == ("samples", [1])
 
@@ -137,7 +141,7 @@ def test_forked_process_keeps_the_mappings_of_its_parent_until_it_executes(captu
 def test_data_mappings_take_no_addresses_from_code(capture_of: Reader) -> None:
     spec = pf.Spec()
     records = pf.mmap2(spec, *MAPPED)
-    records += pf.mmap2(spec, *MAPPED[:2], "/data", time=1, protection=3, misc=rec.MISC_USER | rec.MISC_MMAP_DATA)
+    records += pf.mmap2(spec, *MAPPED[:2], "/data", time=1, protection=3, misc=perf.MISC_USER | perf.MISC_MMAP_DATA)
     capture = capture_of(pf.file_mode([spec], records + pf.sample(spec)))
     assert frames(capture, 0) == ["[app]"]
 
@@ -205,19 +209,31 @@ def test_chains_of_other_processes_are_not_counted_as_truncated(capture_of: Read
 
 def test_lost_and_unknown_records_are_counted(capture_of: Reader) -> None:
     spec = pf.Spec()
-    records = pf.record(rec.LOST, struct.pack("<QQ", 1, 40) + pf.trailer(spec, time=1))
-    records += pf.record(rec.LOST_SAMPLES, struct.pack("<Q", 7) + pf.trailer(spec, time=1))
-    records += pf.record(rec.LOST_SAMPLES, struct.pack("<Q", 500), rec.MISC_LOST_SAMPLES_BPF)
+    records = pf.record(perf.RECORD_LOST, struct.pack("<QQ", 1, 40) + pf.trailer(spec, time=1))
+    records += pf.record(perf.RECORD_LOST_SAMPLES, struct.pack("<Q", 7) + pf.trailer(spec, time=1))
+    records += pf.record(perf.RECORD_LOST_SAMPLES, struct.pack("<Q", 500), perf.MISC_LOST_SAMPLES_BPF)
     records += pf.record(250, bytes(16)) + pf.record(17, bytes(32)) + pf.sample(spec)
     losses = capture_of(pf.file_mode([spec], records)).losses
     assert (losses.lost_samples, losses.unknown_records, losses.corrupt_bytes) == (40, 1, 0)
 
 
+def test_a_loss_is_that_of_an_event_on_a_processor_at_a_time(tmp_path: Path) -> None:
+    kind = pf.BASIC | perf.SAMPLE_IDENTIFIER | perf.SAMPLE_CPU
+    specs = [pf.Spec(kind, ids=(11,)), pf.Spec(kind, ids=(21, 22))]
+    end = pf.trailer(specs[1], time=70, event_id=21)
+    records = pf.record(perf.RECORD_LOST, struct.pack("<QQ", 22, 40) + end)
+    records += pf.record(perf.RECORD_LOST_SAMPLES, struct.pack("<Q", 7) + end)
+    (tmp_path / "made").write_bytes(pf.file_mode(specs, records))
+    raw = perf_data.load(tmp_path / "made").raw
+    assert raw.losses == (rec.Loss(clock=70, cpu=3, source=1, lost=40),)
+    assert raw.lost_by_source == {1: 7}
+
+
 def test_pipe_mode_reads_attributes_names_and_features_from_records(capture_of: Reader) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC | rec.IDENTIFIER, ids=(10,))
-    faults = pf.Spec(sample_type=pf.BASIC | rec.IDENTIFIER, ids=(20,), config=2)
+    spec = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_IDENTIFIER, ids=(10,))
+    faults = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_IDENTIFIER, ids=(20,), config=2)
     features = pf.Features().kernel("6.1.0").command("perf", "record", "-o", "-", "--", "/opt/app", "x")
-    update = pf.record(rec.EVENT_UPDATE, struct.pack("<QQ", 2, 20) + pf.text("faults!"))
+    update = pf.record(perf.RECORD_EVENT_UPDATE, struct.pack("<QQ", 2, 20) + pf.text("faults!"))
     update += pf.record(66, struct.pack("<I", 5)) + b"trace\0\0\0"  # TRACING_DATA with its payload
     records = update + pf.mmap2(spec, *MAPPED) + pf.sample(faults, event_id=20) + pf.sample(spec, event_id=10)
     capture = capture_of(pf.pipe_mode([spec, faults], records, features))
@@ -238,7 +254,7 @@ def test_attributes_of_every_size_are_read(capture_of: Reader, size: int) -> Non
 def test_payload_behind_auxtrace_is_not_read_as_records(capture_of: Reader) -> None:
     spec = pf.Spec()
     payload = pf.sample(spec) * 3
-    records = pf.record(rec.AUXTRACE, struct.pack("<QQQIIII", len(payload), 0, 0, 0, 0, 0, 0)) + payload
+    records = pf.record(perf.RECORD_AUXTRACE, struct.pack("<QQQIIII", len(payload), 0, 0, 0, 0, 0, 0)) + payload
     capture = capture_of(pf.file_mode([spec], records * 2 + pf.sample(spec)))
     assert len(capture.samples) == 1
     assert capture.losses.corrupt_bytes == 0
@@ -255,7 +271,7 @@ def test_file_of_a_killed_perf_is_read_to_its_end(capture_of: Reader) -> None:
 
 
 def test_recording_without_times_keeps_the_order_of_the_file(capture_of: Reader) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC & ~rec.TIME)
+    spec = pf.Spec(sample_type=pf.BASIC & ~perf.SAMPLE_TIME)
     records = pf.mmap2(spec, 0x400000, 0x1000, "/old") + pf.mmap2(spec, *MAPPED) + pf.sample(spec, tid=2)
     records += pf.mmap2(spec, *MAPPED[:2], "/later") + pf.sample(spec, tid=1)
     capture = capture_of(pf.file_mode([spec], records))
@@ -265,7 +281,7 @@ def test_recording_without_times_keeps_the_order_of_the_file(capture_of: Reader)
 
 
 def test_recording_without_callchains_says_so(capture_of: Reader) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC & ~rec.CALLCHAIN)
+    spec = pf.Spec(sample_type=pf.BASIC & ~perf.SAMPLE_CALLCHAIN)
     capture = capture_of(pf.file_mode([spec], pf.sample(spec)))
     assert capture.losses.missing_stacks == 1
     assert any("no call chains" in note for note in capture.losses.notes)
@@ -273,7 +289,7 @@ def test_recording_without_callchains_says_so(capture_of: Reader) -> None:
 
 @pytest.mark.parametrize("chained", [True, False])
 def test_without_a_call_chain_a_sample_keeps_its_own_address(capture_of: Reader, chained: bool) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC if chained else pf.BASIC & ~rec.CALLCHAIN)
+    spec = pf.Spec(sample_type=pf.BASIC if chained else pf.BASIC & ~perf.SAMPLE_CALLCHAIN)
     own = [pf.USER_IP, pf.KERNEL_IP, 0, pf.KERNEL_IP + 8]
     records = pf.mmap2(spec, *MAPPED) + pf.sample(spec, (rec.CONTEXT_USER, pf.USER_IP, pf.USER_IP + 4), time=50)
     records += b"".join(pf.sample(spec, (), time=100 + time, ip=ip) for time, ip in enumerate(own))
@@ -289,8 +305,8 @@ def test_without_a_call_chain_a_sample_keeps_its_own_address(capture_of: Reader,
 
 
 def test_addresses_of_guests_mean_nothing_to_the_symbols_of_the_host(capture_of: Reader) -> None:
-    spec = pf.Spec(sample_type=pf.BASIC & ~rec.CALLCHAIN)
-    capture = capture_of(pf.file_mode([spec], pf.sample(spec, misc=rec.MISC_GUEST[0])))
+    spec = pf.Spec(sample_type=pf.BASIC & ~perf.SAMPLE_CALLCHAIN)
+    capture = capture_of(pf.file_mode([spec], pf.sample(spec, misc=perf.MISC_GUEST[0])))
     assert frames(capture, 0) == ["[guest]"]
 
 

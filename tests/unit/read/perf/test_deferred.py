@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import read
+from pinprof.data import perf_format as perf
 from pinprof.data.model import Capture
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
@@ -27,7 +28,7 @@ def arrives(
 ) -> bytes:
     entries = (rec.CONTEXT_USER, *chain) if marked else chain
     body = struct.pack(f"<QQ{len(entries)}Q", cookie, len(entries) if count is None else count, *entries)
-    return pf.record(rec.CALLCHAIN_DEFERRED, body + pf.trailer(SPEC, time=time, tid=tid))
+    return pf.record(perf.RECORD_CALLCHAIN_DEFERRED, body + pf.trailer(SPEC, time=time, tid=tid))
 
 
 def capture_of(folder: Path, *records: bytes) -> Capture:
@@ -86,7 +87,7 @@ def test_record_shorter_than_it_says_is_damage(tmp_path: Path, count: int) -> No
 
 @pytest.mark.parametrize("words", [0, 1])
 def test_record_shorter_than_its_head_is_counted_and_nothing_else(tmp_path: Path, words: int) -> None:
-    short = pf.record(rec.CALLCHAIN_DEFERRED, bytes(8 * words) + pf.trailer(SPEC, time=200, tid=7))
+    short = pf.record(perf.RECORD_CALLCHAIN_DEFERRED, bytes(8 * words) + pf.trailer(SPEC, time=200, tid=7))
     capture = capture_of(tmp_path, foretold(), short)
     assert stacks(capture) == [["[unknown kernel]"]]
     assert capture.losses.corrupt_bytes == len(short)

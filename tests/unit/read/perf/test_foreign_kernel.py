@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.data import perf_format as perf
 from pinprof.data.model import KERNEL, Capture
 from pinprof.read import ReadOptions
 from pinprof.read.perf import capture as perf_capture
-from pinprof.read.perf import records as rec
 from pinprof.streams import store
 from tests.support import perf_file as pf
 
@@ -28,9 +28,9 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tool.write_text(f"#!/bin/sh\ncat <<'END'\n{PRINTED}END\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
-    spec = pf.Spec(sample_type=pf.BASIC | rec.STACK_USER)
+    spec = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_STACK_USER)
     body = struct.pack("<iiQQQ", -1, 0, TEXT_AT, 1 << 24, TEXT_AT) + pf.text("[kernel.kallsyms]_text")
-    records = pf.record(rec.MMAP, body + pf.trailer(spec, time=0), rec.MISC_KERNEL)
+    records = pf.record(perf.RECORD_MMAP, body + pf.trailer(spec, time=0), perf.MISC_KERNEL)
     path = tmp_path / "perf.data"
     path.write_bytes(pf.file_mode([spec], records, pf.Features().kernel(os.uname().release)))
     return path

@@ -13,20 +13,21 @@ from hypothesis import strategies as st
 
 from pinprof import read
 from pinprof.analyze import analyze
+from pinprof.data import perf_format as perf
 from pinprof.data.model import READY, Capture
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, waits
 from tests.support.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer
 
-CLOCK = Spec(sample_type=BASIC | rec.IDENTIFIER, ids=(1,))
-SWITCHES = Spec(sample_type=BASIC | rec.IDENTIFIER, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))
+CLOCK = Spec(sample_type=BASIC | perf.SAMPLE_IDENTIFIER, ids=(1,))
+SWITCHES = Spec(sample_type=BASIC | perf.SAMPLE_IDENTIFIER, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))
 BOTH = [CLOCK, SWITCHES]
 
 
 def switch(way: int, *, time: int, tid: int = 7, pid: int = 7, wide: bool = False) -> bytes:
     body = (struct.pack("<ii", 9, 9) if wide else b"") + trailer(CLOCK, time=time, pid=pid, tid=tid, event_id=1)
-    misc = {IN: 0, OUT: rec.MISC_SWITCH_OUT, PREEMPTED: rec.MISC_SWITCH_OUT | rec.MISC_SWITCH_OUT_PREEMPT}[way]
-    return record(rec.SWITCH_CPU_WIDE if wide else rec.SWITCH, body, misc)
+    misc = {IN: 0, OUT: perf.MISC_SWITCH_OUT, PREEMPTED: perf.MISC_SWITCH_OUT | perf.MISC_SWITCH_OUT_PREEMPT}[way]
+    return record(perf.RECORD_SWITCH_CPU_WIDE if wide else perf.RECORD_SWITCH, body, misc)
 
 
 def leave(time: int, tid: int = 7, pid: int = 7) -> bytes:
@@ -35,7 +36,7 @@ def leave(time: int, tid: int = 7, pid: int = 7) -> bytes:
 
 def ends(time: int, tid: int = 7, pid: int = 7) -> bytes:
     body = struct.pack("<iiiiQ", pid, 1, tid, 1, time) + trailer(CLOCK, time=time, pid=pid, tid=tid, event_id=1)
-    return record(rec.EXIT, body)
+    return record(perf.RECORD_EXIT, body)
 
 
 def read_back(tmp_path: Path, *records: bytes) -> Capture:
@@ -117,7 +118,7 @@ def test_kernel_threads_idle_loops_and_dead_threads_do_not_wait(tmp_path: Path) 
 
 
 def test_a_record_too_short_for_its_trailer_is_counted(tmp_path: Path) -> None:
-    capture = read_back(tmp_path, leave(100), record(rec.SWITCH, struct.pack("<Q", 1)), switch(IN, time=105))
+    capture = read_back(tmp_path, leave(100), record(perf.RECORD_SWITCH, struct.pack("<Q", 1)), switch(IN, time=105))
     assert capture.losses.corrupt_bytes == 16
     assert off_cpu(capture) == [(100, 5, False)]
 

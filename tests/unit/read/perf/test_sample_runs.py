@@ -12,18 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof import read
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import passes, stream
-from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import Header, read_header
 from pinprof.read.perf.sample_runs import sample_runs
 from pinprof.read.perf.samples import FilePart
 from tests.support import perf_file as pf
 from tests.support.examples import examples
 
-BAIT = struct.unpack("<Q", rec.RECORD_HEADER.pack(rec.SAMPLE, 2, 16))[0]
+BAIT = struct.unpack("<Q", perf.RECORD_HEADER.pack(perf.RECORD_SAMPLE, 2, 16))[0]
 """A word that looks like the header of a sample of two words."""
 WORD = st.sampled_from([BAIT, BAIT & 0xFFFFFFFF, BAIT + (1 << 51), 0, 1 << 47])
-RECORD = st.tuples(st.sampled_from([rec.SAMPLE] * 6 + [rec.LOST, 250]), st.lists(WORD, max_size=5), st.integers(0, 3))
+RECORD = st.tuples(
+    st.sampled_from([perf.RECORD_SAMPLE] * 6 + [perf.RECORD_LOST, 250]), st.lists(WORD, max_size=5), st.integers(0, 3)
+)
 
 
 def packed(records: list[tuple[int, list[int], int]]) -> bytes:
@@ -63,14 +65,17 @@ def header(tmp_path_factory: pytest.TempPathFactory) -> Header:
 
 
 def test_samples_in_a_row_are_one_run_and_bait_inside_ends_it() -> None:
-    plain, bait = pf.record(rec.SAMPLE, bytes(24)), pf.record(rec.SAMPLE, struct.pack("<3Q", BAIT, 0, 0))
+    plain, bait = (
+        pf.record(perf.RECORD_SAMPLE, bytes(24)),
+        pf.record(perf.RECORD_SAMPLE, struct.pack("<3Q", BAIT, 0, 0)),
+    )
     buffer = plain * 9 + bait + plain * 5
     runs = sample_runs(buffer, len(buffer))
     assert runs[0][0].tolist() == list(range(0, 320, 32))
     assert runs[320][0].tolist() == list(range(320, 480, 32))
     assert runs[320][1] == len(buffer)
     assert sample_runs(buffer, len(buffer) - 1)[320][1] == len(buffer) - 32
-    longer = plain * 5 + pf.record(rec.SAMPLE, struct.pack("<3Q", 0, BAIT, 0))
+    longer = plain * 5 + pf.record(perf.RECORD_SAMPLE, struct.pack("<3Q", 0, BAIT, 0))
     assert sample_runs(longer, len(longer) - 1)[0][1] == 160, "the bait lies in a sample that is not whole"
 
 

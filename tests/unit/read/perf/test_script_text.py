@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.data import perf_format as perf
 from pinprof.data.model import Capture
 from pinprof.read import ReadOptions
 from pinprof.read.perf import capture as perf_capture
@@ -20,7 +21,7 @@ SAMPLE = "app 7/7 1.5: 3 cycles:\n\t401000 main+0x1 (/app)\n\n"
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
     """A recording of two samples with copied stacks, which are empty."""
-    spec = pf.Spec(sample_type=pf.BASIC | rec.STACK_USER)
+    spec = pf.Spec(sample_type=pf.BASIC | perf.SAMPLE_STACK_USER)
     chain = (rec.CONTEXT_USER, pf.USER_IP)
     samples = [pf.sample(spec, chain, time=time, behind=struct.pack("<Q", 0)) for time in (100, 200)]
     path = tmp_path / "perf.data"

@@ -8,13 +8,22 @@ from pathlib import Path
 import pytest
 
 from pinprof.base.errors import FormatError
+from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf import stack_copies
 from pinprof.read.perf.header import EventSource, Features, Header
 
 SECRET = b"PASSWORD=hunter2" * 4
-REGISTERS = 0b1011
-COMMON = rec.IDENTIFIER | rec.IP | rec.TID | rec.TIME | rec.CALLCHAIN | 1 << 12 | rec.STACK_USER
+REGISTERS, HELD = 0b1011, (b"hunter2a", b"hunter2b", b"hunter2c")
+COMMON = (
+    perf.SAMPLE_IDENTIFIER
+    | perf.SAMPLE_IP
+    | perf.SAMPLE_TID
+    | perf.SAMPLE_TIME
+    | perf.SAMPLE_CALLCHAIN
+    | 1 << 12
+    | perf.SAMPLE_STACK_USER
+)
 
 
 def attr(sample_type: int) -> rec.Attr:
@@ -24,7 +33,7 @@ def attr(sample_type: int) -> rec.Attr:
 def sample(number: int, plain: int, stack: bytes, *, registers: bool = True) -> bytes:
     """A sample's record with `plain` fields of 8 bytes, the id first, then chain, registers and stack."""
     body = struct.pack(f"<{plain}Q", number, *range(plain - 1)) + struct.pack("<3Q", 2, 7, 8)
-    body += struct.pack("<4Q", 2, 1, 2, 3) if registers else struct.pack("<Q", 0)
+    body += struct.pack("<Q", 2) + b"".join(HELD) if registers else struct.pack("<Q", 0)
     body += struct.pack("<Q", len(stack)) + stack + (struct.pack("<Q", len(stack)) if stack else b"")
     return struct.pack("<IHH", 9, 2, 8 + len(body)) + body
 
@@ -33,7 +42,7 @@ def header(*sources: EventSource, size: int | None = None) -> Header:
     return Header(list(sources), Features(), 16, size, [])
 
 
-SOURCES = (EventSource(attr(COMMON), (5,)), EventSource(attr(COMMON | rec.PERIOD), (6, 7)))
+SOURCES = (EventSource(attr(COMMON), (5,)), EventSource(attr(COMMON | perf.SAMPLE_PERIOD), (6, 7)))
 OTHER = struct.pack("<IHH", 3, 0, 16) + b"a.out\0\0\0"
 
 
@@ -43,6 +52,7 @@ def test_only_the_copies_are_overwritten(tmp_path: Path) -> None:
     path.write_bytes(bytes(16) + b"".join(records) + SECRET)
     stack_copies.blank(path, header(*SOURCES, size=sum(map(len, records))))
     blanked = b"".join(record.replace(SECRET, bytes(len(SECRET))) for record in records)
+    blanked = blanked.replace(b"".join(HELD), bytes(24))
     assert path.read_bytes() == bytes(16) + blanked + SECRET, "what follows the records is left alone"
 
 
@@ -72,7 +82,7 @@ def test_what_is_laid_out_otherwise_is_refused(records: bytes, found: str, tmp_p
 def test_recordings_without_copies_stay_as_they_are(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
     path.write_bytes(before := bytes(16) + sample(5, 4, SECRET))
-    stack_copies.blank(path, header(EventSource(attr(COMMON & ~rec.STACK_USER), (5,))))
+    stack_copies.blank(path, header(EventSource(attr(COMMON & ~perf.SAMPLE_STACK_USER), (5,))))
     assert path.read_bytes() == before
     with pytest.raises(FormatError, match="another layout"):
-        stack_copies.blank(path, header(EventSource(attr(COMMON | rec.RAW), (5,))))
+        stack_copies.blank(path, header(EventSource(attr(COMMON | perf.SAMPLE_RAW), (5,))))

@@ -155,4 +155,4 @@ def test_an_address_with_inlined_functions_is_several_frames(chains: list[list[i
     for index, symbol in enumerate(frames.symbol):
         named = symbol.endswith(")")
         assert frames.source_of(index) == ("/src/a.cpp" if named else "")
-        assert frames.function(index) == (symbol.partition(" (")[0] if named else symbol)
+        assert frames.function[index] == (symbol.partition(" (")[0] if named else symbol)

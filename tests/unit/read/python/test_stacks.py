@@ -47,6 +47,23 @@ def test_where_two_segments_overlap_the_later_one_counts(tmp_path: Path) -> None
     assert len(load(path).frames) == 2, "what both have is kept once"
 
 
+def looked(**more: Any) -> dict[str, Any]:
+    thread = {"pid": 7, "tid": 9, "name": "T", "times": [5000, 4000], "lasts": [2000, 0], "stacks": [0, 1]}
+    return one(1000, [], []) | {"threads": [thread | more], "looks": {"7": [1, 4, 1, 1, 2]}}
+
+
+def test_a_look_says_when_it_saw_a_thread(tmp_path: Path) -> None:
+    path = write(tmp_path / "stacks", looked(windows=[[-3, 0, 2, -1], [2, 0, 0, 30], [5, 0, 4, 12]]))
+    since, begun, ended, stack = load(path).windows(7, 9)
+    assert begun.tolist() == [5700, 8200, 9900]
+    assert (since.tolist(), ended.tolist(), stack.tolist()) == ([5500, 8200, 6900], [6200, 8600, 11_100], [0, 0, 1])
+    assert load(path).looks(7, 9).time.tolist() == [6000, 8000, 10_000], "the second one did not see it"
+    since, begun, ended, _ = load(write(path, looked())).windows(7, 9)
+    assert since.tolist() == begun.tolist() == ended.tolist() == [6000, 7000, 8000, 10_000], "in older recordings"
+    for columns in ([[1], [0], [1, 1]], [[1] * 9, [0] * 9, [1] * 9], [[1 << 40], [0], [1]], [[1], [0]]):
+        assert load(write(path, looked(windows=columns))).damaged
+
+
 def test_a_file_cut_off_or_damaged_gives_what_is_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "stacks", one(1000, [10], [0]), one(2000, [10], [1]))
     whole = path.read_bytes()

@@ -1,0 +1,145 @@
+"""What a run was doing as one table: the critical thread's wall time by cause, place, phase, range and call."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+import numpy as np
+
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES, Course, PhaseName
+from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.ranges.membership import Events, Membership
+from pinprof.analyze.sites import Sites
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Capture, Int32, Int64
+
+_COMES_AND_GOES = re.compile(
+    r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"
+)
+"""Functions of the kernel in which a process begins, becomes another program, or ends."""
+_NAMES = [row.name for row in CATEGORIES]
+
+
+@dataclass(frozen=True)
+class CourseTable:
+    """The critical thread's wall time, a row for each row of `course.wall`; columns are computed when asked for.
+
+    Who asks where time went groups these columns: `time_ns`, `ns`, `thread`, `leaf`, `place`, `phase`, `range`, `call`.
+    """
+
+    capture: Capture
+    attribution: Attribution
+    course: Course
+    members: Membership
+    """What belongs to the capture's ranges."""
+    sites: Sites
+    """Places of the capture's stacks."""
+
+    @property
+    def phase(self) -> Int32:
+        """Index into PHASE_NAMES."""
+        return self.course.wall.phase
+
+    @cached_property
+    def thread(self) -> Int64:
+        """The thread that the time is charged to, as `pack` makes it of pid and tid."""
+        samples, sample = self.capture.samples, self.course.wall.sample
+        return pack(samples.pid[sample], samples.tid[sample])
+
+    @cached_property
+    def leaf(self) -> Int32:
+        """Its cause, an index into CATEGORIES."""
+        return self.attribution.leaf[self.course.wall.sample].astype(np.int32)
+
+    @cached_property
+    def node(self) -> Int32:
+        """The innermost node of its stack."""
+        return self.capture.samples.stack[self.course.wall.sample]
+
+    @cached_property
+    def place(self) -> Int32:
+        """The frame of the program's own code that it belongs to, NOTHING where there is none.
+
+        What another thread did in library code, or another process while it began or ended, belongs to the line that
+        waited for it.
+        """
+        wall, samples = self.course.wall, self.capture.samples
+        own = self.sites.frames(self.node)
+        waiting = self.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
+        other = (wall.waiting >= 0) & (wall.waiting != wall.sample)
+        elsewhere = ~self.sites.are_own(own) | (
+            self.has(_COMES_AND_GOES) & (samples.pid[wall.sample] != self.course.pid)
+        )
+        return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
+
+    @cached_property
+    def range(self) -> Int64:
+        """The path of the innermost range around it, an index into `members.paths`; -1 outside of all."""
+        wall = self.course.wall
+        return self.members.innermost(Events(wall.time_ns, np.full(len(wall), self.course.pid, np.int32)))
+
+    @cached_property
+    def call(self) -> Int32:
+        """The critical thread's CUDA call around it, an index into the calls' names; -1 outside of all."""
+        time_ns = self.course.wall.time_ns
+        calls = self.capture.activity.calls if self.capture.activity is not None else None
+        mine = np.zeros(0, np.int64)
+        if calls is not None:
+            mine = np.flatnonzero((calls.pid == self.course.pid) & (calls.tid == self.course.tid))
+        if calls is None or not len(mine):
+            return np.full(len(time_ns), -1, np.int32)
+        mine = mine[np.argsort(calls.start_ns[mine], kind="stable")]
+        at = np.searchsorted(calls.start_ns[mine], time_ns, "right") - 1
+        row = mine[np.maximum(at, 0)]
+        return np.where((at >= 0) & (time_ns < calls.end_ns[row]), calls.name[row], -1).astype(np.int32)
+
+    def has(self, functions: re.Pattern[str]) -> Bool:
+        """Whether a function on its stack has such a name."""
+        return self.capture.stacks.under(self.capture.stacks.frames.named(functions))[self.node]
+
+    def phase_of(self, rows: Int64) -> PhaseName:
+        """The phase that most of these rows lie in."""
+        wall = self.course.wall
+        if not len(rows):
+            return "work"
+        return PHASE_NAMES[int(np.bincount(wall.phase[rows], weights=wall.ns[rows], minlength=4).argmax())]
+
+    def in_work(self) -> Bool:
+        """The rows of the work phase."""
+        return np.asarray(self.course.wall.phase == PHASE_NAMES.index("work"))
+
+    def waits(self) -> Bool:
+        """The rows of time off the CPU, by what the thread waited for and not by what that did."""
+        spans = self.capture.spans
+        return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
+
+    def caused_by(self, *leaves: str) -> Bool:
+        """The rows of these causes."""
+        wanted = np.zeros(len(_NAMES), np.bool_)
+        wanted[[_NAMES.index(leaf) for leaf in leaves]] = True
+        return np.asarray(wanted[self.leaf])
+
+    def causes(self, rows: Int64) -> dict[str, int]:
+        """Leaf → wall time of these rows, heaviest first."""
+        sums = np.zeros(len(_NAMES), np.int64)
+        np.add.at(sums, self.leaf[rows], self.course.wall.ns[rows])
+        return {_NAMES[leaf]: int(sums[leaf]) for leaf in np.argsort(-sums, kind="stable").tolist() if sums[leaf]}
+
+    def ns(self, rows: Int64) -> int:
+        """The wall time of these rows."""
+        return int(self.course.wall.ns[rows].sum())
+
+    def thread_of(self, rows: Int64) -> str:
+        """The name of the thread that most of these rows' time was spent in."""
+        sample = self.course.wall.sample[rows]
+        pids, tids = self.capture.samples.pid[sample], self.capture.samples.tid[sample]
+        keys, which = np.unique(pack(pids, tids), return_inverse=True)
+        if not len(keys):
+            return self.capture.threads.get((self.course.pid, self.course.tid), "")
+        heaviest = int(np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows]).argmax())
+        row = int(np.flatnonzero(which.reshape(-1) == heaviest)[0])
+        return self.capture.threads.get((int(pids[row]), int(tids[row])), "")

@@ -1,0 +1,212 @@
+"""A run, explained: every fact is computed when it is first asked for, once, so order follows from use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from pinprof.analyze.activity.activity import analyze_activity
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.activity.headline import activity_headline, full_link
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.blame.results import BlameResult
+from pinprof.analyze.blame.table import blame_of
+from pinprof.analyze.costs.run_rates import run_rates
+from pinprof.analyze.course.copies import CopyTable, copies_of
+from pinprof.analyze.course.course import Around, course_of
+from pinprof.analyze.course.results import Course
+from pinprof.analyze.course.table import CourseTable
+from pinprof.analyze.headline import headline
+from pinprof.analyze.ledger.engine import ledger_of
+from pinprof.analyze.ledger.results import Ledger
+from pinprof.analyze.lines import EventLines, lines_of_all, python_lines
+from pinprof.analyze.memory import MemoryResult, summarise_memory
+from pinprof.analyze.opportunities.results import Opportunities
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.opportunities.search import search
+from pinprof.analyze.ranges.membership import Membership, membership
+from pinprof.analyze.ranges.summary import summarise
+from pinprof.analyze.restriction import Attributed
+from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, main_event
+from pinprof.analyze.rules.rules import findings
+from pinprof.analyze.selection import Part
+from pinprof.analyze.sites import Sites
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture, clock_event
+from pinprof.data.rate_book import RateBook
+from pinprof.data.unnamed_runs import JoinedRuns, with_runs_joined
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A recording, or a part of it, and what is known of it."""
+
+    every_frame: Attributed
+    """With runs of frames without a name as they were recorded: attribution, phases and rules read them."""
+    part: Part | None = None
+    """Which part of the recording this is; None: all of it."""
+    around: Around | None = None
+    """What the part was taken from."""
+    joins_frames: bool = True
+    """Whether runs of frames without a name become one frame."""
+    searches: bool = True
+    """Whether the run's course, its ledger and opportunities are of interest; they are None without."""
+
+    @cached_property
+    def _shown(self) -> tuple[Capture, JoinedRuns | None]:
+        capture = self.every_frame.capture
+        return with_runs_joined(capture) if self.joins_frames else (capture, None)
+
+    @cached_property
+    def capture(self) -> Capture:
+        """What was recorded, as reports show it."""
+        return self._shown[0]
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """The cause of each sample."""
+        attribution, runs = self.every_frame.attribution, self._shown[1]
+        return replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
+
+    @property
+    def calls(self) -> Calls | None:
+        """CUDA calls, prepared for questions; None where nothing traced any activity."""
+        return self.every_frame.calls
+
+    @cached_property
+    def members(self) -> Membership:
+        """What belongs to the ranges; its paths are those of `ranges`, in the same order."""
+        return membership(self.every_frame.capture)
+
+    @cached_property
+    def sites(self) -> Sites:
+        """The places of stacks in the program's own code."""
+        return Sites(self.capture)
+
+    @cached_property
+    def _weights(self) -> tuple[tuple[EventResult, ...], tuple[RangeResult, ...]]:
+        return summarise(self.capture, self.attribution, self.members)
+
+    @cached_property
+    def events(self) -> tuple[EventResult, ...]:
+        """One per event of the capture, in its order."""
+        return self._weights[0]
+
+    @cached_property
+    def ranges(self) -> tuple[RangeResult, ...]:
+        """In the order of their first start."""
+        return self._weights[1]
+
+    @cached_property
+    def activity(self) -> ActivityAnalysis | None:
+        """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
+        if self.calls is None:
+            return None
+        return analyze_activity(self.capture, self.calls, self.attribution, self.members)
+
+    @cached_property
+    def memory(self) -> MemoryResult | None:
+        """Memory over time; None when nothing recorded it."""
+        return summarise_memory(self.capture)
+
+    @cached_property
+    def python(self) -> tuple[EventLines, ...]:
+        """Weight by line of Python, of each event that has some."""
+        return python_lines(self.capture, self.attribution)
+
+    @cached_property
+    def lines(self) -> tuple[EventLines, ...]:
+        """Weight by line of any language."""
+        return lines_of_all(self.capture, self.attribution, self.python)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The verdict of every rule."""
+        return findings(self.every_frame.capture, self.events, self.ranges, self.activity)
+
+    @cached_property
+    def _traced_only(self) -> bool:
+        """Whether samples end at the kernel's door: they cannot say what memory calls spend their time on."""
+        return self.activity is not None and not (self.capture.kernel_chains and len(self.capture.samples))
+
+    @cached_property
+    def headline(self) -> str:
+        """Where the time went, in one sentence."""
+        if self.activity and self._traced_only:
+            return activity_headline(self.activity)
+        return headline(self.capture, self.events, self.ranges)
+
+    @cached_property
+    def leading(self) -> tuple[str, ...]:
+        """Sentences that come before any answer: which part this is, a CUDA call failed, a link is full."""
+        part = (self.part.sentence(),) if self.part else ()
+        failed = (one.title for one in self.findings if (one.rule, one.severity) == (FAILED_CALLS, "critical"))
+        full = full_link(self.activity) if self.activity else ""
+        return (*part, *failed, *((full,) if full and full != self.headline else ()))
+
+    @cached_property
+    def course(self) -> Course | None:
+        """Phases and the critical thread's time; None where nothing sampled time."""
+        capture, attribution, calls = self.every_frame.capture, self.every_frame.attribution, self.calls
+        if not self.searches or clock_event(capture.events) is None or not len(capture.samples):
+            return None
+        return course_of(capture, attribution, calls, self.around)
+
+    @cached_property
+    def doing(self) -> CourseTable | None:
+        """The critical thread's time by cause, place, phase, range and call; None without a course."""
+        if self.course is None:
+            return None
+        return CourseTable(self.capture, self.attribution, self.course, self.members, self.sites)
+
+    @cached_property
+    def copies(self) -> CopyTable | None:
+        """CUDA's copies; None where nothing recorded any."""
+        return copies_of(self.capture, self.calls) if self.calls is not None else None
+
+    @cached_property
+    def ledger(self) -> Ledger | None:
+        """Which memory of CUDA lives when; None where no allocation was recorded."""
+        if self.calls is None or not self.searches:
+            return None
+        steps = self.course.steps if self.course else None
+        starts = np.array(steps.starts_ns if steps else (), np.int64)
+        return ledger_of(self.capture, self.calls, self.copies, starts)
+
+    @cached_property
+    def blame(self) -> BlameResult | None:
+        """Who waits for whom; None where no waits were recorded."""
+        return blame_of(self.capture, self.attribution, self.sites) if self.course is not None else None
+
+    @cached_property
+    def rates(self) -> RateBook:
+        """What memory operations cost on the machine, and in this run."""
+        overhead = self.capture.activity.call_overhead if self.capture.activity else None
+        return RateBook.of(self.capture, run_rates(self.capture, self.events, overhead.inside_ns if overhead else 0))
+
+    @cached_property
+    def opportunities(self) -> Opportunities | None:
+        """What to change; None without a course."""
+        if self.doing is None:
+            return None
+        capture, attribution, members = self.capture, self.attribution, self.members
+        return search(
+            Scene(
+                capture, attribution, self.doing.course, members, self.sites,
+                self.calls, self.copies, self.ledger, self.rates, self.blame,
+            )
+        )  # fmt: skip
+
+    @property
+    def answer(self) -> str:
+        """What to change where that was looked for, else where the time went, in a sentence; after what leads."""
+        answer = (self.opportunities.headline if self.opportunities else "") or self.headline
+        return " ".join([*self.leading, answer])
+
+    @property
+    def main(self) -> EventResult | None:
+        """The event that tells where time went: the first in ns, else the first with samples, else None."""
+        return main_event(self.events)

@@ -1,0 +1,382 @@
+"""The functions of GPU APIs, a block for each vendor: what they do to memory, and which argument says how much.
+
+Nothing else knows their names: a vendor's functions are rows, and what its names have in common are its patterns.
+
+Prototypes of CUDA: cuda.h and cuda_runtime_api.h of CUDA 11.8 to 13.5; the versions of a function (`_v2`, `_ptsz`)
+take the arguments named here in the same places. Launches have no row: a probe would cost as much as the launch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity_kinds import CopyKind, MemoryKind
+
+SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
+"""`cuMemAlloc_v2`, `cuMemcpyHtoDAsync_v2_ptsz`, `cudaMemcpyAsync_ptsz`: versions and stream modes of a function."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """Where a function's arguments are, counted from 0; None for one it does not have, or beyond the fourth."""
+
+    size: int | None = None
+    """Bytes."""
+    unit: int = 1
+    """Bytes of what `size` counts."""
+    rows: int | None = None
+    """How many times as much."""
+    pointer: int | None = None
+    """The memory it is about, where the caller passes it."""
+    grants: bool = False
+    """It makes memory: the address is known when it returns."""
+    registers: bool = False
+    """Its memory is the program's own, which it page-locks, or no longer."""
+    pooled: bool = False
+    """The memory that it makes comes from a pool."""
+    memory: MemoryKind | None = None
+    """The kind that it makes, registers or gives back; None for all others."""
+    copies: CopyKind | None = None
+    """The direction that its name tells, UNKNOWN where it does not; None for what copies nothing."""
+    target: int | None = None
+    """The address it copies to."""
+    source: int | None = None
+    """The address it copies from."""
+    stated: int | None = None
+    """The direction, as a cudaMemcpyKind."""
+    stream: int | None = None
+    """The stream that it is queued on."""
+    sizes: int | None = None
+    """An array of sizes, one for each piece of a batched call."""
+    pieces: int | None = None
+    """How many pieces that are."""
+    properties: int | None = None
+    """A structure that says where memory lies: `Location`, and the number of device or node."""
+    pool: int | None = None
+    """The pool that memory comes from."""
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """All of them that a recording reads, ascending."""
+        places = (
+            self.size, self.rows, self.pointer, self.target, self.source, self.stated, self.stream, self.sizes,
+            self.pieces, self.properties, self.pool,
+        )  # fmt: skip
+        return tuple(sorted({place for place in places if place is not None}))
+
+
+Purpose = Literal[
+    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
+    "set", "prefetch", "advise", "launch", "sync", "other",
+]  # fmt: skip
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+Allocated = Literal["pinned", "registered", "managed", "pool", "device"]
+Freed = Literal["host", "registered", "device"]
+
+NEVER = r"(?!)"
+"""Matches nothing."""
+READ_PIECES = 128
+"""Sizes of a batched call that a recording reads at most."""
+
+STATED = (
+    CopyKind.HOST_TO_HOST, CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.DEVICE_TO_DEVICE,
+    CopyKind.UNKNOWN,
+)  # fmt: skip
+"""Directions by cudaMemcpyKind."""
+
+
+def _copy(kind: CopyKind, stated: int | None = None) -> Function:
+    """A copy whose first arguments are target, source and bytes."""
+    return Function(copies=kind, size=2, target=0, source=1, stated=stated)
+
+
+def _copies(name: str, kind: CopyKind) -> dict[str, Function]:
+    """A copy of the driver, and the one that is queued on a stream."""
+    return {name: _copy(kind), f"{name}Async": replace(_copy(kind), stream=3)}
+
+
+def _with_async(*names: str) -> tuple[str, ...]:
+    return tuple(name + suffix for name in names for suffix in ("", "Async"))
+
+
+def _both(role: Function, *names: str) -> dict[str, Function]:
+    """The same function of the driver and of the runtime; names without `cu` and `cuda`."""
+    return {prefix + name: role for name in names for prefix in ("cu", "cuda")}
+
+
+def _makes(kind: MemoryKind, **places: int) -> Function:
+    """An allocation whose second argument is its size."""
+    return replace(Function(size=1, grants=True, memory=kind), **places)  # type: ignore[arg-type]
+
+
+def _takes(kind: MemoryKind) -> Function:
+    """What gives back the memory at its first argument."""
+    return Function(pointer=0, memory=kind)
+
+
+_DEVICE, _PINNED, _MANAGED = MemoryKind.DEVICE, MemoryKind.PINNED, MemoryKind.MANAGED
+_ARRAYS = Function()
+"""What is laid out by the driver: its size stands in a structure, or follows from the format."""
+_UNSIZED_COPY = Function(copies=CopyKind.UNKNOWN)
+_BATCH = Function(sizes=1, pieces=2)
+_SIZE_1, _SIZE_2 = Function(size=1), Function(size=2)
+
+_CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        # Contexts.
+        **dict.fromkeys(("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain"), Function()),
+        # Memory of the host.
+        **dict.fromkeys(
+            ("cuMemHostAlloc", "cuMemAllocHost", "cudaMallocHost", "cudaHostAlloc"), _makes(_PINNED)
+        ),
+        **dict.fromkeys(
+            ("cuMemHostRegister", "cudaHostRegister"), Function(size=1, pointer=0, memory=_PINNED, registers=True)
+        ),
+        **dict.fromkeys(("cuMemFreeHost", "cudaFreeHost"), _takes(_PINNED)),
+        **dict.fromkeys(("cuMemHostUnregister", "cudaHostUnregister"), replace(_takes(_PINNED), registers=True)),
+        # Memory of the device, and managed memory.
+        **dict.fromkeys(
+            ("cuMemAlloc", "cudaMalloc"), _makes(_DEVICE)
+        ),
+        **dict.fromkeys(("cuMemAllocAsync", "cudaMallocAsync"), replace(_makes(_DEVICE), pooled=True)),
+        **dict.fromkeys(
+            ("cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync"), replace(_makes(_DEVICE, pool=2), pooled=True)
+        ),
+        **dict.fromkeys(("cuMemAllocManaged", "cudaMallocManaged"), _makes(_MANAGED)),
+        **dict.fromkeys(
+            ("cuMemAllocPitch", "cudaMallocPitch"), Function(size=2, rows=3, grants=True, memory=_DEVICE)
+        ),
+        **dict.fromkeys(("cuMemFree", "cudaFree", "cuMemFreeAsync", "cudaFreeAsync"), _takes(_DEVICE)),
+        **dict.fromkeys(
+            (
+                "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy", "cuMipmappedArrayCreate",
+                "cuMipmappedArrayDestroy", "cudaMalloc3D", "cudaMallocArray", "cudaMalloc3DArray", "cudaFreeArray",
+                "cudaMallocMipmappedArray", "cudaFreeMipmappedArray",
+            ),
+            _ARRAYS,
+        ),
+        # Physical memory, addresses for it, and pools. A handle stands for memory: its address is that of a mapping.
+        "cuMemCreate": _makes(_DEVICE, properties=2),
+        "cuMemRelease": _takes(_DEVICE),
+        "cuMemAddressReserve": _SIZE_1,
+        **dict.fromkeys(("cuMemMap", "cuMemUnmap", "cuMemAddressFree", "cuMemSetAccess"), _SIZE_1),
+        **_both(Function(properties=1), "MemPoolCreate"),
+        **_both(Function(), "MemPoolDestroy", "MemPoolTrimTo", "MemPoolImportPointer"),
+        # Copies.
+        **_copies("cuMemcpy", CopyKind.UNKNOWN),
+        **_copies("cuMemcpyHtoD", CopyKind.HOST_TO_DEVICE),
+        **_copies("cuMemcpyDtoH", CopyKind.DEVICE_TO_HOST),
+        **_copies("cuMemcpyDtoD", CopyKind.DEVICE_TO_DEVICE),
+        **dict.fromkeys(_with_async("cuMemcpyHtoA"), Function(copies=CopyKind.HOST_TO_ARRAY, source=2, size=3)),
+        **dict.fromkeys(_with_async("cuMemcpyAtoH"), Function(copies=CopyKind.ARRAY_TO_HOST, target=0, size=3)),
+        "cuMemcpyAtoD": Function(copies=CopyKind.ARRAY_TO_DEVICE, target=0, size=3),
+        "cuMemcpyDtoA": Function(copies=CopyKind.DEVICE_TO_ARRAY, source=2, size=3),
+        "cuMemcpyAtoA": Function(copies=CopyKind.ARRAY_TO_ARRAY),
+        **dict.fromkeys(_with_async("cudaMemcpy"), _copy(CopyKind.UNKNOWN, stated=3)),
+        **_both(_copy(CopyKind.UNKNOWN), "MemcpyWithAttributesAsync"),
+        **dict.fromkeys(_with_async("cudaMemcpy2D"), Function(copies=CopyKind.UNKNOWN, target=0, source=2)),
+        **dict.fromkeys(_with_async("cudaMemcpyToSymbol"), Function(copies=CopyKind.UNKNOWN, source=1, size=2)),
+        **dict.fromkeys(_with_async("cudaMemcpyFromSymbol"), Function(copies=CopyKind.UNKNOWN, target=0, size=2)),
+        **dict.fromkeys(
+            _with_async("cuMemcpyPeer", "cudaMemcpyPeer"),
+            Function(copies=CopyKind.PEER_TO_PEER, target=0, source=2),
+        ),
+        **_both(_UNSIZED_COPY, *_with_async("Memcpy3D", "Memcpy3DPeer"), "Memcpy3DWithAttributesAsync"),
+        **dict.fromkeys(
+            (
+                *_with_async("cuMemcpy2D"), "cuMemcpy2DUnaligned",
+                *_with_async(
+                    "cudaMemcpyToArray", "cudaMemcpyFromArray", "cudaMemcpy2DToArray", "cudaMemcpy2DFromArray"
+                ),
+                "cudaMemcpyArrayToArray", "cudaMemcpy2DArrayToArray",
+            ),
+            _UNSIZED_COPY,
+        ),
+        **_both(replace(_UNSIZED_COPY, sizes=2, pieces=3), "MemcpyBatchAsync"),
+        **_both(_UNSIZED_COPY, "Memcpy3DBatchAsync"),
+        # Setting.
+        **dict.fromkeys((*_with_async("cuMemsetD8"), *_with_async("cudaMemset")), _SIZE_2),
+        **dict.fromkeys(_with_async("cuMemsetD16"), replace(_SIZE_2, unit=2)),
+        **dict.fromkeys(_with_async("cuMemsetD32"), replace(_SIZE_2, unit=4)),
+        **dict.fromkeys(
+            _with_async("cuMemsetD2D8", "cuMemsetD2D16", "cuMemsetD2D32", "cudaMemset2D", "cudaMemset3D"), Function()
+        ),
+        # Moving managed memory.
+        **_both(_SIZE_1, "MemPrefetchAsync", "MemAdvise"),
+        **_both(_BATCH, "MemPrefetchBatchAsync", "MemDiscardBatchAsync", "MemDiscardAndPrefetchBatchAsync"),
+        # Waiting.
+        **dict.fromkeys(
+            (
+                "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cudaDeviceSynchronize",
+                "cudaStreamSynchronize", "cudaEventSynchronize",
+            ),
+            Function(),
+        ),
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """A vendor's API. Patterns are of plain names, and also hold for functions that have no row yet."""
+
+    functions: Mapping[str, Function]
+    """By plain name."""
+    purposes: tuple[tuple[Purpose, str], ...] = ()
+    """What functions are for; the first pattern that a whole name matches decides."""
+    libraries: tuple[str, ...] = ()
+    """How the names of its libraries begin."""
+    linked: str = NEVER
+    """Functions of its runtime that a compiler links into a program, by their names there."""
+    own: str = NEVER
+    """Functions of its runtime's API in a program."""
+    asks: str = NEVER
+    """Functions whose error may be an answer; how their names begin."""
+    copies: str = NEVER
+    """Functions that copy or set memory."""
+    waits: str = NEVER
+    """Functions that may wait for the GPU."""
+    contexts: tuple[str, ...] = ()
+    """Driver functions that create a context."""
+    devices: tuple[str, ...] = ()
+    """Runtime functions that create one."""
+    exports: str = NEVER
+    """Names that its libraries export."""
+    loads: str = NEVER
+    """Functions that register a program's kernels before `main`."""
+    starts: str = NEVER
+    """Functions of the driver and the runtime that set up a context and load code."""
+    ends: str = NEVER
+    """Functions that end a context."""
+
+
+CUDA = Vendor(
+    functions=_CUDA_FUNCTIONS,
+    purposes=(
+        ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
+        ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
+        ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cu(Mipmapped)?Array(3D)?Create"),
+        ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
+        ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cu(Mipmapped)?ArrayDestroy"),
+        ("register", r"cudaHostRegister|cuMemHostRegister"),
+        ("unregister", r"cudaHostUnregister|cuMemHostUnregister"),
+        ("copy", r"cudaMemcpy\w*|cuMemcpy\w*"),
+        ("set", r"cudaMemset\w*|cuMemset\w*"),
+        ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
+        ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
+        ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
+        ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
+    ),
+    libraries=("libcuda.", "libcudart."),
+    linked=r"(?:__)?libcudart_static_\w+|cudart::.*",
+    own=r"(?:__)?cuda[A-Z]\w+",
+    asks=r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",
+    copies=r"(cuda|cu)(Memcpy|Memset)\w*",
+    waits=r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\w*",
+    contexts=("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain"),
+    devices=("cudaSetDevice", "cudaInitDevice"),
+    exports=r"cu(?:da)?[A-Z]\w{0,60}",
+    loads=r"__cudaRegister(FatBinary\w*|Function|Var)",
+    starts=(
+        r"cuInit|cu(DevicePrimaryCtxRetain|DevicePrimaryCtxSetFlags|CtxCreate)(_v\d+)?|cudaInitDevice"
+        r"|cuModuleLoad\w*|cuLibraryLoad\w*|cuLibraryGet(Kernel|Module)\w*|cuModuleGetFunction|cuKernelGetFunction"
+        r"|cuLink(Create|AddData|AddFile|Complete)(_v\d+)?|cudaLibraryLoad\w*"
+    ),
+    ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
+)
+HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
+VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
+
+FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
+"""The functions of all vendors, by plain name."""
+LINKED_RUNTIME, RUNTIME_API, COPYING, WAITING, EXPORTED, LOADING, STARTING, ENDING = (
+    "|".join(f"(?:{getattr(vendor, part)})" for vendor in VENDORS)
+    for part in ("linked", "own", "copies", "waits", "exports", "loads", "starts", "ends")
+)
+"""The vendors' patterns as one regular expression each."""
+CREATE_CONTEXT = tuple(name for vendor in VENDORS for name in vendor.contexts)
+CREATE_ANY_CONTEXT = (*CREATE_CONTEXT, *(name for vendor in VENDORS for name in vendor.devices))
+_LINKED = re.compile(LINKED_RUNTIME)
+
+
+def plain_name(symbol: str) -> str:
+    """A function's name without version and stream mode."""
+    return SUFFIX.sub("", symbol) or symbol
+
+
+def purpose_of(name: str) -> Purpose:
+    """What a call is for, by its plain name; ` (host)` follows where memory of a pool or handle lies there."""
+    return next(
+        (
+            purpose
+            for vendor in VENDORS
+            for purpose, pattern in vendor.purposes
+            if re.fullmatch(pattern, name, re.DOTALL)
+        ),
+        "other",
+    )
+
+
+def allocates(name: str) -> Allocated | None:
+    """What a call allocates whose lifetime is known, by its name as for `purpose_of`; None for other calls."""
+    plain, _, place = name.partition(" (")
+    role = FUNCTIONS.get(plain)
+    if role is None or role.memory is None or role.size is None:
+        return None
+    if role.registers:
+        return "registered"
+    if role.pooled:
+        return "pool"
+    on_host = role.memory == MemoryKind.PINNED or place.startswith("host")
+    return "pinned" if on_host else "managed" if role.memory == MemoryKind.MANAGED else "device"
+
+
+def frees(name: str) -> Freed | None:
+    """What a call gives back, by its plain name; None for other calls."""
+    role = FUNCTIONS.get(name)
+    if role is None or role.memory is None or role.size is not None:
+        return None
+    if role.registers:
+        return "registered"
+    return "host" if role.memory == MemoryKind.PINNED else "device"
+
+
+def allocates_by_place(name: str) -> bool:
+    """Whether a function allocates memory of the host or of a device, as its arguments say."""
+    role = FUNCTIONS.get(name)
+    return role is not None and role.grants and (role.pool is not None or role.properties is not None)
+
+
+def asks(name: str) -> bool:
+    """Whether programs and libraries take a call's error for an answer."""
+    return any(re.match(vendor.asks, name) for vendor in VENDORS)
+
+
+def of_vendor(function: str, library: str) -> bool:
+    """Whether a function is the API's own: by its library, its name, or the runtime that a compiler links in."""
+    return (
+        any(library.startswith(vendor.libraries) for vendor in VENDORS if vendor.libraries)
+        or plain_name(function) in FUNCTIONS
+        or _LINKED.fullmatch(function) is not None
+    )
+
+
+COPIES, MEMORY, BATCHES, OTHER = KINDS = ("copies", "memory", "batches", "other")
+"""What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/budget.py)."""
+_COPYING = re.compile(r"Mem(cpy|set)")
+_GRANTING = re.compile(r"Alloc|Malloc|Free|Register|register|MemCreate|MemRelease|Mem(Un)?[Mm]ap|MemPool")
+
+
+def kind_of(name: str) -> str:
+    """Which of KINDS a watched function belongs to: batched, of which more is read than arguments; by its name copying
+    and setting memory, or granting and freeing it; or the rest.
+    """
+    if name in FUNCTIONS and FUNCTIONS[name].sizes is not None:
+        return BATCHES
+    return COPIES if _COPYING.search(name) else MEMORY if _GRANTING.search(name) else OTHER

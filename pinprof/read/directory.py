@@ -1,0 +1,117 @@
+"""A capture directory → Capture: every stream adds what it recorded, in the order of `STREAMS`.
+
+What reads is imported when it reads: every path is asked whether it is a capture.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pinprof import streams
+from pinprof.base.errors import CaptureError
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture
+from pinprof.read.reader import Certainty, Reader, ReadOptions
+from pinprof.streams import store
+from pinprof.streams.stream import found
+
+if TYPE_CHECKING:
+    from pinprof.read.range_sources import CaptureRanges
+    from pinprof.read.symbols.resolver import Resolver
+
+
+class Reading:
+    """A capture that is being read: what several streams need, made when the first one asks."""
+
+    def __init__(self, directory: Path, options: ReadOptions) -> None:
+        """`directory` may be a recording of any other format, of which only `options` are known."""
+        self.directory, self.options = directory, options
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The capture's."""
+        return store.read_manifest(self.directory)
+
+    @property
+    def kallsyms(self) -> Path | None:
+        """The kernel's symbols."""
+        return self.options.kallsyms or store.part(self.directory, store.KALLSYMS)
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """What names the addresses of perf's records; options given beside a capture win over what lies inside."""
+        from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+
+        symbols = store.part(self.directory, store.SYMBOLS)
+        sealed = SealedSymbols.load(symbols) if symbols else None
+        kept = self.options.kept if sealed is None else None
+        return Resolver(kallsyms=self.kallsyms, symfs=self.options.symfs, sealed=sealed, kept=kept)
+
+    @cached_property
+    def ranges(self) -> CaptureRanges:
+        """The program's ranges, whoever recorded them."""
+        from pinprof.read import range_sources
+
+        return range_sources.load(self.directory, self.options.ranges, measured_only=bool(self.manifest.scenario))
+
+
+def read(directory: Path, options: ReadOptions) -> Capture:
+    """What its collectors recorded; `with_context` adds the rest."""
+    from pinprof.read.perf import capture as perf
+
+    if not store.is_capture(directory):
+        perf.refuse_pieces(directory)
+    reading = Reading(directory, options)
+    capture: Capture | None = None
+    for stream in streams.STREAMS:
+        path = stream.of(directory)
+        if path is not None and stream.read and not stream.context and (capture is not None or stream.alone):
+            capture = found(stream.read)(capture, path, reading)
+    if capture is None:
+        raise _nothing(directory, reading.manifest)
+    return perf.finished(capture, reading) if store.part(directory, store.PERF_DATA) else capture
+
+
+def with_context(capture: Capture, path: Path, options: ReadOptions) -> Capture:
+    """The capture of any format with what explains it: of a directory, what lies in there."""
+    reading = Reading(path, options)
+    for stream in streams.STREAMS:
+        if stream.context:
+            capture = found(stream.read)(capture, stream.of(path), reading)
+    return capture
+
+
+def seal(directory: Path) -> frozenset[int]:
+    """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
+    from pinprof.read.nsys import capture as nsys
+    from pinprof.read.perf import capture as perf
+
+    traced_alone = store.part(directory, store.NSYS_SQLITE) and not store.part(directory, store.PERF_DATA)
+    return nsys.seal(directory) if traced_alone else perf.seal(directory)
+
+
+def _nothing(directory: Path, manifest: Manifest) -> CaptureError:
+    if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
+        names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
+        return CaptureError(
+            f"{directory} has no samples: its collectors ({names}) do not sample.",
+            "Check the capture's files, or also record with a sampler, for example native.",
+            "no-samples",
+        )
+    return CaptureError(
+        f"{directory} has no {store.PERF_DATA}: its recording ended before the first sample.",
+        "Check its collector.log, and record again.",
+        "no-samples",
+    )
+
+
+def _certainty(path: Path, _head: bytes) -> Certainty:
+    """Certain of a capture; of any other directory its reader says better than none what is missing."""
+    if store.is_capture(path):
+        return Certainty.CERTAIN
+    return Certainty.MAYBE if path.is_dir() else Certainty.NO
+
+
+CAPTURE = Reader("capture directory", _certainty, read, seal=seal)

@@ -1,0 +1,88 @@
+"""Files of records, cut: the perf.data of a recording that goes on, and its calls.data."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from pinprof.data import perf_format as perf
+
+_KEPT = frozenset({perf.RECORD_MMAP, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_MMAP2})
+"""What later samples are read by, but for mappings without code, which no sample is in."""
+
+
+class RecordsFile:
+    """A file of records that grows, and what is kept of it for those that come later."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kept = bytearray()
+        """Among the records up to `gathered`, those that later ones are read by."""
+        self.head = b""
+        self.gathered = 0
+
+    @property
+    def size(self) -> int:
+        """How far it goes."""
+        return size(self.path)
+
+    def begin(self) -> None:
+        """Read the head, once it is written."""
+        if not self.head:
+            self.gathered = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
+            self.head = between(self.path, 0, self.gathered)
+
+    def keep_until(self, place: int) -> None:
+        """Gather what is kept of the records up to a place, which lies between records."""
+        self.begin()
+        if place > self.gathered:
+            self._keep(between(self.path, self.gathered, place))
+            self.gathered = place
+
+    def _keep(self, records: bytes) -> None:
+        for kind, misc, place, end in perf.records(records):
+            if kind in _KEPT and not misc & perf.MISC_MMAP_DATA:
+                self.kept += records[place:end]
+
+
+def composed(head: bytes, *records: bytes | bytearray) -> bytes:
+    """A whole file: `head` is one without records, with what lies behind them (features) or without."""
+    fields = list(perf.FILE_HEAD.unpack_from(head))
+    start, added = fields[perf.DATA_OFFSET], sum(map(len, records))
+    end = start + fields[perf.DATA_SIZE]
+    fields[perf.DATA_SIZE] = added
+    count = sum(word.bit_count() for word in fields[perf.FEATURES])
+    table = end + perf.SECTION.size * count
+    moved = [
+        perf.SECTION.pack(offset - end + start + added, length)
+        for offset, length in perf.SECTION.iter_unpack(head[end:table])
+    ]
+    return b"".join(
+        (
+            perf.FILE_HEAD.pack(*fields),
+            head[perf.FILE_HEAD.size : start],
+            *records,
+            *moved,
+            head[table:] if count else b"",
+        )
+    )
+
+
+def lost(count: int, event: int = 0) -> bytes:
+    """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
+    return perf.record(perf.RECORD_LOST, 0, struct.pack("<QQ", event, count)) if count else b""
+
+
+def between(path: Path, first: int, last: int) -> bytes:
+    """The bytes of a file from one place to another."""
+    with path.open("rb") as file:
+        file.seek(first)
+        return file.read(last - first)
+
+
+def size(path: Path) -> int:
+    """The size of a file; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,126 @@
+"""A window of time of a recording, and how each stream is cut by it: a test's block and a part of a recording are one.
+
+Files of a recording grow. A mark is a moment at which its recorders had written what they held: how far every file went
+then. What lies between two marks is what was recorded between these two moments, so a window is cut without a look at
+what is outside of it. What cannot be divided goes into a window whole; its manifest has the window's times
+(`outcome.recorded_ns`), and reading keeps what they cover.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from pinprof import streams
+from pinprof.base import files
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.uvm_events import ENTRY_BYTES, HEADER_BYTES, State
+from pinprof.streams.records import RecordsFile, between, composed, size
+from pinprof.streams.stream import found
+
+_LAYOUT_AT, _STATE_AT, _WRITTEN_AT = 16, 20, 48
+"""Places in `uvm_events.HEADER`."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A moment of a recording."""
+
+    time_ns: int
+    """CLOCK_MONOTONIC."""
+    sizes: Mapping[str, int]
+    """How many bytes each file had, by its path in the capture."""
+    noted: Mapping[str, Any] = field(default_factory=dict)
+    """What is known besides, by the stream's name."""
+
+
+class Growing:
+    """The directory of a recording that goes on."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._records: dict[Path, RecordsFile] = {}
+
+    def records(self, path: Path) -> RecordsFile:
+        """One of its files of perf's records, with what is kept of it for windows that begin later."""
+        return self._records.setdefault(path, RecordsFile(path))
+
+    def mark(self, time_ns: int) -> Mark:
+        """This moment."""
+        paths = [path for stream in streams.STREAMS if stream.cut for path in stream.files(self.directory)]
+        return Mark(time_ns, {self.name(path): size(path) for path in paths})
+
+    def name(self, path: Path) -> str:
+        """The path of one of its files in the capture."""
+        return str(path.relative_to(self.directory))
+
+
+@dataclass(frozen=True)
+class Window:
+    """What was recorded between two marks."""
+
+    recording: Growing
+    begin: Mark
+    end: Mark
+
+    def cut(self, target: Path) -> None:
+        """Write what every stream has of it into another directory."""
+        here = self.recording.directory
+        for stream in streams.STREAMS:
+            for source in stream.files(here) if stream.cut else ():
+                place = target / source.relative_to(here)
+                if stream.folder:
+                    place.parent.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
+                found(stream.cut)(source, place, self)
+
+    def span(self, source: Path) -> tuple[int, int]:
+        """From where to where it goes in a file."""
+        name = self.recording.name(source)
+        return self.begin.sizes.get(name, 0), self.end.sizes.get(name, 0)
+
+
+def appended(source: Path, target: Path, window: Window) -> None:
+    """Cut a file of lines, or of members of gzip: nothing in it depends on what was before."""
+    first, last = window.span(source)
+    if last > first:
+        files.written(target, between(source, first, last))
+
+
+def whole(source: Path, target: Path, _window: Window) -> None:
+    """All of a file, which is finished: both names are of the same one."""
+    os.link(source, target)
+
+
+def copied(source: Path, target: Path, window: Window) -> None:
+    """All of a file up to the window's end: what is said later depends on what was said first."""
+    files.written(target, between(source, 0, window.span(source)[1]))
+
+
+def records(source: Path, target: Path, window: Window) -> None:
+    """Cut a file of perf's records; those that say who maps what are kept from before."""
+    file = window.recording.records(source)
+    first, last = window.span(source)
+    file.keep_until(first)
+    files.written(target, composed(file.head, file.kept, between(source, first, last)))
+
+
+def uvm_events(source: Path, target: Path, window: Window) -> None:
+    """Cut a file of the driver's events (uvm_events.py): whole entries behind its head."""
+    head = bytearray(between(source, 0, HEADER_BYTES))
+    if len(head) < HEADER_BYTES:
+        return
+    layout, state = struct.unpack_from("<II", head, _LAYOUT_AT)
+    (written,) = struct.unpack_from("<Q", head, _WRITTEN_AT)
+    entry = ENTRY_BYTES.get(layout, 1)
+    first, last = ((max(place, HEADER_BYTES) - HEADER_BYTES) // entry * entry for place in window.span(source))
+    last = min(last, written // entry * entry)
+    entries = between(source, HEADER_BYTES + first, HEADER_BYTES + max(first, last))
+    # Its recorder goes on, which is no loss of the window's.
+    ended = State.ENDED if state == State.RUNNING else state
+    struct.pack_into("<I", head, _STATE_AT, ended)
+    struct.pack_into("<Q", head, _WRITTEN_AT, len(entries))
+    files.written(target, bytes(head) + entries)

@@ -1,0 +1,82 @@
+"""Steps: what repeats regularly through most of the work, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.attribution.attribute import attribute
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import Steps
+from pinprof.data.activity import Caller
+from tests.support.activities import MS, Call, activity
+from tests.support.stacks import Range, Sample, capture
+
+
+def steps(
+    calls: Sequence[Call] = (), ranges: Sequence[Range] = (), length: int = 500, sites: Sequence[int] = ()
+) -> Steps | None:
+    made = capture([Sample(["main@/app"], MS, time * MS) for time in range(1, length + 1)], ranges)
+    if calls:
+        recorded = activity(calls)
+        if sites:
+            table = replace(
+                recorded.calls,
+                site=np.array(sites, np.int32),
+                sites=(Caller("step", "train.py", 20), Caller("init", "a.py", 2)),
+            )
+            recorded = replace(recorded, calls=table)
+        made = replace(made, activity=recorded)
+    found = course_of(made, attribute(made), prepare_calls(made.activity) if made.activity else None)
+    assert found is not None
+    return found.steps
+
+
+def repeated(name: str, every: int, count: int, start: int = 10, length: float = 1) -> list[Call]:
+    return [Call(name, (start + every * i) * MS, int((start + every * i + length) * MS)) for i in range(count)]
+
+
+def test_rarest_call_that_repeats_regularly_begins_a_step() -> None:
+    calls = repeated("cudaMemcpyAsync", 10, 48) + repeated("cudaDeviceSynchronize", 60, 8, start=12)
+    assert steps(calls) == Steps("cudaDeviceSynchronize", 8, 60 * MS, 60 * MS, 12 * MS)
+
+
+def test_of_equally_rare_calls_a_synchronisation_tells_most() -> None:
+    calls = repeated("cudaMemsetAsync", 50, 9) + repeated("cudaStreamSynchronize", 50, 9, start=14)
+    found = steps(calls)
+    assert found is not None
+    assert found.what == "cudaStreamSynchronize"
+
+
+def test_calls_of_one_name_at_two_places_are_told_apart() -> None:
+    calls = sorted(repeated("cudaMemcpy", 80, 6) + repeated("cudaMemcpy", 10, 50, start=12), key=lambda c: c.start_ns)
+    sites = [0 if call.start_ns % (80 * MS) == 10 * MS else 1 for call in calls]
+    found = steps(calls, sites=sites)
+    assert found is not None
+    assert (found.what, found.count) == ("cudaMemcpy in step (train.py:20)", 6)
+
+
+def test_slowest_step_is_told_with_its_start() -> None:
+    calls = repeated("cudaMemcpy", 40, 6) + repeated("cudaMemcpy", 40, 5, start=290)
+    assert steps(calls) == Steps("cudaMemcpy", 11, 40 * MS, 80 * MS, 210 * MS)
+
+
+def test_nothing_regular_has_no_steps() -> None:
+    assert steps(repeated("cudaMemcpy", 50, 4)) is None
+    assert steps(repeated("cudaMemcpy", 10, 12)) is None, "covers too little of the work"
+    bursts = [call for start in (10, 170, 330, 490) for call in repeated("cudaMemcpy", 2, 5, start)]
+    assert steps(bursts) is None
+
+
+def test_tight_loop_is_no_step() -> None:
+    assert steps([Call("cudaMemcpyAsync", i * MS // 5, i * MS // 5 + 1000) for i in range(2400)]) is None
+
+
+def test_ranges_of_one_name_are_steps_where_no_call_was_made() -> None:
+    ranges = [Range("step", (10 + 45 * i) * MS, (50 + 45 * i) * MS, pid=100, tid=100) for i in range(10)]
+    inner = [Range("load", (12 + 15 * i) * MS, (25 + 15 * i) * MS, 1, pid=100, tid=100) for i in range(30)]
+    assert steps(ranges=[*ranges, *inner]) == Steps("step", 10, 40 * MS, 40 * MS, 10 * MS)
+    assert steps(ranges=ranges[:4]) is None

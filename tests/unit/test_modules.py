@@ -1,0 +1,41 @@
+"""Every module says in its first sentence what lives there, and docs/modules.md has these sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.module_list import LIST, PACKAGE, ROOT, first_sentence, page
+
+MOST_AT_THE_ROOT = 10
+LONGEST = 160
+
+
+def test_the_list_of_modules_is_up_to_date() -> None:
+    assert LIST.read_text("utf-8") == page(), "Run `python tools/module_list.py`."
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_begins_with_a_sentence_about_itself(path: Path) -> None:
+    sentence = first_sentence(path)
+    assert sentence.endswith((".", "?")), "a whole sentence"
+    assert len(sentence.split()) > 2
+    assert len(sentence) <= LONGEST, "one line"
+
+
+def test_the_root_has_what_people_import_and_little_else() -> None:
+    assert len(list(PACKAGE.glob("*.py"))) <= MOST_AT_THE_ROOT
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('"""Reads it. Then more."""\n', "Reads it."),
+        ('"""Reads perf.data\nof any machine.\n\nMore."""\n', "Reads perf.data of any machine."),
+        ("import os\n", ""),
+    ],
+)
+def test_the_first_sentence_ends_at_its_full_stop(tmp_path: Path, text: str, sentence: str) -> None:
+    (tmp_path / "module.py").write_text(text, "utf-8")
+    assert first_sentence(tmp_path / "module.py") == sentence
