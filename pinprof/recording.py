@@ -20,7 +20,7 @@ from pinprof.base import files, shapes
 from pinprof.base.errors import CaptureError, CollectError, PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.calibration import LIMIT_S, calibration_of
-from pinprof.collect import Outcome, RecordRequest, host, python, run
+from pinprof.collect import Outcome, RecordRequest, host, process_notes, python, run
 from pinprof.collect.proc import alive
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
@@ -155,8 +155,8 @@ def finish(
     notes: list[str] = []
     broken_off: KeyboardInterrupt | None = None
     manifest = replace(writer.manifest, scenario=scenario or {}, collectors=outcome.collectors)
-    rates_step = _Rates(calibrate, outcome.duration_ns, running=running)
-    for what, store in (("Symbols", _store_symbols), ("Rates of this machine", rates_step.store)):
+    symbols, measured = _Symbols(), _Rates(calibrate, outcome.duration_ns, running=running)
+    for what, store in (("Symbols", symbols.store), ("Rates of this machine", measured.store)):
         try:
             store(writer.path, manifest)
         except PinprofError as error:
@@ -170,7 +170,7 @@ def finish(
         # Whatever was seen has its name by now.
         (writer.path / KALLSYMS).unlink(missing_ok=True)
     facts = outcome.to_manifest()
-    notes += rates_step.notes
+    notes += (*symbols.notes, *measured.notes)
     facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
     return Recorded(outcome, path, (*outcome.notes, *notes), broken_off)
@@ -192,13 +192,22 @@ def _load_reader() -> None:
         read.load_sealing()
 
 
-def _store_symbols(directory: Path, manifest: Manifest) -> None:
-    if holds_recording(directory):
+class _Symbols:
+    """The symbols of what was recorded, put beside it, and what must be said of the program's processes."""
+
+    notes: tuple[str, ...] = ()
+
+    def store(self, directory: Path, manifest: Manifest) -> None:
+        """Write them into a capture's directory."""
+        if not holds_recording(directory):
+            return
         from pinprof import read
 
-        processes = read.seal_symbols(directory)
+        sealed = read.seal_symbols(directory)
         if any(facts.get("name") == python.TRAMPOLINE for facts in manifest.collectors):
-            python.remove_maps(processes)
+            python.remove_maps(sealed.processes)
+        if not any(facts.get("pid") in sealed.running for facts in manifest.collectors):
+            self.notes = process_notes.left_running(sealed.running)
 
 
 class _Rates:

@@ -25,6 +25,7 @@
     py_spy.py       py-spy beside the program, for older ones
     py_spy_keeper.py, py_spy_trace.py  the process that runs it; what it writes
     memory.py       memory over time
+    process_notes.py  processes that outlive the program, or have another clock
     kallsyms.py     the kernel's symbols
     limits.py       what no recorder of samples can record
     permission.py   whether the kernel lets us sample
@@ -56,7 +57,7 @@ COLLECTORS = {
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
 
-BESIDE = ("native.calls", "python", "nvtx", "cupti", "uvm.beside", "memory")
+BESIDE = ("native.calls", "python", "nvtx", "cupti", "uvm.beside", "memory", "process_notes")
 """What joins every recording of a program where it has something to do: each is declared as a collector is."""
 
 AUTO = "auto"

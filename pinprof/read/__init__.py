@@ -26,7 +26,7 @@ from pinprof.data.model import Capture
 from pinprof.read.packed import is_packed
 from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
-from pinprof.read.reader import Certainty, Reader, ReadOptions
+from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams.store import refuse_links
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
@@ -128,13 +128,10 @@ def _shown_as(path: Path, copy: Path) -> Iterator[None]:
         raise
 
 
-def seal_symbols(directory: Path) -> frozenset[int]:
-    """Resolve every address in a capture just recorded on this machine, and store the symbols inside it.
-
-    Returns the pids of the program's processes, as far as samples are recorded with them.
-    """
+def seal_symbols(directory: Path) -> Sealed:
+    """Resolve every address in a capture just recorded on this machine, and store the symbols inside it."""
     seal = _reader_of(directory, str(directory)).seal
-    return seal(directory) if seal else frozenset()
+    return seal(directory) if seal else Sealed()
 
 
 def load_sealing() -> None:

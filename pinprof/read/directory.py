@@ -13,7 +13,7 @@ from pinprof import streams
 from pinprof.base.errors import CaptureError
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture
-from pinprof.read.reader import Certainty, Reader, ReadOptions
+from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams import store
 from pinprof.streams.stream import found
 
@@ -83,7 +83,7 @@ def with_context(capture: Capture, path: Path, options: ReadOptions) -> Capture:
     return capture
 
 
-def seal(directory: Path) -> frozenset[int]:
+def seal(directory: Path) -> Sealed:
     """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
     from pinprof.read.nsys import capture as nsys
     from pinprof.read.perf import capture as perf

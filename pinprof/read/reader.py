@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,16 @@ class Certainty(IntEnum):
 
 
 @dataclass(frozen=True)
+class Sealed:
+    """What is known of the processes in a capture that was just recorded."""
+
+    processes: frozenset[int] = frozenset()
+    """The program's, as far as samples are recorded with them."""
+    running: Mapping[int, str] = field(default_factory=dict)
+    """By name, those of them whose end is not recorded."""
+
+
+@dataclass(frozen=True)
 class Reader:
     """One input format."""
 
@@ -65,10 +76,8 @@ class Reader:
     """The answer for a path and its first 64 KiB, fewer if it is shorter, decompressed; none of a directory."""
     read: Callable[[Path, ReadOptions], Capture]
     """The capture; CaptureError for what cannot be read, FormatError for bytes that are not what the format says."""
-    seal: Callable[[Path], frozenset[int]] | None = None
-    """For captures that pinprof records: store the symbols of a new one inside it; the pids of the program's processes,
-    as far as its samples have them.
-    """
+    seal: Callable[[Path], Sealed] | None = None
+    """For captures that pinprof records: store the symbols of a new one inside it."""
     streams: bool = False
     """Whether it reads from start to end and decompresses on the way; other readers are given a plain file."""
 

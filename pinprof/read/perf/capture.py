@@ -21,9 +21,9 @@ from pinprof.read.directory import Reading
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import program_memory, script_text, stack_copies
 from pinprof.read.perf.header import is_perf_data
-from pinprof.read.perf.processes import IDLE_PID, program_tree
+from pinprof.read.perf.processes import IDLE_PID, program_tree, still_running
 from pinprof.read.ranges import parse_ranges, read_ranges
-from pinprof.read.reader import ReadOptions
+from pinprof.read.reader import ReadOptions, Sealed
 from pinprof.read.recording_threads import without_recording_threads
 from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver
@@ -122,8 +122,8 @@ def refuse_pieces(directory: Path) -> None:
         )
 
 
-def seal(directory: Path) -> frozenset[int]:
-    """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it; the pids seen."""
+def seal(directory: Path) -> Sealed:
+    """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it."""
     path = directory / store.PERF_DATA
     recording = perf_data.load(path, placed=True)
     recorded = [recording]
@@ -144,7 +144,8 @@ def seal(directory: Path) -> frozenset[int]:
     for each in recorded:
         program_memory.blank(each)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
-    return program_tree(recording.raw.tasks, roots, manifest.command)
+    tree = program_tree(recording.raw.tasks, roots, manifest.command)
+    return Sealed(tree, still_running(recording.raw.tasks, recording.raw.exits, tree))
 
 
 def own_kallsyms(recording: perf_data.Recording) -> Path | None:

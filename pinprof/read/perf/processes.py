@@ -6,7 +6,7 @@ kernel's own threads (which may work for it: `UVM GPU0 BH`) are any report's bus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
@@ -94,6 +94,21 @@ def program_tree(
         elif isinstance(record, CommRecord) and not tree and name and record.exec and record.name == name:
             tree.add(record.pid)
     return frozenset(tree)
+
+
+def still_running(
+    tasks: Iterable[tuple[int, MapRecord | CommRecord | ForkRecord]],
+    exits: Mapping[tuple[int, int], int],
+    tree: Collection[int],
+) -> dict[int, str]:
+    """By name, the processes of a program whose end is not recorded; none where no end is."""
+    names: dict[int, str] = {}
+    for _, record in tasks:
+        if isinstance(record, CommRecord) and record.pid == record.tid:
+            names[record.pid] = record.name
+        elif isinstance(record, ForkRecord) and record.pid != record.parent_pid:
+            names[record.pid] = names.get(record.parent_pid, "")
+    return {pid: names.get(pid, "") for pid in sorted(tree) if (pid, pid) not in exits} if exits else {}
 
 
 def _takes_value(word: str) -> bool:
