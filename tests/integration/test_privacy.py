@@ -208,6 +208,23 @@ def test_a_process_that_records_itself_tells_nothing(tmp_path: Path) -> None:
     assert_clean(tmp_path / "itself.pinprof")
 
 
+@pytest.mark.parametrize("recorder", ["native", "perf", "native,nsys", "dwarf"])
+def test_a_secret_in_the_command_line_is_in_no_file_and_no_output(recorder: str, tmp_path: Path) -> None:
+    if reason := missing(recorder):
+        pytest.skip(reason)
+    how = ["--call-graph", "dwarf"] if recorder == "dwarf" else ["--with", recorder]
+    words = ("--token", f"{SECRET}abc", f"--api-key={SECRET}", f"KEY={SECRET}", f"https://me:{SECRET}@host/")
+    pinprof(tmp_path, "record", *how, "-o", "run", "--", *program(), *words)
+    manifest = tmp_path / "run.pinprof" / "manifest.json"
+    assert "--api-key=***" in manifest.read_text()
+    if recorder == "native":
+        manifest.write_text(manifest.read_text().replace("***", SECRET))
+        run(tmp_path, PYTHON, "-c", EXPORT_ALL, *FORMATS)
+        pinprof(tmp_path, "report", "run.pinprof", "--share", "-o", "copy")
+        manifest.unlink()
+    assert_clean(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def planted_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program with the secret next to everything that is read of its memory."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from pathlib import Path
 
 import pytest
@@ -106,14 +105,9 @@ def test_any_command_has_as_many_words_and_is_stable(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("part", ["a.", "a-", "hf_", "eyJ", "a:", "--token ", "x=", "https://a:", '"', "key='"])
-def test_a_hostile_command_takes_no_longer_than_its_length(part: str) -> None:
-    def steps(count: int) -> float:
-        began = time.process_time()
-        redacted((part * count,))
-        return time.process_time() - began
-
-    steps(1000)
-    assert steps(40_000) < 200 * max(steps(4000), 1e-3)
+def test_a_command_of_any_length_is_read_once(part: str) -> None:
+    (shown,) = redacted((part * 100_000,))  # for hours, if its square counted
+    assert shown
 
 
 def test_manifests_hold_no_secrets_whoever_wrote_them(tmp_path: Path) -> None:

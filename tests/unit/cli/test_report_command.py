@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from pinprof.base.errors import UsageError
 from pinprof.cli import cli, main, pipeline
+from pinprof.report.export.formats import EXPORTS
+from tests.support import perf_file
 
 
 @pytest.fixture
@@ -39,6 +43,23 @@ def test_a_file_whose_name_ends_in_gz_is_compressed(form: str, recording: Path, 
         cli.main(["report", str(recording), "--format", form, "-o", str(path)], standalone_mode=False)
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.gz", "run.folded"]
+
+
+@pytest.mark.parametrize("form", ["html", "text", "json", "folded", *EXPORTS])
+def test_outputs_are_for_their_owner_alone(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, recording = perf_file.Spec(), tmp_path / "run.data"
+    samples = b"".join(perf_file.sample(spec, time=time) for time in (100, 200))
+    recording.write_bytes(perf_file.file_mode([spec], perf_file.comm(spec, "app") + samples))
+    monkeypatch.chdir(tmp_path)
+    before = os.umask(0)
+    try:
+        cli.main(["report", str(recording), "--format", form, "-o", "out"], standalone_mode=False)
+        cli.main(["report", str(recording), "-q", "--shared-assets", "assets"], standalone_mode=False)
+    finally:
+        os.umask(before)
+    made = [path for path in tmp_path.rglob("*") if path.is_file() and path != recording]
+    assert len(made) >= 3
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in made} == {path.name: 0o600 for path in made}
 
 
 def test_a_dash_is_standard_output(recording: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
