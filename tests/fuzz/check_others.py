@@ -13,13 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pinprof import analyze, read
-from pinprof.analyze.results import Analysis
+from pinprof.analyze import Run
 from pinprof.base import settings as project
 from pinprof.base.errors import PinprofError
 from pinprof.check import configuration
 from pinprof.check.judge import judge, told
 from pinprof.check.selftest import self_test
 from pinprof.check.taken import take
+from pinprof.check.verdicts import Checked
 from pinprof.cli import cli, launch
 from pinprof.cli.defaults import defaults_of
 from pinprof.cli.ranks import expanded
@@ -27,15 +28,13 @@ from pinprof.fleet import database
 from pinprof.fleet.access import open_fleet
 from pinprof.fleet.tables import COLUMNS
 from pinprof.read import ReadOptions
-from pinprof.report.check.formats import WRITERS
-from pinprof.report.fleet import document as fleet_document
+from pinprof.report.check.formats import FORMS as CHECK_FORMS
 from pinprof.report.fleet import page as fleet_page
 from pinprof.report.fleet import rows
-from pinprof.report.fleet import text as fleet_text
-from pinprof.report.ranks import document as launch_document
+from pinprof.report.fleet.formats import FORMS as FLEET_FORMS
 from pinprof.report.ranks import page as launch_page
-from pinprof.report.ranks import text as launch_text
-from tests.fuzz.check import Known, Thorough, plain_text, printed, quiet, refused, strict
+from pinprof.report.ranks.formats import FORMS as LAUNCH_FORMS
+from tests.fuzz.check import Known, Thorough, plain_text, quiet, refused, strict
 from tests.fuzz.seeds import whole_capture, write
 
 _JUDGED = "h200/pinned-native"
@@ -56,11 +55,12 @@ def fleet(path: Path, thorough: Thorough, _known: Known) -> bool:
             refused(error)
             return False
         out = io.StringIO()
-        fleet_document.write_json(answer, out)
+        FLEET_FORMS.write(answer, "json", out)
         strict(out.getvalue())
         if thorough.text:
-            fleet_text.print_answer(answer, path.parent / "text")
-            plain_text((path.parent / "text").read_text("utf-8"))
+            out = io.StringIO()
+            FLEET_FORMS.write(answer, "text", out)
+            plain_text(out.getvalue())
         if thorough.page:
             fleet_page.render(answer)
     return True
@@ -75,10 +75,12 @@ def ranks(path: Path, thorough: Thorough, _known: Known) -> bool:
             refused(error)
             return False
         out = io.StringIO()
-        launch_document.write_json(found, out)
+        LAUNCH_FORMS.write(found, "json", out)
         strict(out.getvalue())
         if thorough.text:
-            printed(lambda console: launch_text.render(found, console))
+            out = io.StringIO()
+            LAUNCH_FORMS.write(found, "text", out)
+            plain_text(out.getvalue())
         if thorough.page:
             launch_page.render(found, {})
     return True
@@ -110,7 +112,7 @@ def budgets(path: Path, thorough: Thorough, _known: Known) -> bool:
             checked = judge(runs, found, others, paired=False, allowed=False, notes=[])
             if thorough.text:
                 self_test(runs, found, others)
-            for form in WRITERS:
+            for form in CHECK_FORMS.names:
                 _form(form, checked)
         except PinprofError as error:
             refused(error)
@@ -118,9 +120,9 @@ def budgets(path: Path, thorough: Thorough, _known: Known) -> bool:
     return True
 
 
-def _form(form: str, checked: object) -> None:
+def _form(form: str, checked: Checked) -> None:
     out = io.StringIO()
-    WRITERS[form](checked, out)  # type: ignore[arg-type]
+    CHECK_FORMS.write(checked, form, out)
     text = out.getvalue()
     if form == "junit":
         ET.fromstring(text)
@@ -131,7 +133,7 @@ def _form(form: str, checked: object) -> None:
 
 
 @cache
-def _judged() -> Analysis:
+def _judged() -> Run:
     with TemporaryDirectory() as folder:
         return analyze.analyze(read.read(write(whole_capture(_JUDGED), Path(folder))))
 

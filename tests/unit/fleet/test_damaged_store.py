@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from rich.console import Console
 
 import pinprof
 from pinprof.base.errors import CaptureError, CollectError
@@ -21,7 +20,8 @@ from pinprof.fleet import engine, session, tables
 from pinprof.fleet.mapping import Mapped
 from pinprof.fleet.results import Answer
 from pinprof.fleet.sources import Source
-from pinprof.report.fleet import document, page, text
+from pinprof.report.fleet import page
+from pinprof.report.fleet.formats import FORMS
 from tests.support import fleet_store
 
 FILES = (*(f"batch/{name}.parquet" for name in tables.COLUMNS), "failed.parquet", "places.parquet", "stamps.parquet")
@@ -50,11 +50,9 @@ def file_of(store: Path, name: str) -> Path:
 
 def shown(answer: Answer) -> None:
     """Every form of an answer."""
-    document.write_json(answer, io.StringIO())
+    FORMS.write(answer, "json", io.StringIO())
     assert "<html" in page.render(answer)
-    console = Console(file=io.StringIO(), width=80)
-    for part in text._parts(answer, console, 60):
-        console.print(part)
+    FORMS.write(answer, "text", io.StringIO())
 
 
 def without_column(table: pa.Table) -> pa.Table:
