@@ -15,7 +15,7 @@ from typing import Any
 
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
+from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Tables
 from pinprof.collect.python_frames.reader import Window
 
 _WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
@@ -83,7 +83,12 @@ class Timeline:
         number = len(self._looks.setdefault(pid, []))
         self._looks[pid].append(look)
         self._lags.setdefault(pid, []).append(max(time_ns - due_ns, 0) // 1000)
+        # Until a new thread of CPython 3.11 runs, it has the id of the thread that started it, and no frames.
+        once: dict[int, int] = {}
         for tid, stack in stacks:
+            if once.get(tid, NO_STACK) in (NO_STACK, UNKNOWN):
+                once[tid] = stack
+        for tid, stack in once.items():
             if stack != UNKNOWN:
                 runs = self._threads.get((pid, tid))
                 if runs is None:

@@ -108,6 +108,8 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     if stacks_file is not None:
         if capture.clock.source == "monotonic":
             stacks = python_stacks.load(stacks_file)
+            if stacks.damaged:
+                notes.append("A part of the recorded Python stacks is damaged and left out.")
         else:
             notes.append("Python lines were recorded, but the samples use a different clock.")
     if not trampolines and not stacks.threads and not stacks.changes:
@@ -444,6 +446,4 @@ def _notes(
             f"{format_counted(stacks.unnamed_threads, 'Python thread', 'Python threads')} could not be identified: "
             "CPython before 3.11 does not store the kernel's thread id."
         )
-    if stacks.damaged:
-        notes.append("A part of the recorded Python stacks is damaged and left out.")
     return notes

@@ -26,6 +26,7 @@ from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpr
 from pinprof.collect.python_frames.memory import Gone, read
 from pinprof.collect.python_frames.reader import Window
 from pinprof.collect.python_frames.timeline import Timeline
+from pinprof.read.python import stacks as stored
 
 PROGRAM = """
 import sys, threading, time
@@ -288,6 +289,20 @@ def test_runs_of_equal_looks_are_one_row() -> None:
     assert made["lags"] == {"7": [2] * 5}
     (thread,) = made["threads"]
     assert (thread["times"], thread["lasts"], thread["stacks"]) == ([4000, 10_000, 5000], [4000, 0, 0], [3, 4, 3])
+
+
+def test_a_thread_that_has_not_begun_is_not_the_one_that_started_it(tmp_path: Path) -> None:
+    """CPython 3.11 notes the kernel's id of a thread when it first runs: its state has the starter's until then."""
+    timeline, file = Timeline(1000, 10), tmp_path / "stacks"
+    stack = timeline.tables.stack([("main", "/app/a.py", 1)])
+    for look in range(1, 6):
+        time = 10_000 * look
+        states = [(7, NO_STACK), (7, stack)] if look > 2 else [(7, stack)]
+        timeline.saw(7, states, time, time, {7: Window(time - 3050, time - 250, time + 1010)})
+    timeline.save(file, 60_000)
+    found = stored.load(file)
+    assert not found.damaged
+    assert found.looks(7, 7).stack.tolist() == [0] * 5
 
 
 def test_the_windows_of_looks_are_those_of_the_threads_seen_in_most_places() -> None:

@@ -63,6 +63,13 @@ def test_a_capture_without_python_is_left_alone() -> None:
     assert settle(plain, None) is plain
 
 
+def test_a_damaged_file_of_stacks_is_said_also_where_nothing_of_it_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "stacks"
+    file.write_bytes(gzip.compress(b"{}\n"))
+    found = settle(capture([Sample(["main@/app/a.out", *FAULT])]), file)
+    assert found.losses.notes == ("A part of the recorded Python stacks is damaged and left out.",)
+
+
 def test_python_stands_between_its_callers_and_what_its_innermost_loop_calls(tmp_path: Path) -> None:
     chain = [*START, LOOP, CALL, LOOP, CALL, "alloc@/app/torch.so", MEMSET, *FAULT]
     file = stacks_file(tmp_path, (0, [("<module>", 90), ("train", 88)]))
