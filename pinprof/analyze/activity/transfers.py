@@ -24,7 +24,7 @@ from pinprof.analyze.activity.results import (
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.base.columns import Float64, distinct, fitting, is_uniform, rows_of, slices, taken
+from pinprof.base.columns import Float64, distinct, fitting, rows_of, slices, taken
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.data.model import Bool, Int8, Int32, Int64, UInt8
@@ -33,8 +33,6 @@ LARGE_COPY_BYTES = 16 << 20
 """From here on a copy shows what the link can do."""
 PAGEABLE_ASYNC_BYTES = 64 << 10
 """Asynchronous copies to the device from pageable memory up to this size are staged at once and do not block."""
-SYNC_SOON_NS = 10_000
-"""A copy whose thread starts to wait within this time after the call is as good as synchronous."""
 POINTS = 2000
 """At most this many points in a plot."""
 LONGEST_GAPS = 10
@@ -295,7 +293,7 @@ def _serialisation(calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...]) -
     """
     overlappable = _crossing(copies) & (copies.memory != MemoryKind.PAGEABLE)
     known = copies.call >= 0
-    waited = np.append(_waited_for(calls), False)[copies.call]
+    waited = np.append(calls.waited_by >= 0, False)[copies.call]
     serial = np.flatnonzero(overlappable & known & (~copies.asynchronous | waited))
     copy_ns = overlapped = 0
     device = copies.device[serial]
@@ -305,25 +303,6 @@ def _serialisation(calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...]) -
         copy_ns += times.total
         overlapped += intersection(times, entry.kernels).total
     return Serialisation(len(serial), copy_ns, overlapped, sum(entry.busy.span for entry in sets), len(sets))
-
-
-def _waited_for(calls: Calls) -> Bool:
-    """Per call, whether the next call of its thread waits for the GPU and follows at once."""
-    table = calls.table
-    follows = np.zeros(len(table), np.bool_)
-    before: Int64 | slice = slice(len(table) - 1)
-    after: Int64 | slice = slice(1, len(table))
-    if not (is_uniform(table.pid) and is_uniform(table.tid)):
-        order = np.lexsort((table.start_ns, table.tid, table.pid))
-        before, after = order[:-1], order[1:]
-    waits = calls.is_for("sync")
-    follows[before] = (
-        (table.pid[before] == table.pid[after])
-        & (table.tid[before] == table.tid[after])
-        & waits[after]
-        & (table.start_ns[after] - table.end_ns[before] <= SYNC_SOON_NS)
-    )
-    return follows
 
 
 def bandwidth_points(copies: Copies) -> BandwidthPoints:

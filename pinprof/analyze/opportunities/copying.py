@@ -164,13 +164,18 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
 
 
 def _syncs_beside(scene: Scene, group: CopyGroup) -> Int64:
-    """The synchronisations at the place of these copies: a value can be used once they have returned."""
+    """The synchronisations at the place of these copies, or at once after them: a value can be used once they have
+    returned.
+    """
     assert scene.calls is not None
-    table = scene.calls.table
-    if table.site is None:
-        return np.zeros(0, np.int64)
-    same = scene.calls.is_for("sync") & np.isin(table.site, np.unique(table.site[group.calls])) & (table.site >= 0)
-    return np.flatnonzero(same)
+    table, wait = scene.calls.table, scene.calls.waited_by[group.calls]
+    beside = np.zeros(len(table), np.bool_)
+    beside[wait[wait >= 0]] = True
+    if table.site is not None:
+        beside |= (
+            scene.calls.is_for("sync") & np.isin(table.site, np.unique(table.site[group.calls])) & (table.site >= 0)
+        )
+    return np.flatnonzero(beside)
 
 
 def _cost_without_tracing(scene: Scene, group: CopyGroup) -> tuple[int, float]:

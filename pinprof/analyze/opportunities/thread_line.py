@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import size_class
+from pinprof.analyze.activity.calls import Calls, size_class
 from pinprof.analyze.course.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.activity import NO_STREAM, Caller, CopyKind, MemoryKind
+from pinprof.data.activity import NO_STREAM, CopyKind, MemoryKind
 from pinprof.data.gpu_functions import Purpose
 
 UPLOAD, DOWNLOAD, WAIT, HOST_MEMORY, ELSE = range(5)
@@ -93,7 +93,7 @@ def line_of(scene: Scene) -> ThreadLine | None:
         size=size,
         address=np.where(copied, copies.address[copy].astype(np.int64), 0),
         pinned=copied & (memory == MemoryKind.PINNED),
-        blocks=in_call | (copied & _waited_for_at_once(table.site, table.sites, row, kind)),
+        blocks=in_call | (copied & _waited_for_at_once(calls, row, kind)),
         queued_alone=copied & ~in_call & _one_stream(scene),
         moving=moving,
         waiting=waiting,
@@ -144,11 +144,15 @@ def _one_stream(scene: Scene) -> bool:
     return len(streams) == 1 and int(streams[0]) != NO_STREAM
 
 
-def _waited_for_at_once(site: Int32 | None, sites: tuple[Caller, ...], row: Int64, kind: Int64) -> Bool:
-    """Whether the next call is a wait in the same line, as in PyTorch's copies that are not `non_blocking`."""
-    if site is None:
-        return np.zeros(len(row), np.bool_)
-    lines = np.array([*(bool(each.line) for each in sites), False], np.bool_)
-    of = site[row]
-    same = lines[of[:-1]] & (of[:-1] >= 0) & (of[:-1] == of[1:]) & (kind[1:] == WAIT)
-    return np.append(same, False)
+def _waited_for_at_once(calls: Calls, row: Int64, kind: Int64) -> Bool:
+    """Whether the next call is a wait in the same line, as in PyTorch's copies that are not `non_blocking`; where a
+    line of the two is not known, whether the wait follows at once.
+    """
+    at_once = calls.waited_by[row] >= 0
+    if calls.table.site is None:
+        return at_once
+    lines = np.array([*(bool(each.line) for each in calls.table.sites), False], np.bool_)
+    of = calls.table.site[row]
+    known = lines[of] & (of >= 0)
+    both, same = known[:-1] & known[1:], (of[:-1] == of[1:]) & (kind[1:] == WAIT)
+    return np.append(np.where(both, same, at_once[:-1]), False)

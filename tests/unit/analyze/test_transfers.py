@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze.activity.calls import SYNC_SOON_NS
 from pinprof.analyze.activity.link import C2C_GB_PER_S, PCIE_X16_GB_PER_S, link_of
 from pinprof.analyze.activity.results import DeviceWork
 from pinprof.analyze.activity.transfers import (
@@ -14,7 +15,6 @@ from pinprof.analyze.activity.transfers import (
     LONGEST_GAPS,
     PAGEABLE_ASYNC_BYTES,
     POINTS,
-    SYNC_SOON_NS,
 )
 from tests.support.activities import (
     KIB,

@@ -97,6 +97,16 @@ def test_copies_that_promise_not_to_block_are_called_out(make: Any, preposition:
     assert "asynchronous" not in two.title
 
 
+@pytest.mark.parametrize(("gap", "promised"), [(0.005, False), (2, True)])
+def test_copies_that_are_waited_for_at_once_promise_nothing_though_the_line_of_the_wait_is_not_known(
+    gap: float, promised: bool
+) -> None:
+    copies = every(20, 10, 10, to_host, size=64 * MIB, name="cuMemcpyDtoHAsync")
+    waits = [Traced("cuStreamSynchronize", copy.end + gap, copy.end + gap + 1, -1, -1) for copy in copies]
+    (one,) = found([*copies, *waits])
+    assert ("asynchronous" in one.title) is promised
+
+
 @pytest.mark.parametrize("memory", [MemoryKind.PINNED, MemoryKind.MANAGED, MemoryKind.DEVICE, MemoryKind.UNKNOWN])
 def test_other_memory_than_pageable_is_not_staged(memory: MemoryKind) -> None:
     assert found(every(20, 10, 10, size=64 * MIB, source=memory)) == []
