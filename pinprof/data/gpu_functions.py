@@ -222,12 +222,37 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
 )  # fmt: skip
 
 
+_CUDA_FREQUENT: Mapping[str, Function] = MappingProxyType(
+    {
+        # Launches, and work that is queued.
+        **dict.fromkeys(("cuLaunchKernel", "cuLaunchCooperativeKernel"), Function(stream=8)),
+        **dict.fromkeys(("cuLaunchKernelEx", "cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync"), Function()),
+        **dict.fromkeys(("cuGraphLaunch", "cuEventRecord", "cuEventRecordWithFlags"), Function(stream=1)),
+        **dict.fromkeys(("cuLaunchHostFunc", "cuStreamWaitEvent"), Function(stream=0)),
+        # Questions.
+        **dict.fromkeys(("cuStreamQuery", "cuEventQuery"), Function()),
+        # What is made once, and its ends.
+        **dict.fromkeys(
+            (
+                "cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuModuleLoad",
+                "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
+                "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuEventCreate", "cuEventDestroy",
+                "cuCtxDestroy", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
+            ),
+            Function(),
+        ),
+    }
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Vendor:
     """A vendor's API. Patterns are of plain names, and also hold for functions that have no row yet."""
 
     functions: Mapping[str, Function]
     """By plain name."""
+    frequent: Mapping[str, Function]
+    """Others, by plain name, which a probe would slow down too much: the agent (inside/) alone sees them."""
     purposes: tuple[tuple[Purpose, str], ...] = ()
     """What functions are for; the first pattern that a whole name matches decides."""
     libraries: tuple[str, ...] = ()
@@ -258,6 +283,7 @@ class Vendor:
 
 CUDA = Vendor(
     functions=_CUDA_FUNCTIONS,
+    frequent=_CUDA_FREQUENT,
     purposes=(
         ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
         ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
@@ -290,7 +316,7 @@ CUDA = Vendor(
     ),
     ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
 )
-HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
+HIP = Vendor(functions={}, frequent={}, starts=r"hip(Init|CtxCreate)")
 VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
