@@ -1,4 +1,4 @@
-"""Write pinprof/inside/functions.h: what the agent knows of CUDA's driver and of CPython, made of the tables of pinprof.
+"""Write pinprof/inside/functions.h: what the agent knows of CUDA's driver and of CPython, of pinprof's own tables.
 
     python tools/agent_functions.py [--check]
 

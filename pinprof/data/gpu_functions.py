@@ -38,6 +38,8 @@ class Function:
     """It makes memory: the address is known when it returns."""
     registers: bool = False
     """Its memory is the program's own, which it page-locks, or no longer."""
+    maps: bool | None = None
+    """Whether memory lies at its pointer from then on, or no longer does; None for all others."""
     pooled: bool = False
     """The memory that it makes comes from a pool."""
     memory: MemoryKind | None = None
@@ -165,7 +167,9 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "cuMemCreate": _makes(_DEVICE, properties=2),
         "cuMemRelease": _takes(_DEVICE),
         "cuMemAddressReserve": _SIZE_1,
-        **dict.fromkeys(("cuMemMap", "cuMemUnmap", "cuMemAddressFree", "cuMemSetAccess"), _SIZE_1),
+        "cuMemMap": Function(size=1, pointer=0, maps=True),
+        "cuMemUnmap": Function(size=1, pointer=0, maps=False),
+        **dict.fromkeys(("cuMemAddressFree", "cuMemSetAccess"), _SIZE_1),
         **_both(Function(properties=1), "MemPoolCreate"),
         **_both(Function(), "MemPoolDestroy", "MemPoolTrimTo", "MemPoolImportPointer"),
         # Copies.

@@ -34,8 +34,8 @@ static const struct role ROLES[] = {
     {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, 2}, /* cuMemCreate */
     {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemRelease */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressReserve */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemMap */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemUnmap */
+    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemMap */
+    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemUnmap */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressFree */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemSetAccess */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, 1}, /* cuMemPoolCreate */

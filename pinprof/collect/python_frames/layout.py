@@ -206,7 +206,7 @@ def _layout(pid: int, runtime: int, version_at: int) -> Layout | None:
 
 
 def places(minor: int) -> dict[str, int]:
-    """Where `_PyRuntime` of a version 3.`minor` says each offset: `frame.code` and so on, in bytes from its beginning."""
+    """Where `_PyRuntime` of a version 3.`minor` says each offset (`frame.code` …), in bytes from its beginning."""
     found: dict[str, int] = {}
     for part in STRUCTURES[minor].split("; "):
         name, _, members = part.partition(": ")
