@@ -303,7 +303,7 @@ CUDA = Vendor(
         ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
         ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
     ),
-    libraries=("libcuda.", "libcudart."),
+    libraries=("libcuda.", "libcudart.", "libpinprof_inside."),  # the last stands before the first
     linked=r"(?:__)?libcudart_static_\w+|cudart::.*",
     own=r"(?:__)?cuda[A-Z]\w+",
     asks=r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",

@@ -14,8 +14,8 @@
  *   calls.h      what is recorded of a call
  *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
- * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the folder
- * to write to, every answer is the one that there would be without the library.
+ * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
+ * folder to write to, every answer is the one that there would be without the library.
  *
  * Sources: the CUDA Driver API's manual, "Driver Entry Point Access"; the System V ABI of x86-64, and AAPCS64.
  */
@@ -81,15 +81,20 @@ static struct slot narrow_slots[NARROWS], wide_slots[WIDES];
     static int wide_##n(REGISTERS, MORE) { RECORDED(&wide_slots[0x##n], wide, PASSED, PASSED_MORE); }
 #define NAME_NARROW(n) narrow_##n,
 #define NAME_WIDE(n) wide_##n,
-#define SIXTEEN(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
+#define SIXTEEN(X, n)                                                                                                  \
+    X(n##0)                                                                                                            \
+    X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e)    \
+        X(n##f)
 #define ALL_NARROW(X)                                                                                                  \
-    SIXTEEN(X, 0) SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7)    \
-    SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b)
+    SIXTEEN(X, 0)                                                                                                      \
+    SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7) SIXTEEN(X, 8)    \
+        SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b)
 
 ALL_NARROW(NARROW)
-SIXTEEN(WIDE, 0) SIXTEEN(WIDE, 1)
+SIXTEEN(WIDE, 0)
+SIXTEEN(WIDE, 1)
 
-static const narrow narrow_stubs[] = {ALL_NARROW(NAME_NARROW)};
+    static const narrow narrow_stubs[] = {ALL_NARROW(NAME_NARROW)};
 static const wide wide_stubs[] = {SIXTEEN(NAME_WIDE, 0) SIXTEEN(NAME_WIDE, 1)};
 _Static_assert(COUNT(narrow_stubs) == NARROWS && COUNT(wide_stubs) == WIDES, "a wrapper for each slot");
 
@@ -191,7 +196,7 @@ static void *before(const char *name, void *real)
 {
     for (size_t i = 0; i < COUNT(GETTERS); i++)
         if (!strcmp(GETTERS[i].name, name)) {
-            __atomic_store(( void **)GETTERS[i].real, &real, __ATOMIC_RELAXED);
+            __atomic_store((void **)GETTERS[i].real, &real, __ATOMIC_RELAXED);
             return GETTERS[i].ours;
         }
     const struct role *role = role_of(name);
@@ -263,8 +268,7 @@ static int missing(void) { return STUB_LIBRARY; }
 
 static const char *const EXPORTS[] = {
 #define NAME_EXPORT(number, name) #name,
-    ALL_EXPORTS(NAME_EXPORT)
-};
+    ALL_EXPORTS(NAME_EXPORT)};
 INTERNAL void *pinprof_inside_links[COUNT(EXPORTS)];
 
 /* Where a call of a name goes from now on. */
@@ -398,7 +402,9 @@ __attribute__((constructor)) static void begin(void)
             begun_ticks = ticks();
             begun_ns = nanoseconds();
             find_python(next_dlsym());
-            evaluation_loop = thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
+            find_unwinder(next_dlsym());
+            evaluation_loop =
+                thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
             process = made;
             if (!wipes)
                 pthread_atfork(NULL, NULL, forget_parent);

@@ -1,4 +1,5 @@
-/* What the parts of the agent share: words, time, the file's layout, and what a thread keeps. agent.c says what it is. */
+/* What the parts of the agent share: words, time, the file's layout, and what a thread keeps. agent.c says what it is.
+ */
 
 #ifndef PINPROF_INSIDE_AGENT_H
 #define PINPROF_INSIDE_AGENT_H

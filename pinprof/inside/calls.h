@@ -130,12 +130,8 @@ static __attribute__((noinline)) void note(
     }
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    struct record call = {.begin = begin,
-        .end = end,
-        .site = site,
-        .function = (uint16_t)(role - ROLES),
-        .kind = CALL,
-        .result = result};
+    struct record call = {
+        .begin = begin, .end = end, .site = site, .function = (uint16_t)(role - ROLES), .kind = CALL, .result = result};
     describe(&call, role, arguments, result);
     if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
                  atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))

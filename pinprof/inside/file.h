@@ -149,8 +149,8 @@ static struct chunk *new_chunk(uint32_t size)
     if (process->bytes + size <= LARGEST_FILE) {
         reason = NO_ROOM;
         if (reopened() && reserve(process->bytes, size)) {
-            struct chunk *chunk = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, process->file,
-                (off_t)process->bytes);
+            struct chunk *chunk = mmap(
+                NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, process->file, (off_t)process->bytes);
             if (chunk != MAP_FAILED) {
                 chunk->size = size;
                 memcpy(chunk->magic, "PINPCHNK", 8);
@@ -218,7 +218,8 @@ struct held {
     int cancel, error;
 };
 
-/* What a lock, fallocate and mmap need: no signal (a fast timer would interrupt fallocate for ever), no cancellation. */
+/* What a lock, fallocate and mmap need: no signal (a fast timer would interrupt fallocate for ever), no cancellation.
+ */
 static void hold(struct held *held)
 {
     held->error = errno;

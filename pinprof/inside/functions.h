@@ -1,6 +1,7 @@
 /* The driver's functions, of pinprof/data/gpu_functions.py; where CPython keeps its frames, of
  * pinprof/collect/python_frames/layout.py. Written by tools/agent_functions.py.
  */
+/* clang-format off */
 
 enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */, ON_STACK = 8 };
 

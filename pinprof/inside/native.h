@@ -12,15 +12,33 @@ struct unwinding {
 
 static word evaluation_loop;
 
+/* The unwinder's, of libgcc_s, which the C library itself loads to end threads. */
+static _Unwind_Reason_Code (*backtrace)(_Unwind_Trace_Fn, void *);
+static _Unwind_Ptr (*ip_of)(struct _Unwind_Context *);
+static _Unwind_Word (*cfa_of)(struct _Unwind_Context *);
+static _Unwind_Ptr (*start_of)(struct _Unwind_Context *);
+
+static void find_unwinder(void *(*find)(void *, const char *))
+{
+    void *library = dlopen("libgcc_s.so.1", RTLD_LAZY);
+    if (!library)
+        return;
+    ip_of = (_Unwind_Ptr (*)(struct _Unwind_Context *))find(library, "_Unwind_GetIP");
+    cfa_of = (_Unwind_Word (*)(struct _Unwind_Context *))find(library, "_Unwind_GetCFA");
+    start_of = (_Unwind_Ptr (*)(struct _Unwind_Context *))find(library, "_Unwind_GetRegionStart");
+    if (ip_of && cfa_of && start_of)
+        backtrace = (_Unwind_Reason_Code (*)(_Unwind_Trace_Fn, void *))find(library, "_Unwind_Backtrace");
+}
+
 static _Unwind_Reason_Code unwound(struct _Unwind_Context *context, void *given)
 {
     struct unwinding *to = given;
-    word address = (word)_Unwind_GetIP(context), place = (word)_Unwind_GetCFA(context) - sizeof(word);
+    word address = (word)ip_of(context), place = (word)cfa_of(context) - sizeof(word);
     if (place < to->first)
         return _URC_NO_REASON; /* the agent's own frames */
     if (!address || at(place, 0) != address)
         return _URC_END_OF_STACK;
-    if (to->loop && to->found->count && (word)_Unwind_GetRegionStart(context) == to->loop)
+    if (to->loop && to->found->count && (word)start_of(context) == to->loop)
         return _URC_END_OF_STACK;
     to->found->at[to->found->count] = place;
     to->found->address[to->found->count++] = address;
@@ -31,9 +49,10 @@ static RARE void unwind(struct native *found, word slot)
 {
     int error = errno;
     *found = (struct native){.slot = slot};
-#if defined __x86_64__
+#if defined __x86_64__ /* where a call puts its return address on the stack */
     struct unwinding to = {found, slot, evaluation_loop};
-    _Unwind_Backtrace(unwound, &to);
+    if (backtrace)
+        backtrace(unwound, &to);
 #endif
     if (!found->count) {
         found->at[0] = slot;

@@ -1,8 +1,8 @@
 /* The calling thread's Python frames, read in place: they cannot change while it is inside the call.
  *
- * From 3.13 on the interpreter says itself where it keeps what (_Py_DebugOffsets); for 3.11 and 3.12 functions.h has the
- * offsets of their headers, which did not change within a version. The walk goes from the innermost frame to the first
- * one of the program's own code, whose line is the call's.
+ * From 3.13 on the interpreter says itself where it keeps what (_Py_DebugOffsets); for 3.11 and 3.12 functions.h has
+ * the offsets of their headers, which did not change within a version. The walk goes from the innermost frame to the
+ * first one of the program's own code, whose line is the call's.
  */
 
 enum { OWNER_C = 3, LONGEST_TEXT = 512 };
@@ -78,7 +78,8 @@ static const void *characters(word text, size_t *length, unsigned *width)
 /* Whether code is the program's own, and no library's: as data/own_code.py says it of Python. */
 static RARE bool is_own_code(word file)
 {
-    static const char *const LIBRARIES[] = {"/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "<frozen "};
+    static const char *const LIBRARIES[] = {
+        "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "<frozen "};
     size_t length;
     unsigned width;
     const char *text = characters(file, &length, &width);
@@ -214,7 +215,9 @@ static void put_str(struct text *to, word text)
     unsigned width;
     const void *from = characters(text, &length, &width);
     for (size_t i = from && length > LONGEST_TEXT ? length - LONGEST_TEXT : 0; from && i < length; i++)
-        put(to, width == 1 ? ((const uint8_t *)from)[i] : width == 2 ? ((const uint16_t *)from)[i] : ((const uint32_t *)from)[i]);
+        put(to, width == 1   ? ((const uint8_t *)from)[i]
+                : width == 2 ? ((const uint16_t *)from)[i]
+                             : ((const uint32_t *)from)[i]);
 }
 
 /* `P line, function, file`, separated by tabs. */

@@ -24,7 +24,8 @@ static RARE uint32_t new_site(struct thread *t, const struct native *native, con
     return record ? site : 0;
 }
 
-static RARE uint32_t unknown_site(struct thread *t, word hash, const struct native *native, const struct frame *frames, unsigned count)
+static RARE uint32_t unknown_site(
+    struct thread *t, word hash, const struct native *native, const struct frame *frames, unsigned count)
 {
     if (t->sites >= SITES / 2) { /* generated code may have any number */
         memset(t->site, 0, sizeof t->site);

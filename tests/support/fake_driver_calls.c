@@ -46,15 +46,15 @@ EXPORTED int cuMemAllocAsync(word *start, size_t size, void *stream)
 }
 EXPORTED int cuMemFree_v2(word start) { return start ? ((word)0x7f << 56 <= start ? 0 : (free((void *)start), 0)) : 1; }
 EXPORTED int cuMemFreeAsync(word start, void *stream) { return (void)start, (void)stream, 0; }
-EXPORTED int cuMemHostRegister_v2(void *start, size_t size, unsigned flags) { return (void)start, (void)size, (int)flags; }
+EXPORTED int cuMemHostRegister_v2(void *start, size_t size, unsigned flags)
+{
+    return (void)start, (void)size, (int)flags;
+}
 EXPORTED int cuMemHostUnregister(void *start) { return start ? 0 : 713; }
 
 /* The stream is for how long it takes, in nanoseconds. */
 #define COPY(name)                                                                                                     \
-    EXPORTED int name(word to, word from, size_t size)                                                                 \
-    {                                                                                                                  \
-        return to && from && size ? 0 : 1;                                                                             \
-    }
+    EXPORTED int name(word to, word from, size_t size) { return to && from && size ? 0 : 1; }
 #define QUEUED_COPY(name)                                                                                              \
     EXPORTED int name(word to, word from, size_t size, void *stream)                                                   \
     {                                                                                                                  \
