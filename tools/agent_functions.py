@@ -24,7 +24,7 @@ HEAD = """/* The driver's functions, of pinprof/data/gpu_functions.py; where CPy
  */
 /* clang-format off */
 
-enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */, ON_STACK = 8 };
+enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */ };
 
 /* Places of arguments; -1: none. */
 struct role {
@@ -34,8 +34,6 @@ struct role {
 
 """
 _PLACES = ("size", "rows", "pointer", "target", "source", "stream", "sizes", "pieces", "properties")
-_REGISTERS = 6
-"""Arguments that every processor passes in registers; more lie on the stack."""
 _STREAMS = re.compile(r"\w*Async|cu(Launch|Stream|Event|Graph)\w*")
 """Functions whose names have `_ptsz` with the default stream of each thread; of others it is `_ptds`."""
 _LAYOUT = (
@@ -97,7 +95,6 @@ def _role(name: str, role: Function) -> str:
         "GRANTS": role.grants,
         "COPIES": role.copies is not None,
         "SINGLE": name in CREATE_CONTEXT or (role.memory is not None and not freed_often),
-        "ON_STACK": role.sizes is not None or (role.stream or 0) >= _REGISTERS,
     }
     values = ["-1" if (place := getattr(role, part)) is None else str(place) for part in _PLACES]
     return f"{{{' | '.join(flag for flag, holds in flags.items() if holds) or 0}, {role.unit}, {', '.join(values)}}}"

@@ -2,8 +2,8 @@
  *
  * CUDA's runtime, linked dynamically or statically, takes the driver's functions by cuGetProcAddress, and that one by
  * dlsym; both are answered with wrappers. A program that is linked to the driver finds the names here. A wrapper hands
- * over the registers, and of functions with many arguments the stack, as they are: the driver's functions take numbers
- * and pointers alone. The result and errno are the driver's.
+ * over the registers, and as many words of the stack as any of the driver's functions takes, as they are: they take
+ * numbers and pointers alone, twelve at most. The result and errno are the driver's.
  *
  *   agent.h      what the parts share; the file's layout
  *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
@@ -46,8 +46,7 @@
 #define PASSED_MORE a8, a9, a10, a11
 #endif
 
-typedef int (*narrow)(REGISTERS);
-typedef int (*wide)(REGISTERS, MORE);
+typedef int (*wrappee)(REGISTERS, MORE);
 typedef void *(*finder)(void *, const char *);
 
 /* One of the driver's functions, and which wrapper stands before it. */
@@ -56,53 +55,54 @@ struct slot {
     const struct role *role;
 };
 
-enum { NARROWS = 192, WIDES = 32, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
+enum { SLOTS = 256, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
 
-static struct slot narrow_slots[NARROWS], wide_slots[WIDES];
+static struct slot slots[SLOTS];
 
 /* `slot`'s function between two looks at the time; the stack's place is that of the program's return address. */
-#define RECORDED(slot, type, ...)                                                                                      \
-    type real = (type)(slot)->real;                                                                                    \
-    struct thread *t = self;                                                                                           \
-    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))  \
-        if (!(t = seat()))                                                                                             \
-            return real(__VA_ARGS__);                                                                                  \
-    uint32_t site = site_of(t, (word)(uintptr_t)__builtin_frame_address(0) + sizeof(word));                            \
-    word begin = ticks();                                                                                              \
-    int result = real(__VA_ARGS__);                                                                                    \
-    word end = ticks();                                                                                                \
-    const word arguments[] = {__VA_ARGS__};                                                                            \
-    note((slot)->role, arguments, site, begin, end, result);                                                           \
-    return result
+static inline __attribute__((always_inline)) int recorded(const struct slot *slot, REGISTERS, MORE)
+{
+    wrappee real = (wrappee)slot->real;
+    struct thread *t = self;
+    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
+        if (!(t = seat()))
+            return real(PASSED, PASSED_MORE);
+    uint32_t site = site_of(t, (word)(uintptr_t)__builtin_frame_address(0) + sizeof(word));
+    word begin = ticks();
+    int result = real(PASSED, PASSED_MORE);
+    word end = ticks();
+    const word arguments[] = {PASSED, PASSED_MORE};
+    note(slot->role, arguments, site, begin, end, result);
+    return result;
+}
 
-#define NARROW(n)                                                                                                      \
-    static int narrow_##n(REGISTERS) { RECORDED(&narrow_slots[0x##n], narrow, PASSED); }
-#define WIDE(n)                                                                                                        \
-    static int wide_##n(REGISTERS, MORE) { RECORDED(&wide_slots[0x##n], wide, PASSED, PASSED_MORE); }
-#define NAME_NARROW(n) narrow_##n,
-#define NAME_WIDE(n) wide_##n,
+#define WRAPPER(n)                                                                                                     \
+    static int wrapper_##n(REGISTERS, MORE) { return recorded(&slots[0x##n], PASSED, PASSED_MORE); }
+#define NAME_WRAPPER(n) wrapper_##n,
 #define SIXTEEN(X, n)                                                                                                  \
     X(n##0)                                                                                                            \
-    X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e)    \
-        X(n##f)
-#define ALL_NARROW(X)                                                                                                  \
+    X(n##1)                                                                                                            \
+    X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
+#define ALL(X)                                                                                                         \
     SIXTEEN(X, 0)                                                                                                      \
-    SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7) SIXTEEN(X, 8)    \
-        SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b)
+    SIXTEEN(X, 1)                                                                                                      \
+    SIXTEEN(X, 2)                                                                                                      \
+    SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7) SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a)    \
+        SIXTEEN(X, b) SIXTEEN(X, c) SIXTEEN(X, d) SIXTEEN(X, e) SIXTEEN(X, f)
 
-ALL_NARROW(NARROW)
-SIXTEEN(WIDE, 0)
-SIXTEEN(WIDE, 1)
+ALL(WRAPPER)
 
-    static const narrow narrow_stubs[] = {ALL_NARROW(NAME_NARROW)};
-static const wide wide_stubs[] = {SIXTEEN(NAME_WIDE, 0) SIXTEEN(NAME_WIDE, 1)};
-_Static_assert(COUNT(narrow_stubs) == NARROWS && COUNT(wide_stubs) == WIDES, "a wrapper for each slot");
+static const wrappee wrappers[] = {ALL(NAME_WRAPPER)};
+_Static_assert(COUNT(wrappers) == SLOTS, "a wrapper for each slot");
 
 /* ---- Answers ---- */
 
 INTERNAL finder pinprof_inside_dlsym; /* the next one's */
 
-static finder next_dlsym(void)
+/* Sanitizers look up functions before they can check anything. */
+#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
+
+static EARLY finder next_dlsym(void)
 {
     static const char *const VERSIONS[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     finder known = __atomic_load_n(&pinprof_inside_dlsym, __ATOMIC_RELAXED);
@@ -146,19 +146,17 @@ static const struct role *role_of(const char *name)
 static void *wrapped(void *real, const struct role *role)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static size_t taken[2];
-    bool is_wide = role->flags & ON_STACK;
-    struct slot *slots = is_wide ? wide_slots : narrow_slots;
-    size_t count = is_wide ? WIDES : NARROWS, place = 0;
+    static size_t taken;
+    size_t place = 0;
     pthread_mutex_lock(&lock);
-    while (place < taken[is_wide] && (slots[place].real != real || slots[place].role != role))
+    while (place < taken && (slots[place].real != real || slots[place].role != role))
         place++;
-    if (place == taken[is_wide] && place < count) {
+    if (place == taken && place < SLOTS) {
         slots[place] = (struct slot){real, role};
-        taken[is_wide]++;
+        taken++;
     }
     pthread_mutex_unlock(&lock);
-    return place == count ? real : is_wide ? (void *)wide_stubs[place] : (void *)narrow_stubs[place];
+    return place == SLOTS ? real : (void *)wrappers[place];
 }
 
 EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags);
@@ -311,10 +309,10 @@ __asm__(".text\n"
 #else
 /* With -O2 the call is the last thing done, so that what is on the stack stays where it is. */
 #define EXPORT(number, name)                                                                                           \
-    EXPORTED int name(REGISTERS)                                                                                       \
+    EXPORTED int name(REGISTERS, MORE)                                                                                 \
     {                                                                                                                  \
         void *to = __atomic_load_n(&pinprof_inside_links[number], __ATOMIC_RELAXED);                                   \
-        return ((narrow)(to ? to : pinprof_inside_link(number)))(PASSED);                                              \
+        return ((wrappee)(to ? to : pinprof_inside_link(number)))(PASSED, PASSED_MORE);                                \
     }
 #endif
 ALL_EXPORTS(EXPORT)
@@ -325,12 +323,11 @@ struct answer {
     word known;
 };
 
-INTERNAL struct answer pinprof_inside_answer(void *handle, const char *name)
+static RARE struct answer of_name(void *handle, const char *name)
 {
     finder next = next_dlsym();
     struct answer answer = {NULL, false};
-    if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT ||
-        (!role_of(name) && strncmp(name, "cuGetProcAddress", 16)))
+    if (!role_of(name) && strncmp(name, "cuGetProcAddress", 16))
         return answer;
     int error = errno;
     void *real = next(handle, name);
@@ -340,10 +337,20 @@ INTERNAL struct answer pinprof_inside_answer(void *handle, const char *name)
     }
     if (real && process)
         answer = (struct answer){before(name, real), true};
-    else if (answer.known)
+    else if (real)
         answer.found = real;
+    else if (answer.known)
+        next(RTLD_NEXT, name); /* so that dlerror says what is missing */
     errno = error;
     return answer;
+}
+
+INTERNAL EARLY struct answer pinprof_inside_answer(void *handle, const char *name)
+{
+    next_dlsym();
+    if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT)
+        return (struct answer){NULL, false};
+    return of_name(handle, name);
 }
 
 #if defined __x86_64__

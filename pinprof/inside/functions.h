@@ -3,7 +3,7 @@
  */
 /* clang-format off */
 
-enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */, ON_STACK = 8 };
+enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */ };
 
 /* Places of arguments; -1: none. */
 struct role {
@@ -69,7 +69,7 @@ static const struct role ROLES[] = {
     {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2D */
     {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DAsync */
     {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DUnaligned */
-    {COPIES | ON_STACK, 1, -1, -1, -1, -1, -1, -1, 2, 3, -1}, /* cuMemcpyBatchAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, 2, 3, -1}, /* cuMemcpyBatchAsync */
     {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DBatchAsync */
     {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8 */
     {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8Async */
@@ -85,14 +85,14 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32Async */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPrefetchAsync */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAdvise */
-    {ON_STACK, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemPrefetchBatchAsync */
-    {ON_STACK, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardBatchAsync */
-    {ON_STACK, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardAndPrefetchBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemPrefetchBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardAndPrefetchBatchAsync */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxSynchronize */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamSynchronize */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventSynchronize */
-    {ON_STACK, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchKernel */
-    {ON_STACK, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchCooperativeKernel */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchKernel */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchCooperativeKernel */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchKernelEx */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunch */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGrid */
