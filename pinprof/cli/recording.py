@@ -58,8 +58,8 @@ _OPTIONS = (
         type=click.Choice(["on", "off"]),
         default="off",
         show_default=True,
-        help="Record CUDA calls by a library inside the program, in place of probes: each call with its own line, without "
-        "special rights.",
+        help="Record CUDA calls by a library inside the program, in place of probes: each call with its own line, "
+        "without special rights.",
     ),
     click.option(
         "--probe-budget",

@@ -55,14 +55,14 @@ struct slot {
     const struct role *role;
 };
 
-enum { SLOTS = 256, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
+enum { SLOTS = 192, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
 
 static struct slot slots[SLOTS];
 
 /* `slot`'s function between two looks at the time; the stack's place is that of the program's return address. */
 static inline __attribute__((always_inline)) int recorded(const struct slot *slot, REGISTERS, MORE)
 {
-    wrappee real = (wrappee)slot->real;
+    wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
     struct thread *t = self;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
         if (!(t = seat()))
@@ -79,16 +79,14 @@ static inline __attribute__((always_inline)) int recorded(const struct slot *slo
 #define WRAPPER(n)                                                                                                     \
     static int wrapper_##n(REGISTERS, MORE) { return recorded(&slots[0x##n], PASSED, PASSED_MORE); }
 #define NAME_WRAPPER(n) wrapper_##n,
+/* clang-format off */
 #define SIXTEEN(X, n)                                                                                                  \
-    X(n##0)                                                                                                            \
-    X(n##1)                                                                                                            \
-    X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
+    X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7)                                                    \
+    X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
 #define ALL(X)                                                                                                         \
-    SIXTEEN(X, 0)                                                                                                      \
-    SIXTEEN(X, 1)                                                                                                      \
-    SIXTEEN(X, 2)                                                                                                      \
-    SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7) SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a)    \
-        SIXTEEN(X, b) SIXTEEN(X, c) SIXTEEN(X, d) SIXTEEN(X, e) SIXTEEN(X, f)
+    SIXTEEN(X, 0) SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7)    \
+    SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b)
+/* clang-format on */
 
 ALL(WRAPPER)
 
@@ -142,21 +140,20 @@ static const struct role *role_of(const char *name)
     return NULL;
 }
 
-/* A wrapper of a function; itself where there is none left. */
+/* A wrapper of a function; itself where there is none left. Threads that ask at once may get two; a signal handler may.
+ */
 static void *wrapped(void *real, const struct role *role)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static size_t taken;
-    size_t place = 0;
-    pthread_mutex_lock(&lock);
-    while (place < taken && (slots[place].real != real || slots[place].role != role))
-        place++;
-    if (place == taken && place < SLOTS) {
-        slots[place] = (struct slot){real, role};
-        taken++;
-    }
-    pthread_mutex_unlock(&lock);
-    return place == SLOTS ? real : (void *)wrappers[place];
+    static _Atomic size_t taken;
+    for (size_t place = 0, count = atomic_load(&taken); place < count && place < SLOTS; place++)
+        if (__atomic_load_n(&slots[place].real, __ATOMIC_ACQUIRE) == real && slots[place].role == role)
+            return (void *)wrappers[place];
+    size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
+    if (place >= SLOTS)
+        return real;
+    slots[place].role = role;
+    __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
+    return (void *)wrappers[place];
 }
 
 EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags);
@@ -276,7 +273,7 @@ INTERNAL void *pinprof_inside_link(unsigned number)
     void *real = of_driver(EXPORTS[number]);
     void *to = !real ? (void *)missing : process ? before(EXPORTS[number], real) : real;
     if (real)
-        __atomic_store_n(&pinprof_inside_links[number], to, __ATOMIC_RELAXED);
+        __atomic_store_n(&pinprof_inside_links[number], to, __ATOMIC_RELEASE);
     errno = error;
     return to;
 }
