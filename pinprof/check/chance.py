@@ -13,10 +13,10 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.statistics import Estimate, difference, holm, paired_ratio, ratio
+from pinprof.base.statistics import MeanDifference, difference, holm, paired_ratio, ratio
 from pinprof.base.units import format_counted, format_share
 from pinprof.check.budgets import Budget, format_amount
-from pinprof.check.verdicts import Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict
 from pinprof.check.view import Amount
 
 LEVEL = 0.005
@@ -36,7 +36,7 @@ class Test:
 
     budget: Budget
     amounts: tuple[Amount, ...]
-    excess: Estimate
+    excess: MeanDifference
     """Over the limit: in the measure's unit, or of logarithms for a ratio."""
     matters: float
     """The smallest excess that matters, in the same unit."""
@@ -64,7 +64,7 @@ class Test:
         """
         over = self.excess.value > self.matters
         for runs in range(len(self.amounts) + 1, _MOST_RUNS):
-            likely = Estimate(0.0, self.spread / math.sqrt(runs), runs - 1)
+            likely = MeanDifference(0.0, self.spread / math.sqrt(runs), runs - 1)
             if over and likely.interval(1 - 2 * LEVEL / comparisons)[1] <= self.excess.value:
                 return runs
             if not over and likely.detectable(_POWER, 2 * LEVEL / comparisons) <= 2 * self.matters:
@@ -81,7 +81,7 @@ def _absolute(budget: Budget, amounts: Sequence[Amount]) -> Test:
     values = [one.value for one in amounts]
     matters = budget.smallest_ms * 1e6 or budget.smallest_share * budget.limit
     mean, spread = fmean(values), max(stdev(values), _sampled(amounts) * math.sqrt(len(values)))
-    excess = Estimate(mean - budget.limit, spread / math.sqrt(len(values)), len(values) - 1)
+    excess = MeanDifference(mean - budget.limit, spread / math.sqrt(len(values)), len(values) - 1)
     error = format_amount(excess.interval(_CONFIDENCE)[1] - excess.value, "ns")
     allowed = f"the limit is {format_amount(budget.limit, 'ns')}"
     told = f"{format_amount(mean, 'ns')} ± {error} in {len(values)} runs, and {allowed}"
@@ -128,7 +128,7 @@ def share_test(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount]
         before, other = _error(base)
         was = fmean([one.value for one in base])
         limit, error, freedom = was + budget.limit, math.hypot(error, before), min(freedom, other)
-    excess = Estimate(mean - limit, error, freedom)
+    excess = MeanDifference(mean - limit, error, freedom)
     runs = f" in {count} runs" if count > 1 else ""
     note = f" of {format_counted(sum(one.samples for one in amounts), 'sample', 'samples')}"
     told = f"{format_share(mean, 1) if mean else '0 %'} ± {format_share(2 * error, 1) if error else '0 %'}{note}{runs}"
@@ -152,17 +152,17 @@ def _sampled(amounts: Sequence[Amount]) -> float:
     return math.sqrt(sum(one.error**2 for one in amounts)) / len(amounts)
 
 
-def decide(tests: Sequence[Test]) -> list[Verdict]:
+def decide(tests: Sequence[Test]) -> list[BudgetVerdict]:
     """The verdicts, each test's chance corrected for the number of them."""
     chances = holm([test.chance for test in tests])
     return [_verdict(test, chance, len(tests)) for test, chance in zip(tests, chances, strict=True)]
 
 
-def _verdict(test: Test, chance: float, comparisons: int) -> Verdict:
+def _verdict(test: Test, chance: float, comparisons: int) -> BudgetVerdict:
     budget, amounts = test.budget, test.amounts
     outcome, why, remedy = _outcome(test, chance, comparisons)
     worst = max(amounts, key=lambda one: one.value)
-    return Verdict(
+    return BudgetVerdict(
         budget=budget,
         outcome=outcome,
         found=test.found,
@@ -175,25 +175,25 @@ def _verdict(test: Test, chance: float, comparisons: int) -> Verdict:
     )
 
 
-def _outcome(test: Test, chance: float, comparisons: int) -> tuple[Outcome, str, str]:
+def _outcome(test: Test, chance: float, comparisons: int) -> tuple[BudgetOutcome, str, str]:
     over = test.excess.value > test.matters
     if chance <= LEVEL and over:
-        return Outcome.BROKEN, f"{test.told}; chance {_chance(chance)}.", test.amounts[0].remedy
+        return BudgetOutcome.BROKEN, f"{test.told}; chance {_chance(chance)}.", test.amounts[0].remedy
     missing = next((one.missing for one in test.amounts if one.missing), "")
     if missing:
-        return Outcome.UNASSESSABLE, f"{test.told}. {missing}", ""
+        return BudgetOutcome.UNASSESSABLE, f"{test.told}. {missing}", ""
     if test.budget.limited.how == "share":
         if test.excess.value <= 0:
-            return Outcome.HOLDS, f"{test.told}.", ""
+            return BudgetOutcome.HOLDS, f"{test.told}.", ""
         why = f"{test.told}, which may be due to chance."
-        return Outcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency."
+        return BudgetOutcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency."
     sure = test.excess.interval(_CONFIDENCE)[1] <= test.matters
     if not over and (sure or test.capable(comparisons)):
-        return Outcome.HOLDS, f"{test.told}.", ""
+        return BudgetOutcome.HOLDS, f"{test.told}.", ""
     needed = test.runs_needed(comparisons)
     many = f"{needed} or more" if needed >= _MOST_RUNS else f"about {needed}"
     why = f"{test.told}, but the runs vary too much to judge it."
-    return Outcome.UNASSESSABLE, why, f"Use {many} such runs, or a quieter machine."
+    return BudgetOutcome.UNASSESSABLE, why, f"Use {many} such runs, or a quieter machine."
 
 
 def _chance(chance: float) -> str:

@@ -194,7 +194,7 @@ def _recorded(
     keep: Path | None,
 ) -> tuple[list[TakenRun], list[TakenRun]]:
     from pinprof.base.units import parse_duration_ns
-    from pinprof.check.program import Request, record
+    from pinprof.check.program import CheckRequest, record
 
     try:
         other = tuple(shlex.split(baseline)) if baseline is not None else ()
@@ -204,7 +204,7 @@ def _recorded(
         ) from error
     if baseline is not None and not other:
         raise UsageError("--baseline is empty.", "Give a command line.", "check-what")
-    request = Request(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
+    request = CheckRequest(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
     with working("Starting") as tell:
         found = record(request, os.environ, tell)
     return found.runs, found.against

@@ -20,7 +20,7 @@ from pinprof.cli import ranks
 from pinprof.streams import holds_recording
 
 if TYPE_CHECKING:
-    from pinprof.collect.pace import Limits
+    from pinprof.collect.pace import SizeLimits
     from pinprof.collect.run import Told
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -232,17 +232,17 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def limits_of(size: str, *, small: bool) -> Limits:
+def limits_of(size: str, *, small: bool) -> SizeLimits:
     """The size limits of a recording; UsageError for a size that is too small."""
     from pinprof.base.units import parse_bytes
-    from pinprof.collect.pace import Limits
+    from pinprof.collect.pace import SizeLimits
 
     total = parse_bytes(size)
     if total < LEAST_SIZE:
         raise UsageError(
             f"--max-size {size} is too small.", f"Give at least {LEAST_SIZE >> 10} KiB, for example 300MB.", "max-size"
         )
-    return Limits(total, SMALL_PER_MINUTE if small else 0)
+    return SizeLimits(total, SMALL_PER_MINUTE if small else 0)
 
 
 def _not_given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.charging import Blame
 from pinprof.analyze.blame.columns import KINDS, Parts, parts_of
-from pinprof.analyze.blame.results import Arrow, BlameResult, BlameRow, Holder, HolderKind, Waiter
-from pinprof.analyze.blame.waits import Certainty
+from pinprof.analyze.blame.results import Arrow, BlameResult, BlameRow, Holder, HolderKind, WaitingThread
+from pinprof.analyze.blame.waits import HolderCertainty
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import kernel_threads
@@ -66,10 +66,10 @@ def _row(
     by_wait = waits.sum(mine.ns)
     longest = int(np.argmax(by_wait))
     return BlameRow(
-        waiter=Waiter(pid, tid, name, sites.site(place, name)),
+        waiter=WaitingThread(pid, tid, name, sites.site(place, name)),
         wait=CATEGORIES[leaf].name,
         holder=_holder(capture, attribution, mine, sites, (KINDS[kind], holder_pid, holder_tid, holder_place)),
-        certainty={Certainty(how): ns for how, ns in _heaviest(mine.how.astype(np.int64), mine.ns).items()},
+        certainty={HolderCertainty(how): ns for how, ns in _heaviest(mine.how.astype(np.int64), mine.ns).items()},
         ns=int(mine.ns.sum()),
         count=len(waits.count),
         longest_ns=int(by_wait[longest]),

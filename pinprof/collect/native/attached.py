@@ -44,7 +44,7 @@ _UNPRIVILEGED_RING_BYTES = 512 << 10
 """What kernel.perf_event_mlock_kb grants each CPU by default, besides a page."""
 
 
-class Attached(Tool):
+class AttachedNative(Tool):
     """The native collector at work; perf.data lies in the capture directory afterwards."""
 
     recorder: Recorder

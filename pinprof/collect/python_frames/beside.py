@@ -27,7 +27,7 @@ _SETTLE_S, _LOOK_S = 0.5, 0.001
 _PR_SET_PTRACER = 0x59616D61
 
 
-class Lines(Tool):
+class LineRecorder(Tool):
     """The reader at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
 
     recorder: Recorder

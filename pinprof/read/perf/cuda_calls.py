@@ -79,7 +79,7 @@ def load(
 
 
 def calls_of(
-    recording: perf_data.Recording,
+    recording: perf_data.PerfRecording,
     resolver: Resolver,
     given_up: Sequence[GivenUp] = (),
     before: Known = NOBODY,

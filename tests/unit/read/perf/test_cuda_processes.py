@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.activity import Location, MemoryKind, MemoryOperation
-from pinprof.read.perf.cuda_processes import Held, Known, Place, Process, load, running, written
+from pinprof.read.perf.cuda_processes import Held, Known, MappingKind, Process, load, running, written
 from pinprof.read.perf.records import CommRecord
 from tests.unit.read.perf.test_cuda_memory import BUFFER, HEAP, MIB, PID, PIN, TO_DEVICE, Program
 
@@ -34,8 +34,8 @@ def test_what_is_mapped_tells_the_driver_from_files_and_memory() -> None:
     process = running(PID, MAPS, whole=True)
     starts, _, values = process.mapped.columns
     assert dict(zip(starts, values, strict=True)) == {
-        0x55D000000000: Place.HOST, 0x55D000001000: Place.HOST, 0x1000000000: Place.HOST, 0x3000000000: Place.FILE,
-        0x4000000000: Place.DRIVERS, 0x7F0000000000: Place.DRIVERS,
+        0x55D000000000: MappingKind.HOST, 0x55D000001000: MappingKind.HOST, 0x1000000000: MappingKind.HOST,
+        0x3000000000: MappingKind.FILE, 0x4000000000: MappingKind.DRIVERS, 0x7F0000000000: MappingKind.DRIVERS,
     }  # fmt: skip
 
 
