@@ -85,7 +85,7 @@ def record(
     calibrate: Say | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
-    told: run.Told = run.Told(),
+    hooks: run.RecordingHooks = run.RecordingHooks(),
 ) -> EndedRecording:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
 
@@ -103,7 +103,7 @@ def record(
             outcome = run.record(
                 replace(request, environment=places),
                 writer.path,
-                replace(told, meanwhile=_both(told.meanwhile, _load_reader)),
+                replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader)),
             )
             described = _read_facts(facts)
     except BaseException:

@@ -43,7 +43,7 @@ class Test:
     limit: float
     """In the measure's unit."""
     found: float
-    told: str
+    words: str
     """What was found and what is allowed: the beginning of the sentence."""
     spread: float
     """Standard deviation of a run, or a pair of runs, in the excess's unit."""
@@ -84,8 +84,8 @@ def _absolute(budget: Budget, amounts: Sequence[Amount]) -> Test:
     excess = MeanDifference(mean - budget.limit, spread / math.sqrt(len(values)), len(values) - 1)
     error = format_amount(excess.interval(_CONFIDENCE)[1] - excess.value, "ns")
     allowed = f"the limit is {format_amount(budget.limit, 'ns')}"
-    told = f"{format_amount(mean, 'ns')} ± {error} in {len(values)} runs, and {allowed}"
-    return Test(budget, tuple(amounts), excess, matters, budget.limit, mean, told, spread)
+    words = f"{format_amount(mean, 'ns')} ± {error} in {len(values)} runs, and {allowed}"
+    return Test(budget, tuple(amounts), excess, matters, budget.limit, mean, words, spread)
 
 
 def _against(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount], *, paired: bool) -> Test:
@@ -100,22 +100,22 @@ def _against(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount], 
         plain = difference(before, values)
         assert plain is not None, "runs were counted before"
         excess = replace(plain, value=mean - allowed_ns)
-        told = f"{format_amount(mean, 'ns')}, and the limit is {format_amount(allowed_ns, 'ns')}"
+        words = f"{format_amount(mean, 'ns')}, and the limit is {format_amount(allowed_ns, 'ns')}"
         spread = plain.error * math.sqrt(len(values))
-        return Test(budget, tuple(amounts), excess, max(matters_ns, 1.0), allowed_ns, mean, told, spread)
+        return Test(budget, tuple(amounts), excess, max(matters_ns, 1.0), allowed_ns, mean, words, spread)
     sampled = math.hypot(_sampled(amounts) / mean, _sampled(base) / was)
     error = max(found.error, sampled)
     excess = replace(found, value=found.value - math.log(allowed_ns / was), error=error)
     low, high = (format_share(limit - 1, 1) for limit in replace(found, error=error).ratio_interval(_CONFIDENCE))
     change = format_share(abs(found.ratio - 1), 1)
-    told = (
+    words = (
         f"{format_amount(mean, 'ns')} against the baseline's {format_amount(was, 'ns')}: "
         f"{change} {'more' if found.ratio >= 1 else 'less'} ({low} to {high}, {len(values)} runs), "
         f"and the limit is {budget.limit_words}"
     )
     matters = math.log1p(matters_ns / allowed_ns)
     spread = error * math.sqrt(len(values))
-    return Test(budget, tuple(amounts), excess, matters, allowed_ns, mean, told, spread)
+    return Test(budget, tuple(amounts), excess, matters, allowed_ns, mean, words, spread)
 
 
 def share_test(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount]) -> Test:
@@ -131,9 +131,9 @@ def share_test(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount]
     excess = MeanDifference(mean - limit, error, freedom)
     runs = f" in {count} runs" if count > 1 else ""
     note = f" of {format_counted(sum(one.samples for one in amounts), 'sample', 'samples')}"
-    told = f"{format_share(mean, 1) if mean else '0 %'} ± {format_share(2 * error, 1) if error else '0 %'}{note}{runs}"
+    words = f"{format_share(mean, 1) if mean else '0 %'} ± {format_share(2 * error, 1) if error else '0 %'}{note}{runs}"
     allowed = f"the limit is {format_share(limit, 1) if limit else '0 %'}"
-    return Test(budget, tuple(amounts), excess, 0.0, limit, mean, f"{told}, and {allowed}", error * math.sqrt(count))
+    return Test(budget, tuple(amounts), excess, 0.0, limit, mean, f"{words}, and {allowed}", error * math.sqrt(count))
 
 
 def _error(amounts: Sequence[Amount]) -> tuple[float, float]:
@@ -178,21 +178,21 @@ def _verdict(test: Test, chance: float, comparisons: int) -> BudgetVerdict:
 def _outcome(test: Test, chance: float, comparisons: int) -> tuple[BudgetOutcome, str, str]:
     over = test.excess.value > test.matters
     if chance <= LEVEL and over:
-        return BudgetOutcome.BROKEN, f"{test.told}; chance {_chance(chance)}.", test.amounts[0].remedy
+        return BudgetOutcome.BROKEN, f"{test.words}; chance {_chance(chance)}.", test.amounts[0].remedy
     missing = next((one.missing for one in test.amounts if one.missing), "")
     if missing:
-        return BudgetOutcome.UNASSESSABLE, f"{test.told}. {missing}", ""
+        return BudgetOutcome.UNASSESSABLE, f"{test.words}. {missing}", ""
     if test.budget.limited.how == "share":
         if test.excess.value <= 0:
-            return BudgetOutcome.HOLDS, f"{test.told}.", ""
-        why = f"{test.told}, which may be due to chance."
+            return BudgetOutcome.HOLDS, f"{test.words}.", ""
+        why = f"{test.words}, which may be due to chance."
         return BudgetOutcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency."
     sure = test.excess.interval(_CONFIDENCE)[1] <= test.matters
     if not over and (sure or test.capable(comparisons)):
-        return BudgetOutcome.HOLDS, f"{test.told}.", ""
+        return BudgetOutcome.HOLDS, f"{test.words}.", ""
     needed = test.runs_needed(comparisons)
     many = f"{needed} or more" if needed >= _MOST_RUNS else f"about {needed}"
-    why = f"{test.told}, but the runs vary too much to judge it."
+    why = f"{test.words}, but the runs vary too much to judge it."
     return BudgetOutcome.UNASSESSABLE, why, f"Use {many} such runs, or a quieter machine."
 
 

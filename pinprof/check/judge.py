@@ -60,7 +60,7 @@ def judge(
     )
 
 
-def told(
+def judgeable(
     budgets: Sequence[Budget], runs: Sequence[TakenRun], against: Sequence[TakenRun]
 ) -> tuple[tuple[Budget, ...], str]:
     """Those of budgets that nobody wrote which runs can tell, and a note on the others; empty without any."""

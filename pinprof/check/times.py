@@ -35,9 +35,9 @@ def time(view: RunView, budget: Budget) -> Amount:
         )
     if budget.phase:
         return Amount(float(view.phase(budget.phase).wall_ns), sites=_busiest(view, budget))
-    course, told = view.analysis.course, view.capture.manifest.outcome.get("duration_ns")
-    if isinstance(told, int) and told:
-        return Amount(float(told), sites=_busiest(view, budget) if course else ())
+    course, noted = view.analysis.course, view.capture.manifest.outcome.get("duration_ns")
+    if isinstance(noted, int) and noted:
+        return Amount(float(noted), sites=_busiest(view, budget) if course else ())
     return Amount(float(view.course.end_ns - view.course.start_ns), sites=_busiest(view, budget))
 
 
@@ -48,9 +48,9 @@ def cpu_time(view: RunView, budget: Budget) -> Amount:
     sites = _busiest(view, budget, leaves_of(budget.cause) if budget.cause else ())
     used = capture.manifest.outcome.get("resources")
     spent = [used.get(name) for name in ("user_ns", "system_ns")] if isinstance(used, Mapping) else []
-    told = [one for one in spent if isinstance(one, int)]
-    if len(told) == 2 and not (budget.range or budget.phase or budget.cause):
-        return Amount(float(sum(told)), sites=sites)
+    noted = [one for one in spent if isinstance(one, int)]
+    if len(noted) == 2 and not (budget.range or budget.phase or budget.cause):
+        return Amount(float(sum(noted)), sites=sites)
     if clock is None:
         raise Unassessable("The recording has no samples of CPU time.", "Record the program with pinprof.")
     mine = samples.event == clock

@@ -94,9 +94,9 @@ class RateBook:
     @classmethod
     def of(cls, capture: Capture, run_rates: Sequence[Rate] = ()) -> Self:
         """The book of a capture; `run_rates` are what the run itself showed (analyze.costs.run_rates)."""
-        brought = capture.rates
-        found = _trusted(brought) if brought else ()
-        calibrated = brought is not None and brought.measured_by == "calibration"
+        stored = capture.rates
+        found = _trusted(stored) if stored else ()
+        calibrated = stored is not None and stored.measured_by == "calibration"
         return cls(
             [
                 *([RateSource(BENCH, found, 0.10)] if found and not calibrated else ()),

@@ -128,21 +128,21 @@ class Hooks:
         try:
             checked = judged(block, asked.budgets)
             after = self._kept(item, block, attempt) if checked.of(BudgetOutcome.BROKEN) else ""
-            told = message(checked, block, after) if checked.outcome is not BudgetOutcome.HOLDS else ""
+            sentence = message(checked, block, after) if checked.outcome is not BudgetOutcome.HOLDS else ""
         except Exception as error:  # a fault of ours is none of the test's
             block.missing = self.recorder().failed(error)
-            told = f"pinprof: the budgets are not assessable: {block.missing}" if asked.budgets else ""
-            unjudged = [f"all budgets: {block.missing}"] if told else []
-            item.stash[_FIGURES] = self._figures(block, "not-assessable" if told else "", unjudged)
-            if told and not self.settings.allow_unassessable:
-                pytest.fail(told, pytrace=False)
+            sentence = f"pinprof: the budgets are not assessable: {block.missing}" if asked.budgets else ""
+            unjudged = [f"all budgets: {block.missing}"] if sentence else []
+            item.stash[_FIGURES] = self._figures(block, "not-assessable" if sentence else "", unjudged)
+            if sentence and not self.settings.allow_unassessable:
+                pytest.fail(sentence, pytrace=False)
             return
         outcome = str(checked.outcome) if asked.budgets else ""
         unjudged = [f"{one.budget.name}: {one.why} {one.remedy}" for one in checked.of(BudgetOutcome.UNASSESSABLE)]
         item.stash[_FIGURES] = self._figures(block, outcome, unjudged)
         allowed = checked.outcome is BudgetOutcome.UNASSESSABLE and self.settings.allow_unassessable
-        if told and not allowed:
-            pytest.fail(told, pytrace=False)
+        if sentence and not allowed:
+            pytest.fail(sentence, pytrace=False)
 
     def _kept(self, item: pytest.Item, block: Block, attempt: int) -> str:
         """Where the capture of a broken budget is, or how to have it."""

@@ -64,8 +64,8 @@ def _in_a_test(verdict: BudgetVerdict, capture: Capture) -> BudgetVerdict:
     of_calls = verdict.budget.measure in CALLS or bool(verdict.budget.call)
     if of_calls and capture.activity is None:
         notes = (str(note) for note in capture.manifest.outcome.get("notes") or ())
-        told = next((note for note in notes if note.startswith(_UNTRACED)), _NO_CUDA)
-        why, _, remedy = told.partition(". ")
+        noted = next((note for note in notes if note.startswith(_UNTRACED)), _NO_CUDA)
+        why, _, remedy = noted.partition(". ")
         return replace(verdict, why=f"{why.rstrip('.')}.", remedy=remedy or _DOCTOR)
     if of_calls:
         return verdict

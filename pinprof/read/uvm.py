@@ -280,18 +280,18 @@ def _ran(rows: NDArray[np.void], device: Int64) -> tuple[Int64, Int64]:
     begin = rows["begin"].astype(np.int64)
     end = np.maximum(rows["end"].astype(np.int64), begin)  # 0 for what was not waited for
     gpu_begin, gpu_end = (np.minimum(rows[name], _LATEST_GPU_NS).astype(np.int64) for name in ("gpu_begin", "gpu_end"))
-    told = (gpu_begin > 0) & (gpu_end >= gpu_begin) & (gpu_end < _LATEST_GPU_NS)
-    if not told.any():
+    timed = (gpu_begin > 0) & (gpu_end >= gpu_begin) & (gpu_end < _LATEST_GPU_NS)
+    if not timed.any():
         return begin, end
     _, window = np.unique(np.stack([device, begin // _WINDOW_NS]), axis=1, return_inverse=True)
     window = window.reshape(-1)
     ahead = np.full(int(window.max()) + 1, -(2**63), np.int64)
-    np.maximum.at(ahead, window[told], (begin - gpu_begin)[told])
-    offset = np.where(told, ahead[window], 0)
+    np.maximum.at(ahead, window[timed], (begin - gpu_begin)[timed])
+    offset = np.where(timed, ahead[window], 0)
     start, stop = gpu_begin + offset, gpu_end + offset
-    fits = told & (start >= begin) & (stop <= np.where(rows["end"] > 0, end, _LATEST_NS))
+    fits = timed & (start >= begin) & (stop <= np.where(rows["end"] > 0, end, _LATEST_NS))
     # A clock that was set meanwhile fits nowhere: the length is the GPU's, if there was time for it.
-    length = np.where(told, np.minimum(gpu_end - gpu_begin, end - begin), end - begin)
+    length = np.where(timed, np.minimum(gpu_end - gpu_begin, end - begin), end - begin)
     return np.where(fits, start, begin), np.where(fits, stop, begin + length)
 
 

@@ -115,9 +115,9 @@ def _recorded_share(capture: Capture) -> float:
         return 0.0
     off = 0
     for collector in capture.manifest.collectors:
-        told = collector.get("wakeups")
-        if isinstance(told, Mapping) and isinstance(told.get("off_ns"), int):
-            off += max(told["off_ns"], 0)
+        noted = collector.get("wakeups")
+        if isinstance(noted, Mapping) and isinstance(noted.get("off_ns"), int):
+            off += max(noted["off_ns"], 0)
     times = capture.samples.time_ns
     lasted = int(times.max() - times.min()) if len(times) else 0
     return float(np.clip(1 - off / lasted, 0, 1)) if lasted else 1.0

@@ -147,8 +147,8 @@ def _exit_from(capture: Capture, critical: Critical, pieces: LifePieces, life: I
         # Of equally good ones the last.
         return int(pieces.start[len(after) - 1 - np.argmax(after)])
     ranges = capture.ranges
-    told = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & ranges.closed & (ranges.end_ns < life.end_ns)
-    last = int(ranges.end_ns[told].max()) if told.any() else life.end_ns
+    marked = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & ranges.closed & (ranges.end_ns < life.end_ns)
+    last = int(ranges.end_ns[marked].max()) if marked.any() else life.end_ns
     # A program that was told to be recorded within its ranges waits for the recorder after them.
     if len(length) and pieces.waits[-1] and pieces.start[-1] >= last:
         return int(pieces.start[-1])

@@ -137,8 +137,8 @@ class CallTracer(Tool):
     def result(self) -> ToolResult:
         """What it recorded, or why it did not."""
         said = last_word(self._log)
-        told = {name: said[name] for name in _SAID_FACTS if name in said}
-        facts: dict[str, Any] = {**self.under_way().facts, "cpu_ns": self.recorder.cpu_ns, **told}
+        answered = {name: said[name] for name in _SAID_FACTS if name in said}
+        facts: dict[str, Any] = {**self.under_way().facts, "cpu_ns": self.recorder.cpu_ns, **answered}
         notes = [str(note) for note in said.get("notes", ())]
         if self._refusal or (self.recorder.died_first and not self._refusal):
             notes.append(f"CUDA calls were not traced{'' if self._refusal else ' to the end'}: {_reason(said)}.")

@@ -55,7 +55,7 @@ class Episode:
     calls: int = 0
     """Recorded without a stack; nobody counts those that are not recorded."""
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """For the manifest."""
         times = {"from_ns": self.from_ns, "to_ns": self.to_ns}
         if self.level == TracingLevel.BARE:
@@ -264,7 +264,7 @@ class Probes:
                 "budget_percent": self._percent,
                 "cost_ns": sum(calls * self._price(level) for level, calls in self._calls.items()),
                 "price_ns": {"full": self._prices.full, "bare": self._prices.bare},
-                "given_up": [episode.told() for episode in self._episodes],
+                "given_up": [episode.facts() for episode in self._episodes],
             }
         }
         if self._overhead and self._calls[TracingLevel.FULL] + self._calls[TracingLevel.BARE]:

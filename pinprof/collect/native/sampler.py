@@ -184,7 +184,10 @@ class Sampler:
         self._last_ns = time.monotonic_ns()
         self._drain()
         self._file.write(self._bounded.rest())
-        told = {**(self._probes.finish() if self._probes else {}), **(self._wakeups.finish() if self._wakeups else {})}
+        finished = {
+            **(self._probes.finish() if self._probes else {}),
+            **(self._wakeups.finish() if self._wakeups else {}),
+        }
         lost = self._losses()
         self._file.finish(self._features())
         notes = self._opened.notes
@@ -197,7 +200,7 @@ class Sampler:
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.cpus),
             "notes": notes,
-            **told,
+            **finished,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
             **self._bounded.facts(),
         }

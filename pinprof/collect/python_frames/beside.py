@@ -54,7 +54,7 @@ class LineRecorder(Tool):
         while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
             waiter.wait_ready(0.01)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have it end the segment, and wait until that lies in the file."""
         self._cut(signal.SIGUSR1)
 

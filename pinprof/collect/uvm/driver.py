@@ -111,7 +111,7 @@ class Queue:
         """Have events of these kinds written; Refused."""
         call(self.descriptor, ENABLE_EVENTS, FLAGS.pack(_mask(kinds), 0, 0), 8, "enable events")
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have the driver take the queue's lock once: what was announced before is in memory after."""
         self._poll.poll(0)
 

@@ -118,7 +118,7 @@ class FollowedSpace:
         pieces = ring.pieces(until)
         if not pieces:
             return
-        self.queue.settle()
+        self.queue.flush()
         kinds = (bytes(piece[:: ENTRY_BYTES[self.queue.layout]]) for piece in pieces)
         self._migrations += sum(each.count(UvmEvent.MIGRATION) for each in kinds)
         appended = self._append(pieces)

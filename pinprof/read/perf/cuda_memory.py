@@ -81,7 +81,7 @@ class Arguments:
         return cls(words, words, words, bytes_, words, bytes_)
 
 
-def settle(
+def with_memory(
     calls: ApiCallTable,
     arguments: Arguments,
     areas: Sequence[DataArea],
@@ -375,7 +375,7 @@ def _direction(stated: UInt8, source: UInt8, target: UInt8) -> UInt8:
     """`CopyKind`: as stated, else as both ends tell; managed memory is on either side."""
     from_host, to_host = (np.isin(end, (MemoryKind.PAGEABLE, MemoryKind.PINNED)) for end in (source, target))
     from_device, to_device = source == MemoryKind.DEVICE, target == MemoryKind.DEVICE
-    told = np.select(
+    likely = np.select(
         [from_host & to_device, from_device & to_host, from_device & to_device, from_host & to_host],
         [
             CopyKind.HOST_TO_DEVICE,
@@ -385,4 +385,4 @@ def _direction(stated: UInt8, source: UInt8, target: UInt8) -> UInt8:
         ],
         CopyKind.UNKNOWN,
     )
-    return np.where(stated != CopyKind.UNKNOWN, stated, told).astype(np.uint8)
+    return np.where(stated != CopyKind.UNKNOWN, stated, likely).astype(np.uint8)

@@ -46,8 +46,8 @@ def _case(suite: ET.Element, verdict: BudgetVerdict, checked: Checked, places: S
     unknown = "skipped" if checked.allowed else "error"
     tag = "failure" if verdict.outcome is BudgetOutcome.BROKEN else unknown
     said = words.why(verdict, allowed=checked.allowed)
-    told = ET.SubElement(case, tag, type=str(verdict.outcome), message=said)
-    told.text = "\n".join(_lines(verdict, checked, places))
+    element = ET.SubElement(case, tag, type=str(verdict.outcome), message=said)
+    element.text = "\n".join(_lines(verdict, checked, places))
 
 
 def _lines(verdict: BudgetVerdict, checked: Checked, places: SourcePlaces) -> Iterator[str]:

@@ -65,15 +65,15 @@ def lines(checked: Checked) -> Iterator[str]:
 
 
 def _table(verdicts: Sequence[BudgetVerdict], checked: Checked, places: SourcePlaces) -> Iterator[str]:
-    told = verdicts[0].outcome is not BudgetOutcome.HOLDS
-    yield "| budget | | found | limit |" + (" why | where |" if told else "")
-    yield "|---|---|---:|---:|" + ("---|---|" if told else "")
+    explained = verdicts[0].outcome is not BudgetOutcome.HOLDS
+    yield "| budget | | found | limit |" + (" why | where |" if explained else "")
+    yield "|---|---|---:|---:|" + ("---|---|" if explained else "")
     for verdict in verdicts[:_MOST_ROWS]:
         outcome = words.OUTCOMES[verdict.outcome]
-        cells = [text(words.name(verdict)), f"**{outcome}**" if told else outcome]
+        cells = [text(words.name(verdict)), f"**{outcome}**" if explained else outcome]
         cells += [format_amount(verdict.found, verdict.unit) if verdict.found is not None else "–"]
         cells += [words.limit(verdict)]
-        if told:
+        if explained:
             sites = "<br>".join(map(text, words.sites(verdict, places, _MOST_PLACES)))
             cells += [text(words.sentences(verdict, allowed=checked.allowed)), sites]
         yield f"| {' | '.join(cells)} |"

@@ -10,7 +10,7 @@ import pytest
 from pinprof.base.errors import CaptureError, UsageError
 from pinprof.check.budgets import Budget
 from pinprof.check.chance import LEVEL
-from pinprof.check.judge import in_turns, judge, precise, told
+from pinprof.check.judge import in_turns, judge, judgeable, precise
 from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.check.view import Amount, Unassessable
 from tests.support.checked_runs import LOOP, PAGEABLE, budget, measured, run, runs
@@ -163,7 +163,7 @@ def test_runs_in_turns_are_pairs() -> None:
 def test_implied_budgets_that_nobody_can_tell_are_named_in_a_note() -> None:
     calls, time, faults = budget(calls="baseline"), budget(time="baseline"), budget(page_faults="baseline")
     made = [run(1, {calls: Unassessable("No CUDA."), time: Amount(1.0), faults: Amount(1.0)})]
-    kept, note = told([calls, time, faults], made, made)
+    kept, note = judgeable([calls, time, faults], made, made)
     assert kept == (faults,)
     assert note == "Not compared: calls, time. No CUDA. Times need 5 runs of each side."
 
