@@ -20,10 +20,11 @@ from typing import Any
 
 from pinprof.data import perf_format as perf
 from pinprof.data.uvm_events import CLOCK, ENTRY_BYTES, UvmEvent
+from pinprof.read.nvtx.file import NvtxKind
 from pinprof.read.perf import records as rec
 from tests.fuzz import slim
 from tests.support import fleet_store, uvm_layout
-from tests.support.nvtx_events import Kind, Writer
+from tests.support.nvtx_events import Writer
 from tests.support.perf_file import (
     BASIC,
     KERNEL_IP,
@@ -236,11 +237,11 @@ def _ranges(memory: bytes) -> bytes:
 
 def _nvtx() -> bytes:
     writer = Writer()
-    writer.say(Kind.PUSH, 1000, "outer")
-    writer.say(Kind.PUSH, 2000, "inner", domain=1)
-    writer.say(Kind.POP, 3000, domain=1)
-    writer.say(Kind.MARK, 3500, "mark")
-    writer.say(Kind.POP, 4000)
+    writer.say(NvtxKind.PUSH, 1000, "outer")
+    writer.say(NvtxKind.PUSH, 2000, "inner", domain=1)
+    writer.say(NvtxKind.POP, 3000, domain=1)
+    writer.say(NvtxKind.MARK, 3500, "mark")
+    writer.say(NvtxKind.POP, 4000)
     return writer.bytes()
 
 
