@@ -100,7 +100,7 @@ def _role(name: str, role: Function) -> str:
     return f"{{{' | '.join(flag for flag, holds in flags.items() if holds) or 0}, {role.unit}, {', '.join(values)}}}"
 
 
-def _fixed(known: layout.Layout) -> str:
+def _fixed(known: layout.InterpreterLayout) -> str:
     fields = {**vars(known), "has_cframe": 1, "minor": known.version[1]}
     return _layout(fields)
 

@@ -1,4 +1,4 @@
-"""100,000 calls from twelve lines: two threads, a generator, an asyncio task, recursion; prints how many each line made.
+"""Calls from twelve lines: two threads, a generator, an asyncio task, recursion; prints how many each line made.
 
 A line that calls ends in a comment with the bytes of its copies, by which it is known.
 """
@@ -57,7 +57,7 @@ def in_comprehension(stream):
 
 
 def in_lambda(stream):
-    list(map(lambda size: copy(DEVICE, HOST, N(size), stream), [109]))  # 109
+    return min([109], key=lambda size: copy(DEVICE, HOST, N(size), stream))  # 109
 
 
 def on_two_lines(stream):
@@ -76,7 +76,8 @@ def in_except(stream):
         copy(DEVICE, HOST, N(111), stream)  # 111
 
 
-exec(compile("def in_text(stream):\n    copy(DEVICE, HOST, N(112), stream)\n", "text.py", "exec"))
+text = {**globals()}
+exec(compile("def in_text(stream):\n    copy(DEVICE, HOST, N(112), stream)\n", "text.py", "exec"), text)
 
 
 def work(seed, counts):
@@ -99,7 +100,7 @@ def work(seed, counts):
 
     plain = [(straight, [101]), (twice, [102, 103]), (down, [104]), (stepped, [105]), (loaded, [106])]
     plain += [(in_comprehension, [108, 108]), (in_lambda, [109]), (on_two_lines, [110]), (in_except, [111])]
-    plain += [(in_text, [112])]
+    plain += [(text["in_text"], [112])]
     rare = [(task, [107])]
     made = 0
     while made < MOST // 2:

@@ -41,7 +41,8 @@ typedef uint64_t word;
 int cuInit(unsigned), cuMemcpyHtoDAsync_v2(word, const void *, size_t, void *), cuEventQuery(void *),
     cuEventRecord(void *, void *), cuMemAlloc_v2(word *, size_t), cuMemHostAlloc(void **, size_t, unsigned),
     cuMemcpyBatchAsync_v2(word *, word *, size_t *, size_t, void *, size_t *, size_t, void *),
-    cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **),
+    cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+        void **),
     cuGetProcAddress_v2(const char *, void **, int, word, int *), cuStreamSynchronize(void *);
 #define DEVICE ((word)0x7f << 56)
 """

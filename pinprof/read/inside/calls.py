@@ -24,7 +24,7 @@ from pinprof.read.inside.file import InsideFile, Stop
 from pinprof.read.inside.sites import callers_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
-from pinprof.read.perf.cuda_processes import Known, Place, Process
+from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
 from pinprof.read.symbols.resolver import Resolver
 
 SOURCE = "pinprof's agent in front of libcuda"
@@ -69,8 +69,8 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         table, arguments, summed = _table(file, rows, callers_of(file, resolver), names, sites)
         # All that CUDA grants has its address here, and any other memory is the program's own.
         process = Process(whole=True)
-        process.mapped.put(0, 2**64 - 1, Place.HOST)
-        found = cuda_memory.settle(table, arguments, (), (), Known(processes={file.pid: process}))
+        process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
+        found = cuda_memory.with_memory(table, arguments, (), (), Known(processes={file.pid: process}))
         shift = sum(map(len, tables))
         made = _with_ends_of_sums(found.calls, summed)
         tables.append(replace(made, correlation_id=made.correlation_id + shift))
