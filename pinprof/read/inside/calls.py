@@ -47,7 +47,7 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     if not files:
         return capture
     found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
-    return replace(capture.with_notes(*found.notes), activity=_added(capture.activity, found))
+    return replace(capture.with_notes(*found.notes), activity=added(capture.activity, found))
 
 
 def ask_symbols(folder: Path, resolver: Resolver) -> None:
@@ -91,7 +91,7 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
     return InsideCalls(activity, frozenset(file.pid for file in files), _notes(files, unreadable, left_out))
 
 
-def _added(activity: Activity | None, found: InsideCalls) -> Activity:
+def added(activity: Activity | None, found: InsideCalls) -> Activity:
     """An activity in which the calls of some processes are those that were found."""
     if activity is None:
         return found.activity
@@ -228,7 +228,8 @@ def _notes(files: Sequence[InsideFile], unreadable: int, left_out: int) -> tuple
         what = format_counted(left_out, "CUDA call has", "CUDA calls have")
         notes.append(f"{what} no row of their own: their bytes and times are in those of calls like them.")
     if unsited := sum(file.unsited for file in files):
-        notes.append(f"{format_counted(unsited, 'call site', 'call sites')} beyond 65,535 of a process have no line.")
+        what = format_counted(unsited, "call site", "call sites")
+        notes.append(f"{what} without a line: a process has 65,535 with one at most.")
     if damaged := sum(file.damaged for file in files) + unreadable:
         notes.append(f"{format_counted(damaged, 'part', 'parts')} of the recording of CUDA calls left out as damaged.")
     return tuple(notes)
