@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from pinprof import read
 from pinprof.data.activity import MemoryKind
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside.file import Kind, Stop
+from pinprof.streams import share, store
 from tests.support import agent
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
@@ -573,3 +575,58 @@ def test_sigterm_and_exit_statuses_stay(driver: Path, folder: Path) -> None:
     agent.run_python(driver, folder, script, status=-signal.SIGTERM)
     assert [len(file.records) for file in agent.files(folder)] == [1]
     assert os.environ.get("PINPROF_INSIDE") is None
+
+
+def recorded(target: Path, driver: Path, *command: str | Path, status: int = 0) -> str:
+    asked = [sys.executable, "-m", "pinprof", "record", "--inside", "on", "--python", "off", "--no-calibrate", "-q"]
+    done = subprocess.run(
+        [*asked, "-o", target, "--", *command],
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_recording_has_the_calls_and_reads_the_same_when_it_is_shared(driver: Path, tmp_path: Path) -> None:
+    target = tmp_path / "calls.pinprof"
+    told = recorded(target, driver, sys.executable, PROGRAM, "20000")
+    said = {int(size): int(count) for size, count in (line.split() for line in told.splitlines() if line[0] == "1")}
+    capture = read.read(target)
+    assert capture.activity is not None
+    calls = capture.activity.calls
+    assert calls.size_bytes is not None
+    assert Counter(calls.size_bytes.tolist()) == said
+    assert not (target / store.CALLS_DATA).exists()
+    size_of = marked(PROGRAM)
+    assert {size_of.get(site.line) for site in calls.sites if site.path == str(PROGRAM)} == {*said} - {112}
+    copy = read.read(share.share(target, tmp_path / "given")).activity
+    assert copy is not None
+    assert copy.calls.sites == calls.sites
+    assert copy.calls.start_ns.tolist() == calls.start_ns.tolist()
+
+
+def test_native_lines_are_in_the_capture(driver: Path, tmp_path: Path) -> None:
+    target = tmp_path / "calls.pinprof"
+    program = of_c(tmp_path, driver, FREQUENT)
+    recorded(target, driver, program)
+    program.unlink()
+    activity = read.read(target).activity
+    assert activity is not None
+    assert {site.text for site in activity.calls.sites} >= {"copy (program.c:21)"}
+
+
+def test_what_cannot_be_preloaded_is_refused(driver: Path, tmp_path: Path) -> None:
+    source = tmp_path / "plain.c"
+    source.write_text("int main(void) { return 0; }")
+    static = agent.compiled(tmp_path / "plain", source, "-static")
+    said = recorded(tmp_path / "x.pinprof", driver, static, status=1)
+    assert "is linked statically" in said
+    assert "Leave out --inside" in said
+
+
+def test_a_program_without_cuda_leaves_no_folder(tmp_path: Path) -> None:
+    recorded(tmp_path / "x.pinprof", tmp_path, sys.executable, "-c", "print(sum(range(10**6)))")
+    assert not (tmp_path / "x.pinprof" / store.INSIDE).exists()

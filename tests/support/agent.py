@@ -59,6 +59,12 @@ def run(
     return done.stdout
 
 
+def run_bare(command: Sequence[str | Path], driver: Path) -> str:
+    """What a program prints without the agent."""
+    own = {**os.environ, "LD_LIBRARY_PATH": str(driver)}
+    return subprocess.run(list(map(str, command)), env=own, capture_output=True, text=True, check=True).stdout
+
+
 def run_python(driver: Path, folder: Path | None, script: str | Path, *arguments: str, status: int = 0) -> str:
     """The same of a program of Python, a file or its text."""
     given = [str(script)] if isinstance(script, Path) else ["-c", script]

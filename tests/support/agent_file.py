@@ -46,9 +46,7 @@ def call(begin_ns: int, end_ns: int, name: str = "cuLaunchKernel", **values: int
     return record(Kind.CALL, begin_ns, end_ns, name, **values)
 
 
-def total(
-    begin_ns: int, end_ns: int, count: int, took_ns: int, name: str = "cuLaunchKernel", **values: int
-) -> bytes:
+def total(begin_ns: int, end_ns: int, count: int, took_ns: int, name: str = "cuLaunchKernel", **values: int) -> bytes:
     return record(Kind.SUM, begin_ns, end_ns, name, address=count, source=TICKS_A_NS * took_ns, **values)
 
 

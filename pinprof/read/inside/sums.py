@@ -14,8 +14,9 @@ from pinprof.data.model import Int64
 from pinprof.read.by_thread import threads
 from pinprof.read.inside.file import NOT_KNOWN, InsideFile, Kind
 
-MOST_ROWS = 1 << 22
+MOST_ROWS = 1 << 21
 """Calls of sums that are laid out by themselves; beyond these a row stands for several."""
+_LATEST_NS = 1 << 61
 _ROUNDS = 8
 """Most often none of them lies across another call after the first."""
 
@@ -50,7 +51,8 @@ def expanded(file: InsideFile) -> Expanded:
     total = np.where(known, records["bytes"][record], np.uint64(0)).astype(np.int64)
     length = _share(took, of, number)
     room = (file.end_ns - file.begin_ns)[record] - length
-    begin = file.begin_ns[record] + np.where(of > 1, room * number // np.maximum(of - 1, 1), 0)
+    step, rest = np.divmod(room, np.maximum(of - 1, 1))
+    begin = file.begin_ns[record] + step * number + rest * number // np.maximum(of - 1, 1)
     summed = sums[record]
     tid = file.tid[record]
     for mine in threads(np.zeros(len(record), np.int32), tid):
@@ -98,4 +100,4 @@ def _apart(begin: Int64, length: Int64, summed: NDArray[np.bool_]) -> Int64:
         place = np.where(crosses, free[after], place)
     result = begin.copy()
     result[mine] = place + taken[np.searchsorted(free, place, side="right")]
-    return result
+    return np.clip(result, begin, _LATEST_NS)  # which only changes what damage makes
