@@ -62,7 +62,7 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
     names: dict[str, int] = {}
     sites: dict[Caller, int] = {}
     calls, memory, left_out = ApiCallTable.empty(), Activity("").memory, 0
-    tables = []
+    tables: list[ApiCallTable] = []
     for file in files:
         rows = sums.expanded(file)
         left_out += rows.left_out
@@ -71,7 +71,7 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         process = Process(whole=True)
         process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
         found = cuda_memory.with_memory(table, arguments, (), (), Known(processes={file.pid: process}))
-        shift = sum(map(len, tables))
+        shift = sum(len(each) for each in tables)
         made = _with_ends_of_sums(found.calls, summed)
         tables.append(replace(made, correlation_id=made.correlation_id + shift))
         memory = memory.joined(replace(found.usage, correlation_id=found.usage.correlation_id + shift))
@@ -153,7 +153,9 @@ def _table(
     grants = np.array([role.grants and role.properties is None for role in roles] or [False])[called]
     pointer = np.where(grants & ~summed, records["address"][row], of("address", "pointer"))
     location = np.where(of("extra", "properties") <= max(Location), of("extra", "properties"), Location.UNKNOWN)
-    stated = np.array([CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles] or [0], np.uint8)
+    stated = np.array(
+        [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles] or [CopyKind.UNKNOWN], np.uint8
+    )
     table = ApiCallTable(
         start_ns=rows.begin_ns[kept],
         end_ns=rows.end_ns[kept],

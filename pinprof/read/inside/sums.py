@@ -51,8 +51,8 @@ def expanded(file: InsideFile) -> Expanded:
     total = np.where(known, records["bytes"][record], np.uint64(0)).astype(np.int64)
     length = _share(took, of, number)
     room = (file.end_ns - file.begin_ns)[record] - length
-    step, rest = np.divmod(room, np.maximum(of - 1, 1))
-    begin = file.begin_ns[record] + step * number + rest * number // np.maximum(of - 1, 1)
+    step, rest = room // np.maximum(of - 1, 1), room % np.maximum(of - 1, 1)
+    begin: Int64 = file.begin_ns[record] + step * number + rest * number // np.maximum(of - 1, 1)
     summed = sums[record]
     tid = file.tid[record]
     for mine in threads(np.zeros(len(record), np.int32), tid):
