@@ -34,8 +34,6 @@ class LoadedNvtx:
     """What the files of a capture say, and what was wrong with them."""
 
     ranges: RangeTable
-    categories: tuple[str, ...]
-    """Per range the name of its category, its number where it has no name, empty for none."""
     marks: MarkTable
     thread_names: Mapping[tuple[int, int], str]
     """(pid, tid) → the name that the program gave the thread through NVTX."""
@@ -77,10 +75,10 @@ def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
     events = NvtxEvents(files)
     begin, end, unmatched = _pairs(events)
     depth = _depths(events, begin, end)
-    nested = events.kind[begin] == Kind.PUSH
-    last = np.array([int(file.time_ns.max(initial=0)) for file in files], np.int64)
-    start_ns = events.time_ns[begin]
-    end_ns = np.where(end >= 0, events.time_ns[end], np.maximum(last[events.file[begin]], start_ns))
+    nested = events.table.kind[begin] == Kind.PUSH
+    last = np.array([int(file.events.time_ns.max(initial=0)) for file in files], np.int64)
+    start_ns = events.table.time_ns[begin]
+    end_ns = np.where(end >= 0, events.table.time_ns[end], np.maximum(last[events.file[begin]], start_ns))
     backward, deep = end_ns < start_ns, nested & (depth[begin] >= DEEPEST)
     rows = np.flatnonzero(~backward & ~deep)
     rows = rows[np.lexsort((depth[begin[rows]], -end_ns[rows], start_ns[rows]))]
@@ -91,13 +89,12 @@ def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
         start_ns=start_ns[rows],
         end_ns=end_ns[rows],
         pid=events.pid[begun],
-        tid=events.tid[begun],
+        tid=events.table.tid[begun],
         depth=np.minimum(depth[begun], DEEPEST).astype(np.int32),
         ended=end[rows] >= 0,
     )
     return LoadedNvtx(
         ranges=table,
-        categories=events.categories(begun),
         marks=_marks(events),
         thread_names=_thread_names(events),
         open_ranges=int(np.count_nonzero(end[rows] < 0)),
@@ -112,11 +109,11 @@ def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
 def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     """Rows of the beginnings of ranges, of their ends (-1: never ended), and the number of ends without a beginning."""
     # The file within a process, the thread and the domain within the file: one stack of pushes each.
-    place = events.tid.astype(np.uint64) << np.uint64(32) | events.domain
+    place = events.table.tid.astype(np.uint64) << np.uint64(32) | events.table.domain
     group, _ = numbered(events.file, place)
-    rows = np.flatnonzero((events.kind == Kind.PUSH) | (events.kind == Kind.POP))
+    rows = np.flatnonzero((events.table.kind == Kind.PUSH) | (events.table.kind == Kind.POP))
     rows = rows[np.argsort(group[rows], kind="stable")]
-    push = events.kind[rows] == Kind.PUSH
+    push = events.table.kind[rows] == Kind.PUSH
     level, matched = _levels(group[rows], push)
     # On one level of one stack, pushes and pops take turns.
     rows, push, level = rows[matched], push[matched], level[matched]
@@ -124,11 +121,11 @@ def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     begin, end = _neighbours(rows[order], push[order], group[rows][order], level[order])
 
     # Numbers of starts are unique within a process, and ends come from any thread.
-    ids = np.flatnonzero((events.kind == Kind.START) | (events.kind == Kind.END))
-    start = events.kind[ids] == Kind.START
-    order = np.lexsort((events.time_ns[ids], ~start, events.value[ids], events.file[ids]))
+    ids = np.flatnonzero((events.table.kind == Kind.START) | (events.table.kind == Kind.END))
+    start = events.table.kind[ids] == Kind.START
+    order = np.lexsort((events.table.time_ns[ids], ~start, events.table.value[ids], events.file[ids]))
     ids, start = ids[order], start[order]
-    started, ended = _neighbours(ids, start, events.file[ids], events.value[ids])
+    started, ended = _neighbours(ids, start, events.file[ids], events.table.value[ids])
     unmatched = int(np.count_nonzero(~matched))
     unmatched += int(np.count_nonzero(~start)) - int(np.count_nonzero(ended >= 0))
     return np.concatenate([begin, started]), np.concatenate([end, ended]), unmatched
@@ -164,36 +161,36 @@ def _neighbours(rows: Int64, begins: Bool, *keys: NDArray[Any]) -> tuple[Int64, 
 
 def _depths(events: NvtxEvents, begin: Int64, end: Int64) -> Int64:
     """Per event the number of pushes of its thread, of any domain, that are open before it."""
-    step = np.zeros(len(events), np.int64)
-    pushes = events.kind[begin] == Kind.PUSH
+    step = np.zeros(len(events.table), np.int64)
+    pushes = events.table.kind[begin] == Kind.PUSH
     step[begin[pushes]] = 1
     step[end[pushes & (end >= 0)]] = -1
     open_before = np.cumsum(step) - step
-    fresh = np.ones(len(events), np.bool_)
-    fresh[1:] = (events.file[1:] != events.file[:-1]) | (events.tid[1:] != events.tid[:-1])
+    fresh = np.ones(len(events.table), np.bool_)
+    fresh[1:] = (events.file[1:] != events.file[:-1]) | (events.table.tid[1:] != events.table.tid[:-1])
     depth: Int64 = open_before - open_before[fresh][np.cumsum(fresh) - 1]
     return depth
 
 
 def _marks(events: NvtxEvents) -> MarkTable:
-    rows = np.flatnonzero(events.kind == Kind.MARK)
-    rows = rows[np.argsort(events.time_ns[rows], kind="stable")]
+    rows = np.flatnonzero(events.table.kind == Kind.MARK)
+    rows = rows[np.argsort(events.table.time_ns[rows], kind="stable")]
     number: dict[str, int] = {}
     name, domain = (
         np.array([number.setdefault(text, len(number)) for text in texts], np.int32)
         for texts in (events.names(rows), events.domains(rows))
     )
     return MarkTable(
-        time_ns=events.time_ns[rows],
+        time_ns=events.table.time_ns[rows],
         name=name,
         domain=domain,
         pid=events.pid[rows],
-        tid=events.tid[rows],
+        tid=events.table.tid[rows],
         names=tuple(number),
     )
 
 
 def _thread_names(events: NvtxEvents) -> dict[tuple[int, int], str]:
-    rows = np.flatnonzero((events.kind == Kind.THREAD_NAME) & (events.value < np.uint64(2**31)))
-    threads = zip(events.pid[rows].tolist(), events.value[rows].tolist(), strict=True)
+    rows = np.flatnonzero((events.table.kind == Kind.THREAD_NAME) & (events.table.value < np.uint64(2**31)))
+    threads = zip(events.pid[rows].tolist(), events.table.value[rows].tolist(), strict=True)
     return dict(zip(threads, events.names(rows), strict=True))
