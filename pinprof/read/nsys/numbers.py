@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pinprof.base.columns import GrowingColumn, packed
 from pinprof.read.long_columns import LongColumn, growing
 from pinprof.read.nsys.pages import TablePages, Unusual, Values
-from pinprof.read.nsys.schema import MISSING, Column, Part
+from pinprof.read.nsys.schema import MISSING, Column, GlobalIdPart
 
 Numbers = dict[str, NDArray[Any]]
 """Column name → integers of the column's width; a column of one value alone may be read-only."""
@@ -20,7 +20,7 @@ DTYPES = {8: np.int8, 16: np.int16, 32: np.int32, 48: np.int64, 64: np.int64}
 """Bits of a column → what holds it."""
 ID_MASK = 0xFFFFFF
 _MOST_DIGITS = 18
-SHIFT = {Part.PID: 24, Part.TID: 0}
+SHIFT = {GlobalIdPart.PID: 24, GlobalIdPart.TID: 0}
 
 
 def number(text: str) -> int | None:
@@ -58,7 +58,7 @@ def _cut(values: Values, column: Column) -> NDArray[Any]:
     if values.null is True:
         return np.array(missing(column), DTYPES[column.bits])
     of = np.asarray(values.of)
-    if column.part is not Part.ALL:
+    if column.part is not GlobalIdPart.ALL:
         of = of.astype(np.int64) >> SHIFT[column.part] & ID_MASK
     if column.bits == 48 and of.dtype.itemsize > 4:
         of = of << 16 >> 16

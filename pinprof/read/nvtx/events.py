@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pinprof.base.columns import Int32, Int64, UInt64
-from pinprof.read.nvtx.file import EventTable, Kind, NvtxFile
+from pinprof.read.nvtx.file import EventTable, NvtxKind, NvtxFile
 
 NAMELESS = "(no name)"
 
@@ -34,7 +34,7 @@ class NvtxEvents:
         self._text = np.where(self.table.text >= 0, self.table.text + first[self.file], -1)
         self._texts = [text for file in files for text in file.texts]
         self._file_of = {file.token: number for number, file in enumerate(files)}
-        self._string, self._domain = self._definitions(Kind.STRING), self._definitions(Kind.DOMAIN)
+        self._string, self._domain = self._definitions(NvtxKind.STRING), self._definitions(NvtxKind.DOMAIN)
 
     def names(self, rows: Int64) -> tuple[str, ...]:
         """The text of each event, given by itself or registered."""
@@ -49,7 +49,7 @@ class NvtxEvents:
         """The name of each event's domain; the default domain's is empty."""
         return tuple(self._shown(rows, self.table.domain, self._domain, lambda key: f"domain {key}" if key else ""))
 
-    def _definitions(self, kind: Kind) -> _Definitions:
+    def _definitions(self, kind: NvtxKind) -> _Definitions:
         """(file, id) → the text that a process gave it; the last one counts."""
         rows = np.flatnonzero((self.table.kind == kind) & (self._text >= 0))
         columns = (self.file[rows].tolist(), self.table.value[rows].tolist(), self._text[rows].tolist())

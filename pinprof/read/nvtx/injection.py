@@ -23,7 +23,7 @@ from pinprof.data.activity import MarkTable
 from pinprof.data.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.events import NvtxEvents, numbered
-from pinprof.read.nvtx.file import Kind, NvtxFile
+from pinprof.read.nvtx.file import NvtxFile, NvtxKind
 
 DEEPEST = 128
 """Ranges of a thread that are shown inside one another."""
@@ -75,7 +75,7 @@ def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
     events = NvtxEvents(files)
     begin, end, unmatched = _pairs(events)
     depth = _depths(events, begin, end)
-    nested = events.table.kind[begin] == Kind.PUSH
+    nested = events.table.kind[begin] == NvtxKind.PUSH
     last = np.array([int(file.events.time_ns.max(initial=0)) for file in files], np.int64)
     start_ns = events.table.time_ns[begin]
     end_ns = np.where(end >= 0, events.table.time_ns[end], np.maximum(last[events.file[begin]], start_ns))
@@ -111,9 +111,9 @@ def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     # The file within a process, the thread and the domain within the file: one stack of pushes each.
     place = events.table.tid.astype(np.uint64) << np.uint64(32) | events.table.domain
     group, _ = numbered(events.file, place)
-    rows = np.flatnonzero((events.table.kind == Kind.PUSH) | (events.table.kind == Kind.POP))
+    rows = np.flatnonzero((events.table.kind == NvtxKind.PUSH) | (events.table.kind == NvtxKind.POP))
     rows = rows[np.argsort(group[rows], kind="stable")]
-    push = events.table.kind[rows] == Kind.PUSH
+    push = events.table.kind[rows] == NvtxKind.PUSH
     level, matched = _levels(group[rows], push)
     # On one level of one stack, pushes and pops take turns.
     rows, push, level = rows[matched], push[matched], level[matched]
@@ -121,8 +121,8 @@ def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     begin, end = _neighbours(rows[order], push[order], group[rows][order], level[order])
 
     # Numbers of starts are unique within a process, and ends come from any thread.
-    ids = np.flatnonzero((events.table.kind == Kind.START) | (events.table.kind == Kind.END))
-    start = events.table.kind[ids] == Kind.START
+    ids = np.flatnonzero((events.table.kind == NvtxKind.START) | (events.table.kind == NvtxKind.END))
+    start = events.table.kind[ids] == NvtxKind.START
     order = np.lexsort((events.table.time_ns[ids], ~start, events.table.value[ids], events.file[ids]))
     ids, start = ids[order], start[order]
     started, ended = _neighbours(ids, start, events.file[ids], events.table.value[ids])
@@ -162,7 +162,7 @@ def _neighbours(rows: Int64, begins: Bool, *keys: NDArray[Any]) -> tuple[Int64, 
 def _depths(events: NvtxEvents, begin: Int64, end: Int64) -> Int64:
     """Per event the number of pushes of its thread, of any domain, that are open before it."""
     step = np.zeros(len(events.table), np.int64)
-    pushes = events.table.kind[begin] == Kind.PUSH
+    pushes = events.table.kind[begin] == NvtxKind.PUSH
     step[begin[pushes]] = 1
     step[end[pushes & (end >= 0)]] = -1
     open_before = np.cumsum(step) - step
@@ -173,7 +173,7 @@ def _depths(events: NvtxEvents, begin: Int64, end: Int64) -> Int64:
 
 
 def _marks(events: NvtxEvents) -> MarkTable:
-    rows = np.flatnonzero(events.table.kind == Kind.MARK)
+    rows = np.flatnonzero(events.table.kind == NvtxKind.MARK)
     rows = rows[np.argsort(events.table.time_ns[rows], kind="stable")]
     number: dict[str, int] = {}
     name, domain = (
@@ -191,6 +191,6 @@ def _marks(events: NvtxEvents) -> MarkTable:
 
 
 def _thread_names(events: NvtxEvents) -> dict[tuple[int, int], str]:
-    rows = np.flatnonzero((events.table.kind == Kind.THREAD_NAME) & (events.table.value < np.uint64(2**31)))
+    rows = np.flatnonzero((events.table.kind == NvtxKind.THREAD_NAME) & (events.table.value < np.uint64(2**31)))
     threads = zip(events.pid[rows].tolist(), events.table.value[rows].tolist(), strict=True)
     return dict(zip(threads, events.names(rows), strict=True))
