@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pinprof.base.columns import Int32, Int64, UInt64
-from pinprof.read.nvtx.file import EventTable, NvtxKind, NvtxFile
+from pinprof.read.nvtx.file import EventTable, NvtxFile, NvtxKind
 
 NAMELESS = "(no name)"
 
