@@ -20,7 +20,7 @@ from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, address_chains
 from pinprof.read.perf.chains import ChainGatherer, Chains
-from pinprof.read.perf.deferred import DeferredChains
+from pinprof.read.perf.addresses import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
 from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, Layouts, RawSamples
 from pinprof.read.perf.sequences import positions

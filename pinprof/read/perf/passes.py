@@ -22,7 +22,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
-from pinprof.read.perf.deferred import DeferredChains
+from pinprof.read.perf.addresses import DeferredChains
 from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord

@@ -21,7 +21,7 @@ from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.lines import LineResolver
 from pinprof.read.symbols.perf_map import load_perf_map
 from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols, UserKey, user_key
-from pinprof.read.symbols.vdso import own_vdso
+from pinprof.read.symbols.elf import own_vdso
 
 __all__ = ["Resolver", "SealedSymbols"]
 
