@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import Int32, Int64, UInt64
+from pinprof.base.columns import Bool, Int32, Int64, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import MarkTable
-from pinprof.data.model import Bool, Int64, RangeTable
+from pinprof.data.model import RangeTable
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.file import EventTable, NvtxFile, NvtxKind
 

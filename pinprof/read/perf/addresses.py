@@ -33,7 +33,7 @@ _MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
 
 def address_chains(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64, Int64, UInt64]:
     """The addresses of all chains end to end without their context markers, and each chain's length without them; the
-    chains whose user part comes later, and their cookies (deferred.py).
+    chains whose user part comes later, and their cookies (`DeferredChains`).
 
     Addresses that contradict their context (a user frame with a kernel address is a forged or torn frame) and guest
     addresses, which mean nothing to the host's symbols, are replaced by the stand-ins at the top of this module.

@@ -177,10 +177,6 @@ class RecordReader:
     def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
         """Take in the switch records at `starts`."""
 
-    def _sources_changed(self) -> None:
-        """Take in that there is one more event."""
-        self._layouts = Layouts(self._header.sources)
-
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return {
             perf.RECORD_HEADER_ATTR: self._on_attr,
@@ -200,7 +196,7 @@ class RecordReader:
         size = size or 64
         ids = struct.unpack_from(f"<{max(len(body) - size, 0) // 8}Q", body, min(size, len(body)))
         self._header.sources.append(EventSource(attr, ids))
-        self._sources_changed()
+        self._layouts = Layouts(self._header.sources)
 
     def _on_event_update(self, _misc: int, body: bytes) -> None:
         """EVENT_UPDATE: `u64 type, id; …`; type 2 carries the event's name."""
