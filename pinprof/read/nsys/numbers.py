@@ -49,11 +49,11 @@ def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]], c
         for grown, (column, place, never_null) in zip(made, columns, strict=True):
             if never_null and values[place].null is not False:
                 raise Unusual
-            grown.extend(packed(np.broadcast_to(_cut(values[place], column), rows)))
+            grown.extend(packed(np.broadcast_to(cut(values[place], column), rows)))
     return {column.name: grown.whole() for (column, _, _), grown in zip(columns, made, strict=True)}
 
 
-def _cut(values: Values, column: Column) -> NDArray[Any]:
+def cut(values: Values, column: Column) -> NDArray[Any]:
     """Values of the column's width: what is next to it falls off, its sign is kept."""
     if values.null is True:
         return np.array(missing(column), DTYPES[column.bits])
@@ -62,7 +62,7 @@ def _cut(values: Values, column: Column) -> NDArray[Any]:
         of = of.astype(np.int64) >> SHIFT[column.part] & ID_MASK
     if column.bits == 48 and of.dtype.itemsize > 4:
         of = of << 16 >> 16
-    cut = of.astype(DTYPES[column.bits], copy=False)
+    narrow = of.astype(DTYPES[column.bits], copy=False)
     if values.null is False:
-        return cut
-    return np.where(values.null, np.array(missing(column), cut.dtype), cut)
+        return narrow
+    return np.where(values.null, np.array(missing(column), narrow.dtype), narrow)
