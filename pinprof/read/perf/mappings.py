@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import starmap
+from typing import Self
 
 import numpy as np
 
+from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.numbering import Numbering
 from pinprof.data.model import Bool, Dso, Int32, Int64, UInt64
@@ -72,8 +74,8 @@ class Version:
         self.mappings = [*self.mappings[: place.start], *below, new, *above, *self.mappings[place.stop :]]
 
 
-@dataclass(frozen=True)
-class MappingColumns:
+@dataclass(frozen=True, eq=False, repr=False)
+class MappingColumns(Table):
     """Mappings as columns, ascending."""
 
     start: UInt64
@@ -82,14 +84,11 @@ class MappingColumns:
     dso: Int32
 
     @classmethod
-    def of(cls, mappings: Sequence[Mapping]) -> MappingColumns:
+    def made_of(cls, mappings: Sequence[Mapping]) -> Self:
         """The columns of some mappings."""
-        return cls(
-            np.array([mapping.start for mapping in mappings], np.uint64),
-            np.array([mapping.end for mapping in mappings], np.uint64),
-            np.array([mapping.shift % 2**64 for mapping in mappings], np.uint64),
-            np.array([mapping.dso for mapping in mappings], np.int32),
-        )
+        rows = [(mapping.start, mapping.end, mapping.shift % 2**64, mapping.dso) for mapping in mappings]
+        start, end, shift, dso = zip(*rows, strict=True) if rows else ((),) * 4
+        return cls.of(len(rows), start=start, end=end, shift=shift, dso=dso)
 
     def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
         """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
@@ -147,10 +146,7 @@ class SpaceTable:
 
     def find(self, version: int, addresses: UInt64) -> tuple[Int32, UInt64]:
         """`MappingColumns.find` in one version."""
-        rows, mapped = slice(self.first[version], self.last[version]), self.mapped
-        return MappingColumns(mapped.start[rows], mapped.end[rows], mapped.shift[rows], mapped.dso[rows]).find(
-            addresses
-        )
+        return self.mapped.take(slice(self.first[version], self.last[version])).find(addresses)
 
 
 class AddressSpaces:
@@ -196,7 +192,7 @@ class AddressSpaces:
             version=np.array(which, np.int32),
             first=ends[block],
             last=ends[block + 1],
-            mapped=MappingColumns.of([mapping for each in lists for mapping in each]),
+            mapped=MappingColumns.made_of([mapping for each in lists for mapping in each]),
             owner=np.array([self._history.get(version.pid, ([], [0]))[1][0] for version in self.versions], np.int32),
             pid_of=np.array([version.pid for version in self.versions], np.int32),
             dsos=tuple(starmap(user_dso, self._files.items)),
