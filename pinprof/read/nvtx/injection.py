@@ -7,10 +7,8 @@ Pushes and pops match within a thread and a domain, starts and ends within a pro
 - a range deeper than 128 others of its thread (a loop that never pops): left out and counted;
 - what is written in no file that can be read: counted as damaged.
 
-The events of all processes of a capture as columns, and the texts that their numbers stand for.
-
-A forked child knows the domains and registered strings of its parent and does not write them again: what
-its own file does not define is looked up in its parent's.
+A forked child knows the domains and registered strings of its parent and does not write them again: what its own file
+does not define is looked up in its parent's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Addresses of call chains as the kernel writes them, without the markers that say what they are.
 
-User call chains that arrive later than their samples: Linux 6.19 and later, `perf record --call-graph fp,defer`.
-
-A sample taken in the kernel then has the kernel's part of its chain, PERF_CONTEXT_USER_DEFERRED and a cookie. Shortly
+User call chains may arrive later than their samples (Linux 6.19 and later, `perf record --call-graph fp,defer`): a
+sample taken in the kernel then has the kernel's part of its chain, PERF_CONTEXT_USER_DEFERRED and a cookie. Shortly
 before the thread returns to user mode, one record serves all samples that have its cookie:
 
     CALLCHAIN_DEFERRED   u64 cookie, nr; u64 ips[nr]; sample_id

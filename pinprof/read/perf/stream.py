@@ -1,9 +1,8 @@
 """Walking the records in the data section of a perf.data file.
 
 The file is read in chunks of a few MiB; within a chunk, a plain loop walks from header to header, and over runs of
-samples in one step. What becomes of the records is up to the two passes (passes.py).
-
-Where in a buffer samples follow one another, found without a step of Python for each.
+samples in one step: `sample_runs` finds where samples follow one another without a step of Python for each. What
+becomes of the records is up to the two passes (passes.py).
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ and after a call says nothing: it may be one that waits or computes for long.
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
 C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not. What stays
 open keeps its native caller as its site, and says that the line is undecided where that one has no name.
-
-The native functions between the interpreter and a CUDA call: calls with equal ones may come from one line.
 """
 
 from __future__ import annotations

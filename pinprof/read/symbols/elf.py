@@ -1,12 +1,12 @@
 """Function symbols of ELF files: `.symtab`, else the separate debug file's, else `.dynsym` and MiniDebugInfo.
 
-Symbol tables are read as numpy arrays. Whatever is wrong with a file — cut,
-corrupt, big-endian, of another build — its addresses stay unresolved: no name is better than a wrong one.
+Symbol tables are read as numpy arrays. Whatever is wrong with a file — cut, corrupt, big-endian, of another build — its
+addresses stay unresolved: no name is better than a wrong one.
+
+The vdso is an ELF image without a file, which the kernel maps into every process.
 
 Sources: System V gABI chapters 4 and 5, perf `tools/perf/util/symbol-elf.c`, GDB manual "Separate Debug Files" and
 "MiniDebugInfo".
-
-The vdso: an ELF image without a file, which the kernel maps into every process.
 """
 
 from __future__ import annotations
