@@ -23,6 +23,7 @@ import numpy as np
 from pinprof.base import files
 from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.data.model import Capture
+from pinprof.data.unnamed_runs import with_runs_apart
 from pinprof.read.packed import is_packed
 from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
@@ -79,7 +80,7 @@ def _whole(path: Path, place: Path, options: ReadOptions) -> Capture:
     """The capture at `place`, with what explains it; `path` is what it is called."""
     from pinprof.read.directory import with_context
 
-    capture = _as_recorded(_with_summable_ranges(_read(path, place, options)))
+    capture = _as_recorded(_with_summable_ranges(with_runs_apart(_read(path, place, options))))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))
     return with_possible_times(with_context(capture, path, options))
