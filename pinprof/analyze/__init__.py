@@ -37,7 +37,7 @@ def analyze(capture: Capture, *, search: bool = True, selection: Selection | Non
     """
     recorded = _on_one_clock(capture)
     part = resolve(recorded, selection) if selection else None
-    recorded = cut(recorded if part is None else cut_at(recorded, part.edges))
+    recorded = cut(recorded if part is None else cut_at(recorded, part.window.edges))
     whole = Attributed.of(*idle_apart(*recorder_apart(recorded, attribute(recorded))))
     if part is None:
         return Run(whole, searches=search)

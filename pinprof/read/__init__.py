@@ -18,11 +18,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-import numpy as np
-
 from pinprof.base import files
 from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.data.model import Capture
+from pinprof.data.time_window import TimeWindow
 from pinprof.data.unnamed_runs import with_runs_apart
 from pinprof.read.packed import is_packed
 from pinprof.read.possible_times import with_possible_times
@@ -91,18 +90,7 @@ def _as_recorded(capture: Capture) -> Capture:
     times = capture.manifest.outcome.get("recorded_ns")
     if not isinstance(times, Sequence) or len(times) != 2 or capture.clock.source != "monotonic":
         return capture
-    start, end = times
-    ranges = capture.ranges
-    cut = replace(
-        ranges, start_ns=np.maximum(ranges.start_ns, start), end_ns=np.maximum(np.minimum(ranges.end_ns, end), start)
-    )
-    activity = capture.activity
-    return replace(
-        capture,
-        ranges=cut.take((ranges.end_ns > start) & (ranges.start_ns < end)),
-        activity=activity and activity.each(lambda table: table.within(start, end)),
-        marks=capture.marks.within(start, end),
-    )
+    return TimeWindow(*times).begun(capture)
 
 
 def _with_summable_ranges(capture: Capture) -> Capture:
