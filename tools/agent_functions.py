@@ -54,8 +54,7 @@ _DESCRIBED = {
 
 def functions() -> Mapping[str, Function]:
     """The driver's, by plain name."""
-    both = {**CUDA.functions, **CUDA.frequent}
-    return {name: role for name, role in both.items() if re.match(r"cu[A-Z]", name)}
+    return {name: role for name, role in CUDA.functions.items() if re.match(r"cu[A-Z]", name)}
 
 
 def exports(name: str) -> Iterator[str]:

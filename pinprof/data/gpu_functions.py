@@ -75,7 +75,8 @@ class Function:
     on_host: bool = False
     """What it queues is a function of the host's."""
     traced: bool = True
-    """Whether recordings of calls have it: of a launch or an event, a probe would cost as much as the call."""
+    """Whether probes record it: of a launch or an event, a probe would cost as much as the call. The agent (inside/)
+    sees it."""
 
     @property
     def purpose(self) -> Purpose:
@@ -273,6 +274,7 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             _LAUNCH,
         ),
         **_both(_LAUNCH, "LaunchKernel", "LaunchCooperativeKernel", "LaunchCooperativeKernelMultiDevice"),
+        **dict.fromkeys(("cuLaunchKernel", "cuLaunchCooperativeKernel"), replace(_LAUNCH, stream=8)),
         **_both(replace(_LAUNCH, stream=0, on_host=True), "LaunchHostFunc"),
         **_both(replace(_LAUNCH, stream=1), "GraphLaunch"),
         # Events.
@@ -280,28 +282,15 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **_both(replace(_EVENT, stream=0), "StreamWaitEvent"),
         **_both(replace(_EVENT, asks=True), "EventQuery", "StreamQuery"),
         **_both(_EVENT, "EventCreate", "EventCreateWithFlags", "EventDestroy", "EventElapsedTime"),
-    }
-)  # fmt: skip
-
-
-_CUDA_FREQUENT: Mapping[str, Function] = MappingProxyType(
-    {
-        # Launches, and work that is queued.
-        **dict.fromkeys(("cuLaunchKernel", "cuLaunchCooperativeKernel"), Function(stream=8)),
-        **dict.fromkeys(("cuLaunchKernelEx", "cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync"), Function()),
-        **dict.fromkeys(("cuGraphLaunch", "cuEventRecord", "cuEventRecordWithFlags"), Function(stream=1)),
-        **dict.fromkeys(("cuLaunchHostFunc", "cuStreamWaitEvent"), Function(stream=0)),
-        # Questions.
-        **dict.fromkeys(("cuStreamQuery", "cuEventQuery"), Function()),
         # What is made once, and its ends.
         **dict.fromkeys(
             (
                 "cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuModuleLoad",
                 "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
-                "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuEventCreate", "cuEventDestroy",
-                "cuCtxDestroy", "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
+                "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuCtxDestroy",
+                "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
             ),
-            Function(),
+            Function(traced=False),
         ),
     }
 )  # fmt: skip
@@ -313,8 +302,6 @@ class Vendor:
 
     functions: Mapping[str, Function]
     """By plain name."""
-    frequent: Mapping[str, Function]
-    """Others, by plain name, which a probe would slow down too much: the agent (inside/) alone sees them."""
     purposes: tuple[tuple[Purpose, str], ...] = ()
     """What functions without a row are for: those of a version that is newer than the table. The first pattern that a
     whole name matches decides."""
@@ -344,7 +331,6 @@ class Vendor:
 
 CUDA = Vendor(
     functions=_CUDA_FUNCTIONS,
-    frequent=_CUDA_FREQUENT,
     purposes=(
         ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc"),
         ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
@@ -374,7 +360,7 @@ CUDA = Vendor(
     ),
     ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
 )
-HIP = Vendor(functions={}, frequent={}, starts=r"hip(Init|CtxCreate)")
+HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
 VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))

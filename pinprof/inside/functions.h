@@ -29,8 +29,8 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeAsync */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayCreate */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArray3DCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayDestroy */
     {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, 2}, /* cuMemCreate */
     {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemRelease */
@@ -85,25 +85,30 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32Async */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPrefetchAsync */
     {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAdvise */
-    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemPrefetchBatchAsync */
     {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemPrefetchBatchAsync */
     {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardAndPrefetchBatchAsync */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxSynchronize */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamSynchronize */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventSynchronize */
-    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchKernel */
-    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchCooperativeKernel */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchKernelEx */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunch */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGrid */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGridAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchKernelEx */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchKernel */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchCooperativeKernel */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchCooperativeKernelMultiDevice */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuLaunchHostFunc */
     {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuGraphLaunch */
     {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuEventRecord */
     {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuEventRecordWithFlags */
-    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuLaunchHostFunc */
     {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamWaitEvent */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamQuery */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventQuery */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamQuery */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreateWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventElapsedTime */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiate */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithFlags */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithParams */
@@ -115,8 +120,6 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreate */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreateWithPriority */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRelease */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxReset */
@@ -140,8 +143,8 @@ static const char NAMES[] =
     "cuMemFreeAsync\n"
     "cuArrayCreate\n"
     "cuArray3DCreate\n"
-    "cuArrayDestroy\n"
     "cuMipmappedArrayCreate\n"
+    "cuArrayDestroy\n"
     "cuMipmappedArrayDestroy\n"
     "cuMemCreate\n"
     "cuMemRelease\n"
@@ -196,25 +199,30 @@ static const char NAMES[] =
     "cuMemsetD2D32Async\n"
     "cuMemPrefetchAsync\n"
     "cuMemAdvise\n"
-    "cuMemPrefetchBatchAsync\n"
     "cuMemDiscardBatchAsync\n"
+    "cuMemPrefetchBatchAsync\n"
     "cuMemDiscardAndPrefetchBatchAsync\n"
     "cuCtxSynchronize\n"
     "cuStreamSynchronize\n"
     "cuEventSynchronize\n"
-    "cuLaunchKernel\n"
-    "cuLaunchCooperativeKernel\n"
-    "cuLaunchKernelEx\n"
     "cuLaunch\n"
     "cuLaunchGrid\n"
     "cuLaunchGridAsync\n"
+    "cuLaunchKernelEx\n"
+    "cuLaunchKernel\n"
+    "cuLaunchCooperativeKernel\n"
+    "cuLaunchCooperativeKernelMultiDevice\n"
+    "cuLaunchHostFunc\n"
     "cuGraphLaunch\n"
     "cuEventRecord\n"
     "cuEventRecordWithFlags\n"
-    "cuLaunchHostFunc\n"
     "cuStreamWaitEvent\n"
-    "cuStreamQuery\n"
     "cuEventQuery\n"
+    "cuStreamQuery\n"
+    "cuEventCreate\n"
+    "cuEventCreateWithFlags\n"
+    "cuEventDestroy\n"
+    "cuEventElapsedTime\n"
     "cuGraphInstantiate\n"
     "cuGraphInstantiateWithFlags\n"
     "cuGraphInstantiateWithParams\n"
@@ -226,8 +234,6 @@ static const char NAMES[] =
     "cuStreamCreate\n"
     "cuStreamCreateWithPriority\n"
     "cuStreamDestroy\n"
-    "cuEventCreate\n"
-    "cuEventDestroy\n"
     "cuCtxDestroy\n"
     "cuDevicePrimaryCtxRelease\n"
     "cuDevicePrimaryCtxReset\n";
@@ -275,10 +281,10 @@ static const char NAMES[] =
     X(39, cuArrayCreate_v2) \
     X(40, cuArray3DCreate) \
     X(41, cuArray3DCreate_v2) \
-    X(42, cuArrayDestroy) \
-    X(43, cuArrayDestroy_v2) \
-    X(44, cuMipmappedArrayCreate) \
-    X(45, cuMipmappedArrayCreate_v2) \
+    X(42, cuMipmappedArrayCreate) \
+    X(43, cuMipmappedArrayCreate_v2) \
+    X(44, cuArrayDestroy) \
+    X(45, cuArrayDestroy_v2) \
     X(46, cuMipmappedArrayDestroy) \
     X(47, cuMipmappedArrayDestroy_v2) \
     X(48, cuMemCreate) \
@@ -469,14 +475,14 @@ static const char NAMES[] =
     X(233, cuMemPrefetchAsync_v2_ptsz) \
     X(234, cuMemAdvise) \
     X(235, cuMemAdvise_v2) \
-    X(236, cuMemPrefetchBatchAsync) \
-    X(237, cuMemPrefetchBatchAsync_ptsz) \
-    X(238, cuMemPrefetchBatchAsync_v2) \
-    X(239, cuMemPrefetchBatchAsync_v2_ptsz) \
-    X(240, cuMemDiscardBatchAsync) \
-    X(241, cuMemDiscardBatchAsync_ptsz) \
-    X(242, cuMemDiscardBatchAsync_v2) \
-    X(243, cuMemDiscardBatchAsync_v2_ptsz) \
+    X(236, cuMemDiscardBatchAsync) \
+    X(237, cuMemDiscardBatchAsync_ptsz) \
+    X(238, cuMemDiscardBatchAsync_v2) \
+    X(239, cuMemDiscardBatchAsync_v2_ptsz) \
+    X(240, cuMemPrefetchBatchAsync) \
+    X(241, cuMemPrefetchBatchAsync_ptsz) \
+    X(242, cuMemPrefetchBatchAsync_v2) \
+    X(243, cuMemPrefetchBatchAsync_v2_ptsz) \
     X(244, cuMemDiscardAndPrefetchBatchAsync) \
     X(245, cuMemDiscardAndPrefetchBatchAsync_ptsz) \
     X(246, cuMemDiscardAndPrefetchBatchAsync_v2) \
@@ -491,100 +497,112 @@ static const char NAMES[] =
     X(255, cuEventSynchronize_ptsz) \
     X(256, cuEventSynchronize_v2) \
     X(257, cuEventSynchronize_v2_ptsz) \
-    X(258, cuLaunchKernel) \
-    X(259, cuLaunchKernel_ptsz) \
-    X(260, cuLaunchKernel_v2) \
-    X(261, cuLaunchKernel_v2_ptsz) \
-    X(262, cuLaunchCooperativeKernel) \
-    X(263, cuLaunchCooperativeKernel_ptsz) \
-    X(264, cuLaunchCooperativeKernel_v2) \
-    X(265, cuLaunchCooperativeKernel_v2_ptsz) \
-    X(266, cuLaunchKernelEx) \
-    X(267, cuLaunchKernelEx_ptsz) \
-    X(268, cuLaunchKernelEx_v2) \
-    X(269, cuLaunchKernelEx_v2_ptsz) \
-    X(270, cuLaunch) \
-    X(271, cuLaunch_ptsz) \
-    X(272, cuLaunch_v2) \
-    X(273, cuLaunch_v2_ptsz) \
-    X(274, cuLaunchGrid) \
-    X(275, cuLaunchGrid_ptsz) \
-    X(276, cuLaunchGrid_v2) \
-    X(277, cuLaunchGrid_v2_ptsz) \
-    X(278, cuLaunchGridAsync) \
-    X(279, cuLaunchGridAsync_ptsz) \
-    X(280, cuLaunchGridAsync_v2) \
-    X(281, cuLaunchGridAsync_v2_ptsz) \
-    X(282, cuGraphLaunch) \
-    X(283, cuGraphLaunch_ptsz) \
-    X(284, cuGraphLaunch_v2) \
-    X(285, cuGraphLaunch_v2_ptsz) \
-    X(286, cuEventRecord) \
-    X(287, cuEventRecord_ptsz) \
-    X(288, cuEventRecord_v2) \
-    X(289, cuEventRecord_v2_ptsz) \
-    X(290, cuEventRecordWithFlags) \
-    X(291, cuEventRecordWithFlags_ptsz) \
-    X(292, cuEventRecordWithFlags_v2) \
-    X(293, cuEventRecordWithFlags_v2_ptsz) \
-    X(294, cuLaunchHostFunc) \
-    X(295, cuLaunchHostFunc_ptsz) \
-    X(296, cuLaunchHostFunc_v2) \
-    X(297, cuLaunchHostFunc_v2_ptsz) \
-    X(298, cuStreamWaitEvent) \
-    X(299, cuStreamWaitEvent_ptsz) \
-    X(300, cuStreamWaitEvent_v2) \
-    X(301, cuStreamWaitEvent_v2_ptsz) \
-    X(302, cuStreamQuery) \
-    X(303, cuStreamQuery_ptsz) \
-    X(304, cuStreamQuery_v2) \
-    X(305, cuStreamQuery_v2_ptsz) \
+    X(258, cuLaunch) \
+    X(259, cuLaunch_ptsz) \
+    X(260, cuLaunch_v2) \
+    X(261, cuLaunch_v2_ptsz) \
+    X(262, cuLaunchGrid) \
+    X(263, cuLaunchGrid_ptsz) \
+    X(264, cuLaunchGrid_v2) \
+    X(265, cuLaunchGrid_v2_ptsz) \
+    X(266, cuLaunchGridAsync) \
+    X(267, cuLaunchGridAsync_ptsz) \
+    X(268, cuLaunchGridAsync_v2) \
+    X(269, cuLaunchGridAsync_v2_ptsz) \
+    X(270, cuLaunchKernelEx) \
+    X(271, cuLaunchKernelEx_ptsz) \
+    X(272, cuLaunchKernelEx_v2) \
+    X(273, cuLaunchKernelEx_v2_ptsz) \
+    X(274, cuLaunchKernel) \
+    X(275, cuLaunchKernel_ptsz) \
+    X(276, cuLaunchKernel_v2) \
+    X(277, cuLaunchKernel_v2_ptsz) \
+    X(278, cuLaunchCooperativeKernel) \
+    X(279, cuLaunchCooperativeKernel_ptsz) \
+    X(280, cuLaunchCooperativeKernel_v2) \
+    X(281, cuLaunchCooperativeKernel_v2_ptsz) \
+    X(282, cuLaunchCooperativeKernelMultiDevice) \
+    X(283, cuLaunchCooperativeKernelMultiDevice_ptsz) \
+    X(284, cuLaunchCooperativeKernelMultiDevice_v2) \
+    X(285, cuLaunchCooperativeKernelMultiDevice_v2_ptsz) \
+    X(286, cuLaunchHostFunc) \
+    X(287, cuLaunchHostFunc_ptsz) \
+    X(288, cuLaunchHostFunc_v2) \
+    X(289, cuLaunchHostFunc_v2_ptsz) \
+    X(290, cuGraphLaunch) \
+    X(291, cuGraphLaunch_ptsz) \
+    X(292, cuGraphLaunch_v2) \
+    X(293, cuGraphLaunch_v2_ptsz) \
+    X(294, cuEventRecord) \
+    X(295, cuEventRecord_ptsz) \
+    X(296, cuEventRecord_v2) \
+    X(297, cuEventRecord_v2_ptsz) \
+    X(298, cuEventRecordWithFlags) \
+    X(299, cuEventRecordWithFlags_ptsz) \
+    X(300, cuEventRecordWithFlags_v2) \
+    X(301, cuEventRecordWithFlags_v2_ptsz) \
+    X(302, cuStreamWaitEvent) \
+    X(303, cuStreamWaitEvent_ptsz) \
+    X(304, cuStreamWaitEvent_v2) \
+    X(305, cuStreamWaitEvent_v2_ptsz) \
     X(306, cuEventQuery) \
     X(307, cuEventQuery_ptsz) \
     X(308, cuEventQuery_v2) \
     X(309, cuEventQuery_v2_ptsz) \
-    X(310, cuGraphInstantiate) \
-    X(311, cuGraphInstantiate_v2) \
-    X(312, cuGraphInstantiateWithFlags) \
-    X(313, cuGraphInstantiateWithFlags_v2) \
-    X(314, cuGraphInstantiateWithParams) \
-    X(315, cuGraphInstantiateWithParams_v2) \
-    X(316, cuModuleLoad) \
-    X(317, cuModuleLoad_v2) \
-    X(318, cuModuleLoadData) \
-    X(319, cuModuleLoadData_v2) \
-    X(320, cuModuleLoadDataEx) \
-    X(321, cuModuleLoadDataEx_v2) \
-    X(322, cuLibraryLoadData) \
-    X(323, cuLibraryLoadData_v2) \
-    X(324, cuLibraryLoadFromFile) \
-    X(325, cuLibraryLoadFromFile_v2) \
-    X(326, cuStreamCreate) \
-    X(327, cuStreamCreate_ptsz) \
-    X(328, cuStreamCreate_v2) \
-    X(329, cuStreamCreate_v2_ptsz) \
-    X(330, cuStreamCreateWithPriority) \
-    X(331, cuStreamCreateWithPriority_ptsz) \
-    X(332, cuStreamCreateWithPriority_v2) \
-    X(333, cuStreamCreateWithPriority_v2_ptsz) \
-    X(334, cuStreamDestroy) \
-    X(335, cuStreamDestroy_ptsz) \
-    X(336, cuStreamDestroy_v2) \
-    X(337, cuStreamDestroy_v2_ptsz) \
-    X(338, cuEventCreate) \
-    X(339, cuEventCreate_ptsz) \
-    X(340, cuEventCreate_v2) \
-    X(341, cuEventCreate_v2_ptsz) \
-    X(342, cuEventDestroy) \
-    X(343, cuEventDestroy_ptsz) \
-    X(344, cuEventDestroy_v2) \
-    X(345, cuEventDestroy_v2_ptsz) \
-    X(346, cuCtxDestroy) \
-    X(347, cuCtxDestroy_v2) \
-    X(348, cuDevicePrimaryCtxRelease) \
-    X(349, cuDevicePrimaryCtxRelease_v2) \
-    X(350, cuDevicePrimaryCtxReset) \
-    X(351, cuDevicePrimaryCtxReset_v2)
+    X(310, cuStreamQuery) \
+    X(311, cuStreamQuery_ptsz) \
+    X(312, cuStreamQuery_v2) \
+    X(313, cuStreamQuery_v2_ptsz) \
+    X(314, cuEventCreate) \
+    X(315, cuEventCreate_ptsz) \
+    X(316, cuEventCreate_v2) \
+    X(317, cuEventCreate_v2_ptsz) \
+    X(318, cuEventCreateWithFlags) \
+    X(319, cuEventCreateWithFlags_ptsz) \
+    X(320, cuEventCreateWithFlags_v2) \
+    X(321, cuEventCreateWithFlags_v2_ptsz) \
+    X(322, cuEventDestroy) \
+    X(323, cuEventDestroy_ptsz) \
+    X(324, cuEventDestroy_v2) \
+    X(325, cuEventDestroy_v2_ptsz) \
+    X(326, cuEventElapsedTime) \
+    X(327, cuEventElapsedTime_ptsz) \
+    X(328, cuEventElapsedTime_v2) \
+    X(329, cuEventElapsedTime_v2_ptsz) \
+    X(330, cuGraphInstantiate) \
+    X(331, cuGraphInstantiate_v2) \
+    X(332, cuGraphInstantiateWithFlags) \
+    X(333, cuGraphInstantiateWithFlags_v2) \
+    X(334, cuGraphInstantiateWithParams) \
+    X(335, cuGraphInstantiateWithParams_v2) \
+    X(336, cuModuleLoad) \
+    X(337, cuModuleLoad_v2) \
+    X(338, cuModuleLoadData) \
+    X(339, cuModuleLoadData_v2) \
+    X(340, cuModuleLoadDataEx) \
+    X(341, cuModuleLoadDataEx_v2) \
+    X(342, cuLibraryLoadData) \
+    X(343, cuLibraryLoadData_v2) \
+    X(344, cuLibraryLoadFromFile) \
+    X(345, cuLibraryLoadFromFile_v2) \
+    X(346, cuStreamCreate) \
+    X(347, cuStreamCreate_ptsz) \
+    X(348, cuStreamCreate_v2) \
+    X(349, cuStreamCreate_v2_ptsz) \
+    X(350, cuStreamCreateWithPriority) \
+    X(351, cuStreamCreateWithPriority_ptsz) \
+    X(352, cuStreamCreateWithPriority_v2) \
+    X(353, cuStreamCreateWithPriority_v2_ptsz) \
+    X(354, cuStreamDestroy) \
+    X(355, cuStreamDestroy_ptsz) \
+    X(356, cuStreamDestroy_v2) \
+    X(357, cuStreamDestroy_v2_ptsz) \
+    X(358, cuCtxDestroy) \
+    X(359, cuCtxDestroy_v2) \
+    X(360, cuDevicePrimaryCtxRelease) \
+    X(361, cuDevicePrimaryCtxRelease_v2) \
+    X(362, cuDevicePrimaryCtxReset) \
+    X(363, cuDevicePrimaryCtxReset_v2)
 
 /* Offsets in bytes, 0 where a version has no such field. */
 struct layout {

@@ -178,7 +178,7 @@ def test_frequent_calls_are_summed_and_nothing_is_lost(driver: Path, tmp_path: P
     assert sizes == by_thread
     assert sorted(int(launches[calls.tid == tid].sum()) for tid in threads) == [30_000, 60_000, 90_000]
     line = line_of_copy()
-    assert {agent.lines(calls)[row] for row in np.flatnonzero(copies)[::997]} == {("cuMemcpyHtoDAsync", line)}
+    assert set(agent.lines(calls.take(np.flatnonzero(copies)))) == {("cuMemcpyHtoDAsync", line)}
     for tid in threads:
         mine = calls.tid == tid
         took = calls.end_ns[mine] - calls.start_ns[mine]

@@ -204,8 +204,8 @@ def _is_sum(records: NDArray[np.void]) -> Bool:
     """Whether what is said of several calls can be."""
     span = records["end"] - records["begin"]
     known = (records["bytes"] == NOT_KNOWN) | (records["bytes"] < _LATEST_NS)
-    several: Bool = (records["address"] > 0) & (records["address"] < 2**40) & (records["source"] <= span + 1)
-    return several & known
+    several = (records["address"] > 0) & (records["address"] < 2**40) & (records["source"] <= span + 1)
+    return np.asarray(several & known)
 
 
 class _Clock:
