@@ -37,7 +37,7 @@ class InsideCalls:
 
     activity: Activity
     pids: frozenset[int]
-    """Of the processes that have a file."""
+    """The processes that have a file."""
     notes: tuple[str, ...]
 
 

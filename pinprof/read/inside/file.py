@@ -125,7 +125,7 @@ class InsideFile:
     begin_ns: Int64
     end_ns: Int64
     took_ns: Int64
-    """Of a call how long it was, of a sum how long all were."""
+    """How long a call was, or all calls of a sum together."""
     sites: Mapping[int, Site]
 
 
@@ -241,7 +241,7 @@ class _Clock:
         return np.asarray(np.minimum(np.rint(inside + beyond), 2.0**61).astype(np.int64) + self._first_ns)
 
     def length_ns(self, ticks: UInt64) -> Int64:
-        """Of so many ticks."""
+        """The length of some ticks."""
         return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
 
 
