@@ -102,7 +102,7 @@ def _phases(phases: Phases) -> Iterator[str]:
 def _change(change: WhatToChange) -> Iterator[str]:
     yield from ("", "### What to change")
     if not change.cards:
-        yield from ("", f"{change.nothing} Searched for: {', '.join(change.looked_for)}.")
+        yield from ("", f"{change.nothing} Searched for: {change.looked_for()}.")
     for card in change.cards:
         yield from _card(card)
     for heading, rows in change.others:

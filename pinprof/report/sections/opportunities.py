@@ -14,6 +14,7 @@ from rich.text import Text
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -23,12 +24,6 @@ from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.terminal.layout import sentence, titled
 
-LOOKED_FOR = (
-    "pages created during pins", "memory allocated and freed repeatedly", "copies of pageable memory",
-    "managed memory moved page by page", "tiny copies", "synchronisation in every step",
-    "temporaries that fault again each time", "waits for other threads", "contexts created inside timed work",
-)  # fmt: skip
-"""Kinds of opportunity, said where none was found."""
 _SHOWN = 0.03
 """The share of what an opportunity costs: causes of less are left to the page."""
 
@@ -76,7 +71,7 @@ class WhatToChange(Section):
     unseen: tuple[str, ...]
     headline: str
 
-    looked_for = LOOKED_FOR
+    looked_for = staticmethod(looked_for)
 
     @property
     def others(self) -> tuple[tuple[str, tuple[ToMeasure | Refused, ...]], ...]:
@@ -118,7 +113,7 @@ class WhatToChange(Section):
         for card in self.cards:
             lines += _card_text(card)
         if not self.cards:
-            lines.append(sentence(f"{self.nothing} Searched for: {', '.join(self.looked_for)}.", "dim"))
+            lines.append(sentence(f"{self.nothing} Searched for: {self.looked_for()}.", "dim"))
         for heading, rows in self.others:
             lines.append(Text(f"{heading}:", "bold"))
             for one in rows:

@@ -94,7 +94,7 @@ def test_it_has_headline_phases_code_and_causes() -> None:
 def test_it_says_that_nothing_is_to_gain() -> None:
     markdown = written(0)
     assert markdown.startswith("**Nothing to gain in host memory")
-    assert "Searched for: pages created during pins" in markdown
+    assert "Searched for: memory allocated and freed repeatedly, pages created during pins" in markdown
 
 
 def test_hostile_names_become_no_markup_link_or_mention() -> None:

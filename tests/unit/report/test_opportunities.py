@@ -158,7 +158,7 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
         "60 steps, median 20.1 ms, slowest 31 ms at 2", "cpu-clock",
     ):  # fmt: skip
         assert part in " ".join(shown.split())
-    assert "Searched for: pages created during pins" in whole(with_opportunities(recorded(), 0))
+    assert "Searched for: memory allocated and freed repeatedly" in whole(with_opportunities(recorded(), 0))
 
 
 def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:

@@ -24,7 +24,7 @@ WORK = ["main@/home/app", "compute@/home/app"]
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = module("A detector and its cure")
-    monkeypatch.setattr(search, "DETECTORS", (*search.DETECTORS, made.read))
+    monkeypatch.setattr(search, "DETECTORS", {**search.DETECTORS, made.read: "files read piece by piece"})
     monkeypatch.setattr(catalogue, "CURES", MappingProxyType({**catalogue.CURES, "map-file": made.CURE}))
     return made
 
@@ -57,6 +57,7 @@ def test_every_output_has_it() -> None:
     samples = [Sample(READ if at < 400 else WORK, MS, (at + 1) * MS) for at in range(1000)]
     document = to_json(build(analyze(capture(samples))))
     assert [one["cure"]["id"] for one in document["opportunities"]] == ["map-file"]
+    assert search.looked_for().endswith(", files read piece by piece")
     assert document["headline"].startswith("load reads a file that lies in memory: mapping the file once saves about 2")
 
 
