@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from typing import IO
 
 from pinprof.analyze import Run
-from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.results import EventResult
 from pinprof.base import units
 from pinprof.report.data import ReportData, share_of
 from pinprof.report.gather import build
 from pinprof.report.names import printable
-from pinprof.report.sections.opportunities import Card, WhatToChange, evidence_words, site_words
+from pinprof.report.sections.opportunities import Card, WhatToChange, site_words
 from pinprof.report.sections.phases import Phases
 
 _MOST_CAUSES = 8
@@ -118,19 +117,18 @@ def _change(change: WhatToChange) -> Iterator[str]:
 def _card(card: Card) -> Iterator[str]:
     one = card.it
     yield from ("", f"#### {one.rank}. {text(one.title)}", "")
-    yield f"**{card.gain[:1].upper()}{card.gain[1:]}**; costs {units.format_ns(one.cost_ns)}. {_site(one)}"
-    yield from ("", text(one.cure.text))
-    for lines in (one.cure.code.splitlines(), [one.cure.environment]):
-        if any(lines):
-            yield from ("", *block(lines))
-    if one.basis or one.evidence:
-        yield ""
-    for line in (*one.basis, *(evidence_words(proof.text, proof.command) for proof in one.evidence)):
-        yield f"- {text(line)}"
-
-
-def _site(one: Opportunity) -> str:
-    return code(site_words(one.site))
+    gain = card.gain[:1].upper() + card.gain[1:]
+    yield f"**{gain}**; costs {units.format_ns(one.cost_ns)}. {code(card.site)}"
+    listed = False
+    for kind, words in card.fields():
+        if kind == "code":
+            yield from ("", *block(words.splitlines()))
+        elif kind == "cure":
+            yield from ("", text(words))
+        elif kind not in ("gain", "site"):
+            yield from ([] if listed else [""])
+            listed = True
+            yield f"- {text(words)}"
 
 
 def _causes(event: EventResult) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable
-from pinprof.report.section import ForScripts, Section, picked
+from pinprof.report.section import ForScripts, Section
 from pinprof.report.terminal.layout import sentence, titled
 
 _SHOWN = 0.03
@@ -56,6 +56,19 @@ class Card:
     def gain(self) -> str:
         """What it saves, of what."""
         return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+
+    def fields(self) -> Iterator[tuple[str, str]]:
+        """(kind, words) of everything that is said below the title, in the order of every form."""
+        one = self.it
+        least = _SHOWN * sum(one.causes.values())
+        causes = [f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least]
+        costs = f"costs {units.format_ns(one.cost_ns)}" + (f": {', '.join(causes)}" if causes else "")
+        yield "gain", f"{self.gain}; {costs}"
+        yield "site", self.site
+        yield "cure", one.cure.text
+        yield from (("code", text) for text in (one.cure.code, one.cure.environment) if text)
+        yield from (("basis", line) for line in one.basis)
+        yield from (("evidence", evidence_words(proof.text, proof.command)) for proof in one.evidence)
 
 
 @dataclass(frozen=True)
@@ -172,42 +185,26 @@ def _event_of(flame: FlameData, number: int, analysis: Run) -> int:
 
 
 def _json(one: Opportunity) -> dict[str, Any]:
-    return (
-        picked(one, "rank title")
-        | {"site": asdict(one.site), "causes": dict(one.causes)}
-        | picked(one, "phase count bytes cost_ns")
-        | {
-            "cure": asdict(one.cure),
-            "saving_ns": {end: getattr(one.saving, f"{end}_ns") for end in ("low", "likely", "high")},
-            "basis": list(one.basis),
-            "evidence": [asdict(proof) for proof in one.evidence],
-        }
-    )
+    """All fields but the samples, which are numbers of this analysis alone."""
+    data = asdict(replace(one, causes=dict(one.causes), samples=frozenset()))
+    del data["samples"]
+    data["saving"] = {end.removesuffix("_ns"): ns for end, ns in data["saving"].items()}
+    return {"saving_ns" if name == "saving" else name: value for name, value in data.items()}
+
+
+_STYLES = {"gain": "green", "basis": "dim", "evidence": "dim"}
 
 
 def _card_text(card: Card) -> Iterator[RenderableType]:
-    one = card.it
-    yield Text(f"{one.rank}  ", "bold") + sentence(printable(one.title), "bold")
-    least = _SHOWN * sum(one.causes.values())
-    causes = ", ".join(
-        f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least
-    )
-    lines = [
-        sentence(
-            printable(f"{card.gain}; costs {units.format_ns(one.cost_ns)}" + (f": {causes}" if causes else "")), "green"
-        ),
-        sentence(printable(card.site)),
-        sentence(printable(f"→ {one.cure.text}")),
-        *(Text(f"    {printable(line)}") for line in code_lines(one)),
-        *(sentence(printable(line), "dim") for line in one.basis),
-        *(sentence(printable(evidence_words(proof.text, proof.command)), "dim") for proof in one.evidence),
-    ]
+    yield Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold")
+    lines: list[Text] = []
+    for kind, words in card.fields():
+        if kind == "code":
+            lines += [Text(f"    {printable(line)}") for line in words.splitlines()]
+        else:
+            arrow = "→ " if kind == "cure" else ""
+            lines.append(sentence(printable(arrow + words), _STYLES.get(kind, "")))
     yield Padding(Group(*lines), (0, 0, 0, 3), expand=False)
-
-
-def code_lines(one: Opportunity) -> list[str]:
-    """What to write and what to set, line by line."""
-    return [*one.cure.code.splitlines(), *([one.cure.environment] if one.cure.environment else [])]
 
 
 def evidence_words(text: str, command: str) -> str:
