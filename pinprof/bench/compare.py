@@ -15,7 +15,7 @@ from pinprof.bench.suite import load_suite
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     """One benchmark that both have."""
 
     name: str
@@ -36,7 +36,7 @@ class Comparison:
 
     before: str
     after: str
-    rows: tuple[Row, ...]
+    rows: tuple[BenchmarkRow, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     different: tuple[str, ...]
@@ -48,7 +48,7 @@ def compare(before: Path, after: Path) -> Comparison:
     suites = [load_suite(path) for path in (before, after)]
     old, new = ({one.get_name(): one for one in suite.get_benchmarks() if one.get_nvalue()} for suite in suites)
     rows = tuple(
-        Row(name, 1e9 * old[name].mean(), 1e9 * new[name].mean(), _significant(old[name], new[name]))
+        BenchmarkRow(name, 1e9 * old[name].mean(), 1e9 * new[name].mean(), _significant(old[name], new[name]))
         for name in old
         if name in new
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pinprof.collect import host
-from pinprof.collect.native.tracefs import Site
+from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, kind_of, plain_name
 from pinprof.machine import elf_headers
 from pinprof.machine.elf_headers import Headers
@@ -34,7 +34,7 @@ _NAME = re.compile(rf"({EXPORTED})(?=\0)".encode())
 _FUNCTION = 2
 
 
-def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable[Path] = ()) -> list[Site]:
+def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable[Path] = ()) -> list[ProbeSite]:
     """Every watched CUDA function in the files that a program may load; empty where there is no CUDA.
 
     `loaded`: libraries of CUDA that it has loaded already.
@@ -59,9 +59,9 @@ def loaded_by(pid: int) -> list[Path]:
     return [Path(os.fsdecode(path)) for path in dict.fromkeys(_LIBRARY.findall(maps))]
 
 
-def _site(path: Path, offset: int, name: str) -> Site:
+def _site(path: Path, offset: int, name: str) -> ProbeSite:
     role = FUNCTIONS[name]
-    return Site(str(path), offset, kind_of(name), role.arguments, role.sizes, role.pieces, role.properties)
+    return ProbeSite(str(path), offset, kind_of(name), role.arguments, role.sizes, role.pieces, role.properties)
 
 
 def functions_in(path: Path) -> list[tuple[int, str]]:

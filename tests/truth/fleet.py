@@ -46,10 +46,10 @@ from pyarrow import parquet
 
 from pinprof.fleet import answer, database, tables
 from pinprof.fleet.engine import _distributed
-from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.mapping import MappedCapture
 from pinprof.fleet.panel import panel_of
 from pinprof.fleet.sources import Source
-from pinprof.fleet.store import BATCH, Place, Store, read_table
+from pinprof.fleet.store import BATCH, CapturePlace, Store, read_table
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
 from tests.support.dask_cluster import cluster
@@ -182,9 +182,9 @@ def _peak_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _copied(source: Source, _: str) -> Mapped:
+def _copied(source: Source, _: str) -> MappedCapture:
     """In place of mapping: the tables that lie in a folder."""
-    return Mapped(source.path, source.stamp, source.stamp, _tables_in(source.url))
+    return MappedCapture(source.path, source.stamp, source.stamp, _tables_in(source.url))
 
 
 @cache
@@ -251,7 +251,7 @@ def _written(target: Path, store: Path, size: int) -> int:
                     names += copied if name == "captures" else []
                     renamed = rows.set_column(0, rows.schema.field("capture"), pa.array(copied, pa.string()))
                     (folder / f"{name}.parquet").write_bytes(tables.to_parquet(renamed))
-        opened.finish([Place(f"/captures/{name}.pinprof", name, name) for name in names[:size]])
+        opened.finish([CapturePlace(f"/captures/{name}.pinprof", name, name) for name in names[:size]])
     return sum(file.stat().st_size for file in target.rglob("*.parquet")) >> 20
 
 

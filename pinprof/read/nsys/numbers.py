@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pinprof.base.columns import uniform
 from pinprof.read.long_columns import LONG_ROWS, LongColumn
 from pinprof.read.nsys.pages import TablePages, Unusual, Values
-from pinprof.read.nsys.schema import MISSING, Column, Part
+from pinprof.read.nsys.schema import MISSING, Column, GlobalIdPart
 
 Numbers = dict[str, NDArray[Any]]
 """Column name → integers of the column's width; a column of one value alone may be read-only."""
@@ -20,7 +20,7 @@ DTYPES = {8: np.int8, 16: np.int16, 32: np.int32, 48: np.int64, 64: np.int64}
 """Bits of a column → what holds it."""
 ID_MASK = 0xFFFFFF
 _MOST_DIGITS = 18
-SHIFT = {Part.PID: 24, Part.TID: 0}
+SHIFT = {GlobalIdPart.PID: 24, GlobalIdPart.TID: 0}
 
 
 def number(text: str) -> int | None:
@@ -40,7 +40,7 @@ def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]], c
     Unusual where SQLite has to read them.
     """
     wanted = {place for _, place, _ in columns}
-    growing = [Growing(column) for column, _, _ in columns]
+    growing = [ExportColumn(column) for column, _, _ in columns]
     pages = 0
     for leaves, rows, values in table.read(wanted):
         pages += leaves
@@ -52,7 +52,7 @@ def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]], c
     return {column.name: grown.whole() for (column, _, _), grown in zip(columns, growing, strict=True)}
 
 
-class Growing:
+class ExportColumn:
     """One column while it is read: a single value as long as all rows have the same one, then an array or a file."""
 
     def __init__(self, column: Column) -> None:
@@ -112,7 +112,7 @@ def _cut(values: Values, column: Column) -> NDArray[Any]:
     if values.null is True:
         return np.array(missing(column), DTYPES[column.bits])
     of = np.asarray(values.of)
-    if column.part is not Part.ALL:
+    if column.part is not GlobalIdPart.ALL:
         of = of.astype(np.int64) >> SHIFT[column.part] & ID_MASK
     if column.bits == 48 and of.dtype.itemsize > 4:
         of = of << 16 >> 16

@@ -23,8 +23,8 @@ from pinprof.base.errors import CaptureError, FormatError, ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32
 from pinprof.read.nsys.numbers import DTYPES, ID_MASK, SHIFT, Numbers, from_pages, missing
-from pinprof.read.nsys.pages import Layout, TablePages, Unusual
-from pinprof.read.nsys.schema import Column, Part
+from pinprof.read.nsys.pages import PageLayout, TablePages, Unusual
+from pinprof.read.nsys.schema import Column, GlobalIdPart
 from pinprof.read.reader import Progress, untold
 
 MAGIC = b"SQLite format 3\0"
@@ -36,7 +36,7 @@ LEAST_BYTES = 1 << 20
 """The pages of smaller tables are left to SQLite."""
 
 
-class Source(Protocol):
+class OpenedExport(Protocol):
     """An opened export."""
 
     @property
@@ -64,7 +64,7 @@ class Source(Protocol):
 
 
 @contextmanager
-def open_source(path: Path, progress: Progress = untold) -> Iterator[Source]:
+def open_source(path: Path, progress: Progress = untold) -> Iterator[OpenedExport]:
     """An SQLite file, whose reading tells its progress, or a folder of .parquet files.
 
     CaptureError or FormatError if it cannot be read.
@@ -165,12 +165,12 @@ class SqliteSource:
         }
         self.tables = {name: frozenset(stored.columns) for name, stored in self._stored.items()}
         try:
-            self._layout: Layout | None = Layout.of(path)
+            self._layout: PageLayout | None = PageLayout.of(path)
         except Unusual:
             self._layout = None
 
     def numbers(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
-        """See `Source`. Large tables are read from their pages, if these are as usual."""
+        """See `OpenedExport`. Large tables are read from their pages, if these are as usual."""
         stored = self._stored[table]
         if self._layout is not None and stored.plain and stored.integers.issuperset(name for _, name in columns):
             with suppress(Unusual):
@@ -211,24 +211,24 @@ class SqliteSource:
                 return {column.name: np.concatenate(pieces.pop(column.name)) for column, _ in columns}
 
     def rows(self, table: str) -> int:
-        """See `Source`."""
+        """See `OpenedExport`."""
         return int(self._base.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])  # noqa: S608 - quoted
 
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         query = f"SELECT CAST({_quoted(column)} AS TEXT) FROM {_quoted(table)} NOT INDEXED"  # noqa: S608 - quoted
         distinct: dict[bytes | None, int] = {None: -1}
         ids = np.fromiter((distinct.setdefault(v, len(distinct) - 1) for (v,) in self._base.execute(query)), np.int32)
         return ids, [_decoded(value) for value in distinct if value is not None]
 
     def facts(self, table: str, keys: Collection[str]) -> dict[str, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         if not {"name", "value"} <= self.tables.get(table, frozenset()):
             return {}
         return dict(reversed(list(self._lookup(table, "name", "value", keys))))
 
     def strings(self, table: str, key: str, value: str, ids: Collection[int]) -> dict[int, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         return dict(self._lookup(table, key, value, ids))
 
     def _lookup(self, table: str, key: str, value: str, keys: Collection[Any]) -> Iterator[tuple[Any, str]]:
@@ -268,7 +268,7 @@ class ParquetSource:
             self._rows = {name: int(one.num_rows) for name, one in said.items()}
 
     def numbers(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
-        """See `Source`."""
+        """See `OpenedExport`."""
         with self._readable():
             stored = self._columns(table, {name for _, name in columns})
             return {column.name: _numbers(stored[name], column) for column, name in columns}
@@ -281,11 +281,11 @@ class ParquetSource:
         return {name: stored[name] for name in names}
 
     def rows(self, table: str) -> int:
-        """See `Source`."""
+        """See `OpenedExport`."""
         return self._rows[table]
 
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         with self._readable():
             values = self._columns(table, [column])[column]
             encoded = values.cast("large_binary").combine_chunks().dictionary_encode()
@@ -293,7 +293,7 @@ class ParquetSource:
             return ids, [_decoded(value) for value in encoded.dictionary.to_pylist()]
 
     def facts(self, table: str, keys: Collection[str]) -> dict[str, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         if not {"name", "value"} <= self.tables.get(table, frozenset()):
             return {}
         (names, keyed), (values, shown) = self.texts(table, "name"), self.texts(table, "value")
@@ -301,7 +301,7 @@ class ParquetSource:
         return {keyed[name]: shown[value] for name, value in rows if min(name, value) >= 0 and keyed[name] in keys}
 
     def strings(self, table: str, key: str, value: str, ids: Collection[int]) -> dict[int, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         stored_ids = self.numbers(table, [(Column(key, (key,)), key)])[key]
         rows, values = self.texts(table, value)
         wanted = np.flatnonzero(np.isin(stored_ids, np.fromiter(ids, np.int64)) & (rows >= 0))
@@ -345,7 +345,7 @@ def _word(word: list[tuple[Column, str]], never_null: Collection[str]) -> str:
     shift, terms = 0, []
     for column, name in word:
         value = _quoted(name)
-        if column.part is not Part.ALL:
+        if column.part is not GlobalIdPart.ALL:
             value = f"(({value} >> {SHIFT[column.part]}) & {ID_MASK})"
         if name not in never_null:
             value = f"ifnull({value}, {missing(column)})"
@@ -364,7 +364,7 @@ def _numbers(stored: Any, column: Column) -> NDArray[Any]:
     if values.dtype.kind not in "biu":
         raise ValueError(f"column {column.of[0]} holds {stored.type} instead of integers")
     values = values.astype(np.int64)
-    if column.part is not Part.ALL:
+    if column.part is not GlobalIdPart.ALL:
         values = (values >> SHIFT[column.part]) & ID_MASK
     values[null] = missing(column)
     narrow: NDArray[Any] = values.astype(DTYPES[column.bits])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.data.model import Int32, Int64, UInt8, UInt64
-from pinprof.read.nvtx.file import Kind, NvtxFile
+from pinprof.read.nvtx.file import NvtxFile, NvtxKind
 
 NAMELESS = "(no name)"
 
@@ -45,9 +45,9 @@ class NvtxEvents:
         self._texts = [text for file in files for text in file.texts]
         self._file_of = {file.token: number for number, file in enumerate(files)}
         self._categories = self.domain << np.uint64(32) | self.category
-        self._string = self._definitions(Kind.STRING, self.value)
-        self._domain = self._definitions(Kind.DOMAIN, self.value)
-        self._category = self._definitions(Kind.CATEGORY, self._categories)
+        self._string = self._definitions(NvtxKind.STRING, self.value)
+        self._domain = self._definitions(NvtxKind.DOMAIN, self.value)
+        self._category = self._definitions(NvtxKind.CATEGORY, self._categories)
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -73,7 +73,7 @@ class NvtxEvents:
 
         return tuple(self._shown(rows, self._categories, self._category, numbered))
 
-    def _definitions(self, kind: Kind, key: UInt64) -> _Definitions:
+    def _definitions(self, kind: NvtxKind, key: UInt64) -> _Definitions:
         """(file, id) → the text that a process gave it; the last one counts."""
         rows = np.flatnonzero((self.kind == kind) & (self._text >= 0))
         columns = (self.file[rows].tolist(), key[rows].tolist(), self._text[rows].tolist())

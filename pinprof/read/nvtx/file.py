@@ -21,7 +21,7 @@ CHUNK_MAGIC = b"PINPCHNK"
 VERSION = 1
 
 
-class Kind(IntEnum):
+class NvtxKind(IntEnum):
     """What a record says; the numbers are those of injection.c."""
 
     THREAD = 1
@@ -127,11 +127,11 @@ def parse(data: mmap.mmap | bytes) -> NvtxFile | None:
     place, size, count = (np.array([chunk[i] for chunk in chunks], np.int64) for i in range(3))
     begins = np.repeat(np.cumsum(count) - count, count)
     row = np.arange(len(records))
-    taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
+    taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == NvtxKind.THREAD, row, -1))
     good, offset, length = _sound(records, np.repeat(size, count))
     good &= taken >= begins
     damaged += int(np.count_nonzero(~good))
-    good &= records["kind"] != Kind.THREAD
+    good &= records["kind"] != NvtxKind.THREAD
     owner = records["value"][np.maximum(taken, 0)] if len(records) else np.zeros(0, np.uint64)
     # A chunk passes from a thread that ends to another, and a thread has one after another: the number of the taking
     # orders them even where the clock is coarse.
@@ -192,7 +192,7 @@ def _sound(records: NDArray[np.void], size: Int64) -> tuple[Bool, Int64, Int64]:
     """Which records make sense, and offset and length of their texts inside their chunks."""
     offset, length = (records["text"] & 0xFFFF).astype(np.int64), (records["text"] >> 16).astype(np.int64)
     inside = (offset >= CHUNK.itemsize) & (offset + length <= size)
-    good = (records["kind"] >= Kind.THREAD) & (records["kind"] <= Kind.THREAD_NAME)
+    good = (records["kind"] >= NvtxKind.THREAD) & (records["kind"] <= NvtxKind.THREAD_NAME)
     good &= records["time_ns"] < np.uint64(2**63)
     good &= ((records["flags"] & TEXT) == 0) | inside
     return good, offset, length

@@ -23,7 +23,7 @@ from pinprof.data.activity import MarkTable
 from pinprof.data.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.events import NvtxEvents, numbered
-from pinprof.read.nvtx.file import Kind, NvtxFile
+from pinprof.read.nvtx.file import NvtxFile, NvtxKind
 
 DEEPEST = 128
 """Ranges of a thread that are shown inside one another."""
@@ -77,7 +77,7 @@ def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
     events = NvtxEvents(files)
     begin, end, unmatched = _pairs(events)
     depth = _depths(events, begin, end)
-    nested = events.kind[begin] == Kind.PUSH
+    nested = events.kind[begin] == NvtxKind.PUSH
     last = np.array([int(file.time_ns.max(initial=0)) for file in files], np.int64)
     start_ns = events.time_ns[begin]
     end_ns = np.where(end >= 0, events.time_ns[end], np.maximum(last[events.file[begin]], start_ns))
@@ -114,9 +114,9 @@ def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     # The file within a process, the thread and the domain within the file: one stack of pushes each.
     place = events.tid.astype(np.uint64) << np.uint64(32) | events.domain
     group, _ = numbered(events.file, place)
-    rows = np.flatnonzero((events.kind == Kind.PUSH) | (events.kind == Kind.POP))
+    rows = np.flatnonzero((events.kind == NvtxKind.PUSH) | (events.kind == NvtxKind.POP))
     rows = rows[np.argsort(group[rows], kind="stable")]
-    push = events.kind[rows] == Kind.PUSH
+    push = events.kind[rows] == NvtxKind.PUSH
     level, matched = _levels(group[rows], push)
     # On one level of one stack, pushes and pops take turns.
     rows, push, level = rows[matched], push[matched], level[matched]
@@ -124,8 +124,8 @@ def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     begin, end = _neighbours(rows[order], push[order], group[rows][order], level[order])
 
     # Numbers of starts are unique within a process, and ends come from any thread.
-    ids = np.flatnonzero((events.kind == Kind.START) | (events.kind == Kind.END))
-    start = events.kind[ids] == Kind.START
+    ids = np.flatnonzero((events.kind == NvtxKind.START) | (events.kind == NvtxKind.END))
+    start = events.kind[ids] == NvtxKind.START
     order = np.lexsort((events.time_ns[ids], ~start, events.value[ids], events.file[ids]))
     ids, start = ids[order], start[order]
     started, ended = _neighbours(ids, start, events.file[ids], events.value[ids])
@@ -165,7 +165,7 @@ def _neighbours(rows: Int64, begins: Bool, *keys: NDArray[Any]) -> tuple[Int64, 
 def _depths(events: NvtxEvents, begin: Int64, end: Int64) -> Int64:
     """Per event the number of pushes of its thread, of any domain, that are open before it."""
     step = np.zeros(len(events), np.int64)
-    pushes = events.kind[begin] == Kind.PUSH
+    pushes = events.kind[begin] == NvtxKind.PUSH
     step[begin[pushes]] = 1
     step[end[pushes & (end >= 0)]] = -1
     open_before = np.cumsum(step) - step
@@ -176,7 +176,7 @@ def _depths(events: NvtxEvents, begin: Int64, end: Int64) -> Int64:
 
 
 def _marks(events: NvtxEvents) -> MarkTable:
-    rows = np.flatnonzero(events.kind == Kind.MARK)
+    rows = np.flatnonzero(events.kind == NvtxKind.MARK)
     rows = rows[np.argsort(events.time_ns[rows], kind="stable")]
     number: dict[str, int] = {}
     name, domain = (
@@ -194,6 +194,6 @@ def _marks(events: NvtxEvents) -> MarkTable:
 
 
 def _thread_names(events: NvtxEvents) -> dict[tuple[int, int], str]:
-    rows = np.flatnonzero((events.kind == Kind.THREAD_NAME) & (events.value < np.uint64(2**31)))
+    rows = np.flatnonzero((events.kind == NvtxKind.THREAD_NAME) & (events.value < np.uint64(2**31)))
     threads = zip(events.pid[rows].tolist(), events.value[rows].tolist(), strict=True)
     return dict(zip(threads, events.names(rows), strict=True))

@@ -79,7 +79,7 @@ def load(
 
 
 def calls_of(
-    recording: perf_data.Recording,
+    recording: perf_data.PerfRecording,
     resolver: Resolver,
     given_up: Sequence[GivenUp] = (),
     before: Known = NOBODY,
@@ -91,7 +91,7 @@ def calls_of(
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     losses = CallLosses(raw, recording.header.sources, given_up)
     if ENTER not in names or LEAVE not in names or not len(raw.payload):
-        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
+        none = cuda_memory.with_memory(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
         return CudaCalls(
             Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples, lost_memory=losses.lost_memory),
             (),
@@ -115,7 +115,7 @@ def calls_of(
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
+    memory = cuda_memory.with_memory(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
@@ -318,10 +318,10 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
     inner = np.flatnonzero(outer != np.arange(len(outer)))
     nodes, which = np.unique(node[inner], return_inverse=True)
     kinds = [FUNCTIONS.get(_name(stacks, number), Function()).copies or CopyKind.UNKNOWN for number in nodes.tolist()]
-    told = np.array([*kinds, CopyKind.UNKNOWN], np.uint8)[which.reshape(-1)]
+    recorded = np.array([*kinds, CopyKind.UNKNOWN], np.uint8)[which.reshape(-1)]
     place = np.searchsorted(kept, outer[inner])
-    use = (told != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
-    stated[place[use]] = told[use]
+    use = (recorded != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
+    stated[place[use]] = recorded[use]
 
 
 def _name(stacks: StackTable, node: int) -> str:

@@ -71,7 +71,7 @@ class Version:
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappingColumns:
     """Mappings as columns, ascending."""
 
     start: UInt64
@@ -80,7 +80,7 @@ class Mapped:
     dso: Int32
 
     @classmethod
-    def of(cls, mappings: Sequence[Mapping]) -> Mapped:
+    def of(cls, mappings: Sequence[Mapping]) -> MappingColumns:
         """The columns of some mappings."""
         return cls(
             np.array([mapping.start for mapping in mappings], np.uint64),
@@ -109,7 +109,7 @@ class SpaceTable:
     first: Int64
     """Per version its rows of `mapped`, up to `last`."""
     last: Int64
-    mapped: Mapped
+    mapped: MappingColumns
     owner: Int32
     """Per version the first one of its process."""
     pid_of: Int32
@@ -144,9 +144,11 @@ class SpaceTable:
         return versions
 
     def find(self, version: int, addresses: UInt64) -> tuple[Int32, UInt64]:
-        """`Mapped.find` in one version."""
+        """`MappingColumns.find` in one version."""
         rows, mapped = slice(self.first[version], self.last[version]), self.mapped
-        return Mapped(mapped.start[rows], mapped.end[rows], mapped.shift[rows], mapped.dso[rows]).find(addresses)
+        return MappingColumns(mapped.start[rows], mapped.end[rows], mapped.shift[rows], mapped.dso[rows]).find(
+            addresses
+        )
 
 
 class AddressSpaces:
@@ -192,7 +194,7 @@ class AddressSpaces:
             version=np.array(which, np.int32),
             first=ends[block],
             last=ends[block + 1],
-            mapped=Mapped.of([mapping for each in lists for mapping in each]),
+            mapped=MappingColumns.of([mapping for each in lists for mapping in each]),
             owner=np.array([self._history.get(version.pid, ([], [0]))[1][0] for version in self.versions], np.int32),
             pid_of=np.array([version.pid for version in self.versions], np.int32),
             dsos=tuple(self.dsos),

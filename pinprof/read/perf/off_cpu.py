@@ -38,7 +38,7 @@ class Switches(Table):
 
 
 @dataclass(frozen=True)
-class Waits:
+class SwitchOuts:
     """What each switch-out became; columns of the samples' length."""
 
     end_ns: Int64
@@ -110,7 +110,7 @@ class SwitchGatherer:
 
 def waits(
     time_ns: Int64, pid: Int32, tid: Int32, switches: Switches, exits: dict[tuple[int, int], int], end_ns: int
-) -> Waits:
+) -> SwitchOuts:
     """How long each sampled switch-out kept its thread off the CPU; `end_ns` is the recording's end."""
     thread, number = np.unique(np.concatenate([pack(switches.pid, switches.tid), pack(pid, tid)]), return_inverse=True)
     known, mine = np.split(number.reshape(-1), [len(switches)])
@@ -127,7 +127,7 @@ def waits(
     gone = np.array([exits.get(pair, -1) for pair in pairs_of(thread[mine])], np.int64)
     open_end = np.where(gone >= 0, np.maximum(gone, time_ns), max(end_ns, 0))
     end = np.where(returned, when[back], open_end)
-    return Waits(np.maximum(end, time_ns), ready)
+    return SwitchOuts(np.maximum(end, time_ns), ready)
 
 
 def _first_at_or_after(known: NDArray[Any], when: Int64, mine: NDArray[Any], time_ns: Int64) -> Int64:

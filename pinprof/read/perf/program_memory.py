@@ -23,7 +23,7 @@ from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.chains import by_value
 from pinprof.read.perf.chunk import chain_extent
-from pinprof.read.perf.data import Recording
+from pinprof.read.perf.data import PerfRecording
 from pinprof.read.perf.header import read_header
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.perf.passes import TaskReader
@@ -37,7 +37,7 @@ _REGISTERS = 1 << 12 | 1 << 18
 """SAMPLE_REGS_USER, SAMPLE_REGS_INTR: stack_copies.py overwrites those that come with copies of stacks."""
 
 
-def blank(recording: Recording, called: Called | None = None) -> None:
+def blank(recording: PerfRecording, called: Called | None = None) -> None:
     """Overwrite it in a recording's file; FormatError where samples are not laid out as pinprof's recorders write them.
 
     `called`: what the arguments of calls are; None where the recorder has read nothing else.
@@ -70,7 +70,7 @@ def blank(recording: Recording, called: Called | None = None) -> None:
             blanks.put(words, starts >> 3, chunk.layouts)
 
 
-def _concerned(recording: Recording, fields: UnreadFields) -> Iterator[Int64 | slice]:
+def _concerned(recording: PerfRecording, fields: UnreadFields) -> Iterator[Int64 | slice]:
     """Per chunk of a recording, as read, the samples in which there is something to overwrite."""
     raw = recording.raw
     samples, chains = raw.samples, raw.chains
@@ -88,7 +88,7 @@ def _concerned(recording: Recording, fields: UnreadFields) -> Iterator[Int64 | s
             yield slice(None)
 
 
-def _threads(recording: Recording) -> UInt64:
+def _threads(recording: PerfRecording) -> UInt64:
     """The program's, as far as other samples are theirs."""
     samples, numbers = recording.raw.samples, wakeups_among(recording.header.sources)
     found = [

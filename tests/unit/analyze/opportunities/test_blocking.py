@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.blame.results import BlameResult, BlameRow, Holder, HolderKind, Waiter
+from pinprof.analyze.blame.results import BlameResult, BlameRow, Holder, HolderKind, WaitingThread
 from pinprof.analyze.blame.table import blame_of
-from pinprof.analyze.blame.waits import Certainty
+from pinprof.analyze.blame.waits import HolderCertainty
 from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.scene import Scene
@@ -84,8 +84,8 @@ def held_by(
     run = scene(made)
     site = run.waiting_site(np.flatnonzero(run.caused_by(wait)))
     row = BlameRow(
-        Waiter(100, 100, "main", site), wait, Holder(kind, pid, pid, name, Site("", "", 0, name), {}, stack),
-        {Certainty.WAKER: 80 * MS}, 80 * MS, 1, 80 * MS, 10 * MS,
+        WaitingThread(100, 100, "main", site), wait, Holder(kind, pid, pid, name, Site("", "", 0, name), {}, stack),
+        {HolderCertainty.WAKER: 80 * MS}, 80 * MS, 1, 80 * MS, 10 * MS,
     )  # fmt: skip
     blame = BlameResult((row,), 80 * MS, 0, 0, 0, True, 1.0, (), 0)
     return list(blocking.other_process(replace(run, blame=blame)))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.model import Dso
-from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapped, Mapping, Version, user_dso
+from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapping, MappingColumns, Version, user_dso
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 PID = 7
@@ -38,7 +38,7 @@ def test_later_mappings_lie_over_earlier_ones(intervals: list[tuple[int, int]]) 
     for dso, (start, length) in enumerate(intervals):
         version.put(Mapping(start, start + length, -start, dso), version.overlapping(start, start + length))
         model[start : start + length] = [dso] * length
-    found, offsets = Mapped.of(version.mappings).find(np.arange(81, dtype=np.uint64))
+    found, offsets = MappingColumns.of(version.mappings).find(np.arange(81, dtype=np.uint64))
     assert found.tolist() == model
     for address, dso in enumerate(model):
         if dso != NO_DSO:

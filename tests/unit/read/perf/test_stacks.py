@@ -12,7 +12,7 @@ from pinprof.read.perf import sequences
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
 from pinprof.read.perf.records import CommRecord, MapRecord
-from pinprof.read.perf.stacks import Stacks, build_stacks
+from pinprof.read.perf.stacks import ResolvedStacks, build_stacks
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.examples import examples
 
@@ -50,7 +50,7 @@ def expected(address: int, version: int) -> str:
     return f"/{'ab'[version - 1]}:{value // 16}"
 
 
-def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Stacks:
+def build(chains: list[list[int]], versions: list[int], order: list[int]) -> ResolvedStacks:
     """Stacks of the samples in `order`, their chains lying in the order given."""
     length = np.array([len(chain) for chain in chains], np.int32)
     start = np.cumsum(length, dtype=np.int64) - length
@@ -61,7 +61,7 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
     return build_from(np.concatenate([flat[:0], *parts]), length[rows], version[rows], Names())
 
 
-def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> Stacks:
+def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> ResolvedStacks:
     """Stacks of samples whose chains lie end to end, gathered from two reducers' chunks of three samples."""
     known, gatherer, numbers = spaces(), ChainGatherer(), [np.zeros(0, np.int32)]
     reducers = [(ChainGatherer(), GrowingColumn(np.int32)) for _ in range(2)]
