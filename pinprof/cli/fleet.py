@@ -81,18 +81,19 @@ def command(
 
 
 def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
-    from pinprof.report.fleet import formats
+    from pinprof.report.fleet.drawn import ShownFleet
+    from pinprof.report.fleet.sections import FORMS as WRITTEN
 
     if form != "html":
-        formats.FORMS.save(found, form, output)
+        WRITTEN.of(ShownFleet(found)).save(form, output)
         return
     from pinprof.cli.pipeline import page_of
-    from pinprof.report.fleet import page
     from pinprof.report.fleet.drilldown import with_pages
 
     target = page_of(output, _PAGE)
     with working("Writing the pages of outliers") as tell:
         found = with_pages(found, target, pages, tell)
-    page.write_page(found, target)
-    formats.SUMMARY.save(found, "text")
+    answer = WRITTEN.of(ShownFleet(found, summary=True))
+    answer.save("html", target)
+    answer.save("text")
     say(f"Page: {target}")

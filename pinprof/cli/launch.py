@@ -76,9 +76,10 @@ def report_launch(
         )
     launch = _launch(folder, captures, options)
     if form in ("text", "json"):
-        from pinprof.report.ranks.formats import FORMS as WRITTEN
+        from pinprof.report.ranks.drawn import ShownLaunch
+        from pinprof.report.ranks.sections import FORMS as WRITTEN
 
-        WRITTEN.save(launch, form, output)
+        WRITTEN.of(ShownLaunch(launch)).save(form, output)
         return None
     return _page(folder, captures, launch, form, output, options, pages=pages)
 
@@ -152,17 +153,18 @@ def _page(
     pages: bool,
 ) -> Path:
     from pinprof.cli import pipeline
-    from pinprof.report.ranks.formats import FORMS as WRITTEN
-    from pinprof.report.ranks.page import write_page
+    from pinprof.report.ranks.drawn import ShownLaunch
+    from pinprof.report.ranks.sections import FORMS as WRITTEN
 
     page = output or pipeline.default_page(folder)
     if page.is_dir():
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
     links = _rank_pages(page, captures, launch, options) if pages else {}
     with working(f"Writing {page.name}"):
-        write_page(launch, page, links)
+        answer = WRITTEN.of(ShownLaunch(launch, links))
+        answer.save("html", page)
     if form is None:
-        WRITTEN.save(launch, "text")
+        answer.save("text")
         say(f"Page: {page}")
         say(f"One rank: pinprof report {folder} --rank N")
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, Self
 
@@ -18,7 +18,8 @@ from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report import markdown
+from pinprof.report.data import Explained, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
@@ -72,7 +73,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class WhatToChange(Section):
+class WhatToChange(Section[Explained]):
     """The answer."""
 
     key, title = "opportunities", "What to change"
@@ -83,6 +84,8 @@ class WhatToChange(Section):
     refused: tuple[Refused, ...]
     unseen: tuple[str, ...]
     headline: str
+    places: Mapping[str, int]
+    """Leaf → its row of the taxonomy."""
 
     looked_for = staticmethod(looked_for)
 
@@ -95,13 +98,18 @@ class WhatToChange(Section):
     site_words = staticmethod(lambda site: site_words(site))
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where nobody looked."""
-        answer = analysis.opportunities
+        answer = subject.run.opportunities
         if answer is None:
             return None
         return cls(
-            tuple(_cards(answer, analysis, shared)), answer.to_measure, answer.refused, answer.unseen, answer.headline
+            tuple(_cards(answer, subject.run, subject.shared)),
+            answer.to_measure,
+            answer.refused,
+            answer.unseen,
+            answer.headline,
+            {cause.key: index for index, cause in enumerate(subject.shared.causes)},
         )
 
     @property
@@ -120,7 +128,7 @@ class WhatToChange(Section):
             "unseen": list(self.unseen),
         }
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Every opportunity with cure, code, basis and evidence."""
         lines: list[RenderableType] = []
         for card in self.cards:
@@ -135,14 +143,30 @@ class WhatToChange(Section):
         lines += [sentence(printable(f"Not visible: {line}"), "dim") for line in self.unseen]
         yield from titled(self.title, Group(*lines))
 
-    def for_scripts(self, report: ReportData) -> ForScripts:
+    def to_markdown(self) -> Iterator[str]:
+        """The same, with the code in blocks."""
+        yield from ("", "### What to change")
+        if not self.cards:
+            yield from ("", f"{self.nothing} Searched for: {self.looked_for()}.")
+        for card in self.cards:
+            yield from _card_markdown(card)
+        for heading, rows in self.others:
+            yield from ("", f"### {heading}", "")
+            for one in rows:
+                title, site, reason = map(markdown.text, (one.title, site_words(one.site), one.reason))
+                yield f"- {title} ({site}): {reason}"
+        if self.unseen:
+            yield from ("", "Not visible:", "")
+        for line in self.unseen:
+            yield f"- {markdown.text(line)}"
+
+    def for_scripts(self) -> ForScripts:
         """What each card filters to; its samples are columns of the flamegraph."""
-        places = {cause.key: index for index, cause in enumerate(report.causes)}
         cards = [
             {
                 "title": printable(card.it.title),
                 "event": max(card.event, 0),
-                "causes": [places[leaf] for leaf in card.it.causes if leaf in places],
+                "causes": [self.places[leaf] for leaf in card.it.causes if leaf in self.places],
             }
             for card in self.cards
         ]
@@ -205,6 +229,23 @@ def _card_text(card: Card) -> Iterator[RenderableType]:
             arrow = "→ " if kind == "cure" else ""
             lines.append(sentence(printable(arrow + words), _STYLES.get(kind, "")))
     yield Padding(Group(*lines), (0, 0, 0, 3), expand=False)
+
+
+def _card_markdown(card: Card) -> Iterator[str]:
+    one = card.it
+    yield from ("", f"#### {one.rank}. {markdown.text(one.title)}", "")
+    gain = card.gain[:1].upper() + card.gain[1:]
+    yield f"**{gain}**; costs {units.format_ns(one.cost_ns)}. {markdown.code(card.site)}"
+    listed = False
+    for kind, words in card.fields():
+        if kind == "code":
+            yield from ("", *markdown.block(words.splitlines()))
+        elif kind == "cure":
+            yield from ("", markdown.text(words))
+        elif kind not in ("gain", "site"):
+            yield from ([] if listed else [""])
+            listed = True
+            yield f"- {markdown.text(words)}"
 
 
 def evidence_words(text: str, command: str) -> str:

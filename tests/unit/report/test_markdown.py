@@ -13,9 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from pinprof.report.export.markdown import block, code, text, write
 
 from pinprof.cli import cli
-from pinprof.report.export.markdown import block, code, text, write
 from pinprof.report.names import printable
 from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis

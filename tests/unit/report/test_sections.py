@@ -16,14 +16,12 @@ from rich.console import Console, RenderableType
 import pinprof.report
 from pinprof.analyze import Run, analyze
 from pinprof.report import sections
-from pinprof.report.data import ReportData, Shared
-from pinprof.report.export.document import to_json
-from pinprof.report.gather import build
+from pinprof.report.data import Shared
+from pinprof.report.gather import ReportData, build
 from pinprof.report.page import html
 from pinprof.report.section import ForScripts, Section
 from pinprof.report.sections import JSON_ORDER, SECTIONS, TEXT_ORDER
 from pinprof.report.terminal.layout import titled
-from pinprof.report.terminal.text import render
 from tests.support.documented import code, module
 from tests.support.stacks import Sample, capture
 
@@ -67,7 +65,7 @@ def made(*samples: Sample) -> ReportData:
 
 def text_of(report: ReportData) -> str:
     stream = io.StringIO()
-    render(report, Console(file=stream, width=80, no_color=True, highlight=False, markup=False))
+    report.show(Console(file=stream, width=80, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -80,7 +78,7 @@ def test_a_new_section_is_on_the_page_in_the_json_and_in_the_terminal() -> None:
         r'<section id="toy" class="panel".*?<h2[^>]*>Toy</h2>\s*<p>2 samples of &lt;toys&gt;</p>', page, re.DOTALL
     )
     assert '"toy":2' in page
-    assert to_json(report)["toy"] == {"samples": 2}
+    assert report.to_json()["toy"] == {"samples": 2}
     assert text_of(report).endswith("\nToy\n  2 samples of <toys>\n")
 
 
@@ -92,16 +90,16 @@ def test_the_documented_section_is_on_the_page_in_the_json_and_in_the_terminal(m
     page = html.render(report)
     assert '<a href="#samples">Samples</a>' in page
     assert re.search(r'<section id="samples" class="panel".*?<h2[^>]*>Samples</h2>\s*<p>2 samples</p>', page, re.DOTALL)
-    assert to_json(report)["samples"] == 2
+    assert report.to_json()["samples"] == 2
     assert text_of(report).endswith("\nSamples\n  2 samples\n")
-    assert to_json(made())["samples"] is None
+    assert made().to_json()["samples"] is None
 
 
 @pytest.mark.usefixtures("with_toy")
 def test_a_section_that_does_not_apply_leaves_its_key_in_the_json_alone() -> None:
     report = made()
     assert "toy" not in html.render(report).lower()
-    assert to_json(report)["toy"] is None
+    assert report.to_json()["toy"] is None
     assert "Toy" not in text_of(report)
 
 

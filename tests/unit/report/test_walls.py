@@ -10,8 +10,7 @@ from rich.console import Console
 from pinprof.analyze import analyze
 from pinprof.analyze.results import RangeWall
 from pinprof.report import gather
-from pinprof.report.data import ReportData
-from pinprof.report.export.document import to_json
+from pinprof.report.gather import ReportData
 from pinprof.report.page import html
 from pinprof.report.sections.ranges.walls import REMAINDER, Wall
 from pinprof.report.terminal import text
@@ -49,7 +48,7 @@ def test_the_terminal_says_how_much_of_a_range_ran_waited_or_neither(data: Repor
 
 
 def test_the_json_has_the_parts_and_they_sum_to_the_clock(data: ReportData) -> None:
-    report = to_json(data)
+    report = data.to_json()
     wall = report["ranges"][0]["wall"]
     assert wall["on_cpu"] == {"user.app": 20 * MS}
     assert wall["off_cpu"] == {"wait.sleep": 50 * MS, "wait.gpu": 20 * MS}

@@ -10,7 +10,6 @@ from pinprof.analyze import analyze
 from pinprof.analyze.opportunities import catalogue, search
 from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.data.rate_book import REFERENCE, RateBook
-from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from tests.support.activities import MS
 from tests.support.documented import module
@@ -55,7 +54,7 @@ def test_it_is_an_answer_with_place_cure_and_a_saving_by_rates(toy: ModuleType) 
 @pytest.mark.usefixtures("toy")
 def test_every_output_has_it() -> None:
     samples = [Sample(READ if at < 400 else WORK, MS, (at + 1) * MS) for at in range(1000)]
-    document = to_json(build(analyze(capture(samples))))
+    document = build(analyze(capture(samples))).to_json()
     assert [one["cure"]["id"] for one in document["opportunities"]] == ["map-file"]
     assert search.looked_for().endswith(", files read piece by piece")
     assert document["headline"].startswith("load reads a file that lies in memory: mapping the file once saves about 2")

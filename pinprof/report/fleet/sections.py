@@ -1,0 +1,263 @@
+"""The sections of a fleet's answer. JSON: docs/fleet.md; schema history: 1 — first version."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from pinprof.base.units import format_count, format_counted, format_ns, format_share
+from pinprof.fleet.results import Answer, Member, Outlier
+from pinprof.report.flame import pack
+from pinprof.report.fleet import words
+from pinprof.report.fleet.drawn import MOST_MEMBERS, MOST_SERIES, DrawnSeries, ShownFleet, columns, drawn
+from pinprof.report.forms import Forms
+from pinprof.report.names import printable, shortened, without_home
+from pinprof.report.section import ForScripts, SubjectSection, picked
+from pinprof.report.terminal.layout import plain_table, sentence, titled
+
+
+class FleetSection(SubjectSection[ShownFleet]):
+    """A section about a fleet."""
+
+    @property
+    def fleet(self) -> Answer:
+        """The answer alone."""
+        return self.it.fleet
+
+
+class FleetHead(FleetSection):
+    """The answer."""
+
+    key = "hero"
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer, and what was compared."""
+        programs = [{"program": name, "captures": count, "per": unit} for name, count, unit in self.fleet.programs]
+        return {
+            **picked(self.fleet, "headline captures compared copies tests"),
+            "untested": list(self.fleet.untested),
+            "programs": programs,
+        }
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """The same."""
+        yield sentence(printable(self.fleet.headline), "bold")
+        yield Text(words.counted(self.fleet), "dim")
+        yield sentence(words.tested(self.fleet), "dim")
+
+
+class Outliers(FleetSection):
+    """What takes another time than is expected."""
+
+    key, title = "outliers", "Outliers"
+
+    @property
+    def reach(self) -> float:
+        """How far the furthest is from what is expected."""
+        return max((abs(one.ratio - 1) for one in self.fleet.outliers), default=1.0) or 1.0
+
+    def on_page(self) -> bool:
+        """Whether there are any."""
+        return bool(self.fleet.outliers)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them."""
+        return {"outliers": [_outlier(one) for one in self.fleet.outliers]}
+
+    def to_text(self, console: Console) -> Iterator[RenderableType]:
+        """A row each, with the reasons."""
+        outliers, most = self.fleet.outliers, self.it.most
+        if not outliers:
+            return
+        table = plain_table("effect")
+        for title in ("what", "time", "chance"):
+            table.add_column(title, overflow="fold" if title != "chance" else "ellipsis")
+        width = max(console.width // 3, 20)
+        for one in outliers[:most]:
+            reasons = [words.figures(one), *(words.because(one, cause) for cause in one.because[:2])]
+            about = f" ({words.about(one)})" if one.captures > 1 else ""
+            table.add_row(
+                Text(words.effect(one), "yellow" if one.slower else ""),
+                Text(shortened(words.who(one), width) + printable(about)),
+                Text(printable("; ".join(reasons))),
+                Text(words.chance(one.p)),
+            )
+        yield from titled(self.title, table)
+        if len(outliers) > most:
+            yield Text(f"  {format_counted(len(outliers) - most, 'more is', 'more are')} in --format json.", "dim")
+
+
+def _outlier(one: Outlier) -> dict[str, Any]:
+    return {
+        "capture": one.capture or None,
+        **picked(one, "dimension"),
+        "group": one.group or None,
+        **picked(one, "measure unit value expected work p captures"),
+        "programs": list(one.programs),
+        "because": [picked(cause, "what value expected") for cause in one.because],
+        "alike": [{"dimension": name, "group": value} for name, value in one.alike],
+    }
+
+
+class FleetSavings(FleetSection):
+    """What would save most over all captures."""
+
+    key, title, short = "savings", "Largest savings across the fleet", "Largest savings"
+
+    def on_page(self) -> bool:
+        """Whether there is anything."""
+        return bool(self.fleet.savings)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it."""
+        fields = (
+            "program place cure advice title captures cost_ns saving_ns saving_low_ns saving_high_ns whole_ns example"
+        )
+        return {"opportunities": [picked(one, fields) for one in self.fleet.savings]}
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """A row each."""
+        found = [one for one in self.fleet.savings if one.saving_ns][: self.it.most]
+        if not found:
+            return
+        table = plain_table("saves", "of", "captures")
+        table.add_column("what to change", overflow="fold")
+        for one in found:
+            table.add_row(
+                Text(format_ns(one.saving_ns), "green"),
+                format_share(one.saving_ns, one.whole_ns) if one.whole_ns else "–",
+                format_count(one.captures),
+                sentence(printable(f"{one.place or one.program}: {one.cure} ({one.program})")),
+            )
+        yield from titled(self.title, table)
+
+
+class OverCaptures(FleetSection):
+    """How the work changes over time."""
+
+    key, title = "change", "Over time"
+
+    @cached_property
+    def series(self) -> list[DrawnSeries]:
+        """The programs with most captures, as drawings."""
+        return [drawn(one) for one in self.fleet.series[:MOST_SERIES]]
+
+    def on_page(self) -> bool:
+        """Whether there are enough captures with a time."""
+        return bool(self.series)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every change."""
+        return {"changes": [picked(one, "program at before after ratio p") for one in self.fleet.changes]}
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """A line each."""
+        if changes := self.fleet.changes[: self.it.most]:
+            yield from titled("Changes over time", Text("\n".join(printable(words.change(one)) for one in changes)))
+
+
+class CauseSpreads(FleetSection):
+    """How causes are distributed over the captures."""
+
+    key, title, short = "causes", "Distribution of causes", "Causes"
+
+    def on_page(self) -> bool:
+        """Whether any is known."""
+        return bool(self.fleet.spreads)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every cause."""
+        fields = "cause total_ns captures low quarter median three_quarters high most most_at"
+        return {"causes": [picked(one, fields) for one in self.fleet.spreads]}
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """A row each, but in the summary."""
+        if self.it.summary or not self.fleet.spreads:
+            return
+        table = plain_table("time", "5 %", "median", "95 %", "most", "captures")
+        table.add_column("cause")
+        for one in self.fleet.spreads:
+            shares = [format_share(value, 1) for value in (one.low, one.median, one.high, one.most)]
+            table.add_row(format_ns(one.total_ns), *shares, format_count(one.captures), one.cause)
+        yield from titled("Causes by share of the work", table)
+
+
+class Members(FleetSection):
+    """Every capture."""
+
+    key, title = "captures", "Captures"
+    after = (("json", "unreadable"),)
+
+    @property
+    def left_out(self) -> int:
+        """Captures that the page has no row for."""
+        return max(len(self.fleet.members) - MOST_MEMBERS, 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that could be read."""
+        return {"members": [_member(one) for one in self.fleet.members if one.state == "read"]}
+
+    def for_scripts(self) -> ForScripts:
+        """The rows, as columns."""
+        packed = pack(json.dumps(columns(self.fleet.members), ensure_ascii=True).encode())
+        return ForScripts({"members": len(self.fleet.members)}, packed={"member-data": packed})
+
+
+def _member(one: Member) -> dict[str, Any]:
+    return {
+        "capture": one.path,
+        **picked(one, "program started work_ns expected_ns answer"),
+        "facts": dict(one.facts),
+        "causes": {name: share for name, share in one.causes if math.isfinite(share)},
+    }
+
+
+class Unreadable(FleetSection):
+    """Captures that count for nothing, and why."""
+
+    key, title, short = "unreadable", "Captures that could not be read", ""
+
+    def on_page(self) -> bool:
+        """Whether there are any."""
+        return bool(self.fleet.unreadable)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them."""
+        return {"unreadable": [{"capture": one.path, "reason": one.reason} for one in self.fleet.unreadable]}
+
+    def to_text(self, console: Console) -> Iterator[RenderableType]:
+        """A row each."""
+        unreadable, most = self.fleet.unreadable, self.it.most
+        if not unreadable:
+            return
+        table = plain_table(header=False)
+        table.add_column(overflow="ellipsis", no_wrap=True, max_width=max(console.width // 3, 20))
+        table.add_column(overflow="fold")
+        for one in unreadable[:most]:
+            table.add_row(Text(printable(one.path), "yellow"), Text(printable(one.reason)))
+        yield from titled(self.title, table)
+        if len(unreadable) > most:
+            yield Text(f"  {len(unreadable) - most} more are in --format json.", "dim")
+
+
+class FleetMethod(FleetSection):
+    """How it was compared."""
+
+    key, title = "quality", "Method"
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """What was not tested."""
+        yield from (sentence(printable(f"Not tested: {line}"), "dim") for line in self.fleet.untested)
+
+
+FORMS = Forms[ShownFleet](
+    (FleetHead, Outliers, FleetSavings, OverCaptures, CauseSpreads, Members, Unreadable, FleetMethod),
+    shown=without_home,
+    design="fleet.drawn",
+)

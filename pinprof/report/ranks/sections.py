@@ -1,0 +1,279 @@
+"""The sections of a launch's answer; they stay short for any number of ranks.
+
+JSON: docs/ranks.md, times in ns, of ranks' lives and meetings on the clock of the first machine; schema history: 1 —
+first version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pinprof.base.units import format_counted, format_ns, format_share
+from pinprof.ranks.results import Excess, Hold, Launch, Node, RankFacts
+from pinprof.ranks.results import Group as RankGroup
+from pinprof.ranks.spent import ProgramPlace
+from pinprof.report.forms import Forms
+from pinprof.report.names import printable, shortened, without_home
+from pinprof.report.ranks import words
+from pinprof.report.ranks.drawn import (
+    MOST_GROUPS,
+    MOST_NODES,
+    MOST_RANKS,
+    Bars,
+    Lanes,
+    ShownLaunch,
+    bars,
+    drawings,
+    shown_ranks,
+)  # fmt: skip
+from pinprof.report.section import SubjectSection, picked
+from pinprof.report.terminal.layout import plain_table, sentence, titled
+
+_MOST_GROUPS, _MOST_LINES, _MOST_CAUSES, _MOST_NODES = 8, 5, 5, 8
+_LONGEST_GROUP = 300
+"""Characters that say how a group differs."""
+MOST_LOSSES = 2000
+"""Meetings of a hold that are listed one by one, the most expensive ones; all are in its figures."""
+
+
+class LaunchSection(SubjectSection[ShownLaunch]):
+    """A section about a launch."""
+
+    @property
+    def launch(self) -> Launch:
+        """The launch alone."""
+        return self.it.launch
+
+
+class LaunchHead(LaunchSection):
+    """The answer."""
+
+    key = "hero"
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer and the launch's figures."""
+        return {
+            **picked(self.launch, "headline verdict name size"),
+            "missing": list(self.launch.missing),
+            "work_ns": self.launch.work_ns,
+            "meetings": len(self.launch.meetings),
+            "uneven_ns": self.launch.uneven_ns,
+        }
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """The answer, facts, clocks and notes."""
+        yield sentence(printable(self.launch.headline), "bold")
+        yield Text(printable(f"{self.launch.name}: {words.facts(self.launch)}"), "dim")
+        yield sentence(printable(self.launch.clock), "dim")
+        yield from (sentence(printable(note), "yellow") for note in self.launch.notes)
+
+
+class Holds(LaunchSection):
+    """Who holds the others up, and why."""
+
+    key, title, short = "why", "Delays between ranks and their causes", "Why"
+
+    @property
+    def drawn(self) -> list[tuple[Hold, Bars]]:
+        """Each with what every meeting costs."""
+        return [(hold, bars(hold)) for hold in self.launch.holds]
+
+    def on_page(self) -> bool:
+        """Whether there are any."""
+        return bool(self.launch.holds)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them, and who began late."""
+        start = self.launch.start
+        return {
+            "holds": [_hold_json(hold) for hold in self.launch.holds],
+            "start": picked(start, "rank late_ns waited_ns") if start else None,
+        }
+
+    def to_text(self, console: Console) -> Iterator[RenderableType]:
+        """Cost, place, lines and causes of each."""
+        for hold in self.launch.holds:
+            yield from _hold_text(hold, console)
+
+
+def _hold_json(hold: Hold) -> dict[str, Any]:
+    costliest = sorted(range(len(hold.losses)), key=lambda row: -hold.losses[row])[:MOST_LOSSES]
+    return {
+        **picked(hold, "ranks how every held meetings unit first cost_ns share"),
+        "cost_low_ns": hold.low_ns,
+        "cost_high_ns": hold.high_ns,
+        "p": hold.chance,
+        **picked(hold, "tested phase"),
+        "waits_at": _place(hold.place),
+        **picked(hold, "shown gpu_more_ns cure"),
+        "lines": [_line(line) for line in hold.lines],
+        "causes": [picked(one, "cause ns others_ns") for one in hold.causes],
+        "losses": [[int(hold.release_ns[row]), round(float(hold.losses[row]))] for row in sorted(costliest)],
+    }
+
+
+def _place(place: ProgramPlace | None) -> dict[str, Any] | None:
+    return picked(place, "file function line") | {"place": place.text} if place else None
+
+
+def _line(line: Excess) -> dict[str, Any]:
+    place = _place(line.place) or {"file": "", "function": "", "line": 0, "place": ""}
+    return {**place, **picked(line, "range ns others_ns"), "causes": dict(line.causes)}
+
+
+def _hold_text(hold: Hold, console: Console) -> Iterator[RenderableType]:
+    cost = f"{format_ns(hold.cost_ns)} ({format_share(hold.share, 1)} of the work)"
+    within = words.interval(hold)
+    said = f"Costs {cost}{f'; 95 % interval {within}' if within else ''}. {hold.tested}"
+    where = " ".join(filter(None, (words.where(hold), words.shown(hold))))
+    own, width = words.rank_names(hold.ranks), max(console.width - 40, 20)
+    lines, causes = _more_table(hold, "at"), _more_table(hold, "cause")
+    for line in hold.lines[:_MOST_LINES]:
+        figures = (words.each(hold, ns) for ns in (line.ns, line.others_ns, line.more_ns))
+        lines.add_row(*figures, Text(shortened(f"{words.line_name(line)} · {words.mostly(line)}", width)))
+    for one in hold.causes[:_MOST_CAUSES]:
+        more = one.ns - one.others_ns
+        figure = f"{'−' if more < 0 else ''}{words.each(hold, abs(more))}"
+        name = shortened(f"{one.cause} · {words.MEANING.get(one.cause, '')}", width)
+        causes.add_row(words.each(hold, one.ns), words.each(hold, one.others_ns), figure, Text(name))
+    tables = [table for table, rows in ((lines, hold.lines), (causes, hold.causes)) if rows]
+    parts = [sentence(printable(said)), sentence(printable(where), "dim"), *tables]
+    yield from titled(printable(f"{own.capitalize()}: {words.when(hold)}"), Group(*parts))
+
+
+def _more_table(hold: Hold, what: str) -> Table:
+    table = plain_table(words.rank_names(hold.ranks), "others", "more")
+    table.add_column(f"{what}, each time" if hold.held > 1 else what, no_wrap=True, overflow="ellipsis")
+    return table
+
+
+class RankLanes(LaunchSection):
+    """Ranks over time."""
+
+    key, title = "lanes", "Ranks over time"
+
+    @property
+    def drawings(self) -> Sequence[Lanes]:
+        """Around a meeting, and the whole."""
+        return list(drawings(self.launch))
+
+    def on_page(self) -> bool:
+        """Whether anything is drawn."""
+        return bool(self.launch.closeup or self.launch.lanes)
+
+
+class RankGroups(LaunchSection):
+    """Ranks that do alike."""
+
+    key, title, short = "groups", "Groups of ranks", "Groups"
+
+    @property
+    def shown(self) -> Sequence[RankGroup]:
+        """Those of the page."""
+        return self.launch.groups[:MOST_GROUPS]
+
+    @property
+    def left(self) -> int:
+        """How many more there are; 0 or less where there are none."""
+        return len(self.launch.groups) - MOST_GROUPS
+
+    def to_json(self) -> dict[str, Any]:
+        """Every group."""
+        fields = "ranks own_ns waits_ns differs awaited"
+        return {"groups": [picked(one, fields) | {"causes": dict(one.causes)} for one in self.launch.groups]}
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """A row each."""
+        table = plain_table()
+        table.add_column("", no_wrap=True)
+        for title in ("own work", "waits"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("")
+        for group in self.launch.groups[:_MOST_GROUPS]:
+            name = Text(shortened(words.rank_names(group.ranks), 28), "red" if group.awaited else "")
+            said = f"differs: {group.differs}" if group.differs else words.group_causes(group)
+            said = sentence(shortened(f"alike; {said}" if len(group.ranks) > 1 else said, _LONGEST_GROUP))
+            table.add_row(name, format_ns(group.own_ns), format_ns(group.waits_ns), said)
+        yield from titled(self.title, table)
+        if len(self.launch.groups) > _MOST_GROUPS:
+            more = format_counted(len(self.launch.groups) - _MOST_GROUPS, "more group is", "more groups are")
+            yield Text(f"  {more} in --format json.", "dim")
+
+
+class MachineMemory(LaunchSection):
+    """What all ranks of a machine hold together."""
+
+    key, title, short = "memory", "Memory of the machines", "Memory"
+    after = (("json", "ranks"),)
+
+    @property
+    def shown(self) -> list[tuple[Node, list[tuple[str, str]]]]:
+        """Machines of the page, each with its lines."""
+        return [(node, list(words.node_lines(node))) for node in self.launch.nodes[:MOST_NODES]]
+
+    @property
+    def left(self) -> int:
+        """As of groups."""
+        return len(self.launch.nodes) - MOST_NODES
+
+    def on_page(self) -> bool:
+        """Whether any machine is known."""
+        return bool(self.launch.nodes)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every machine, and how their clocks were put together."""
+        fields = "machine ranks memory_bytes numa_nodes free_bytes page_cache_bytes huge_bytes numa_misses"
+        return {
+            "nodes": [picked(node, fields) | {"together": dict(node.together)} for node in self.launch.nodes],
+            "clock": {"how": self.launch.clock, "uncertainty_ns": self.launch.uncertainty_ns},
+            "notes": list(self.launch.notes),
+        }
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """A table for each machine."""
+        for node in self.launch.nodes[:_MOST_NODES]:
+            table = plain_table(header=False)
+            table.add_column("", justify="right", no_wrap=True)
+            table.add_column("")
+            for title, value in words.node_lines(node):
+                table.add_row(value, title)
+            yield from titled(printable(words.node_title(node)), table)
+        if len(self.launch.nodes) > _MOST_NODES:
+            yield Text(f"  {len(self.launch.nodes) - _MOST_NODES} more machines are in --format json.", "dim")
+        yield Text("")
+
+
+class EachRank(LaunchSection):
+    """Every rank in a row."""
+
+    key, title = "ranks", "Each rank"
+
+    @property
+    def shown(self) -> Sequence[RankFacts]:
+        """Those of the page."""
+        return shown_ranks(self.it)
+
+    @property
+    def left(self) -> int:
+        """As of groups."""
+        return len(self.launch.ranks) - MOST_RANKS
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them."""
+        fields = "number name machine start_ns end_ns own_ns waits_ns last answer"
+        return {
+            "ranks": [
+                picked(rank, fields) | {"phases": dict(rank.phases), "causes": dict(rank.causes)}
+                for rank in self.launch.ranks
+            ]
+        }
+
+
+FORMS = Forms[ShownLaunch](
+    (LaunchHead, Holds, RankLanes, RankGroups, MachineMemory, EachRank), shown=without_home, design="ranks.drawn"
+)
