@@ -49,7 +49,7 @@ from pinprof.fleet.engine import _distributed
 from pinprof.fleet.mapping import MappedCapture
 from pinprof.fleet.panel import panel_of
 from pinprof.fleet.sources import Source
-from pinprof.fleet.store import BATCH, CapturePlace, Store, read_table
+from pinprof.fleet.store import BATCH, CapturePlace, Store
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
 from pinprof.report.fleet.drawn import ShownFleet
@@ -223,7 +223,7 @@ def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
     place.mkdir(parents=True, exist_ok=True)
     batch = next(iter((store / tables.KEY).glob(f"{BATCH}*")))
     for name in tables.COLUMNS:
-        rows = read_table(batch / f"{name}.parquet")
+        rows = parquet.read_table(batch / f"{name}.parquet")
         (place / f"{name}.parquet").write_bytes(tables.to_parquet(rows.slice(0, len(rows) // 64 + 1)))
     engine.map_source = _copied  # type: ignore[assignment]
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
@@ -239,7 +239,7 @@ def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
 def _written(target: Path, store: Path, size: int) -> int:
     """A store of so many captures, in batches as many as real ones make; its size in MB."""
     batches = [
-        {name: read_table(batch / f"{name}.parquet") for name in tables.COLUMNS}
+        {name: parquet.read_table(batch / f"{name}.parquet") for name in tables.COLUMNS}
         for batch in sorted((store / tables.KEY).glob(f"{BATCH}*"))
     ]
     whole = sum(len(batch["captures"]) for batch in batches)

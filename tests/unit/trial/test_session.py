@@ -236,11 +236,11 @@ def test_every_run_reads_the_file_that_pinprof_was_given_from_the_same_place(tmp
         "import os, sys\n"
         "from pinprof.trial import recorded\n"
         "from pinprof.trial.measure import parse\n"
-        "from pinprof.trial.session import Request, trial\n"
-        "recorded.record = lambda *_, **__: recorded.Recording(None, None, 'not here')\n"
+        "from pinprof.trial.session import TrialRequest, trial\n"
+        "recorded.record = lambda *_, **__: recorded.RecordedRun(None, None, 'not here')\n"
         "os.read(0, 8)\n"
         "program = ('sh', '-c', 'read line; echo $line')\n"
-        "asked = Request(program, ('glibc-huge-pages',), parse('regex:seconds ([0-9]+)'))\n"
+        "asked = TrialRequest(program, ('glibc-huge-pages',), parse('regex:seconds ([0-9]+)'))\n"
         "print(trial(asked, os.environ, lambda _: None).as_is.median)\n"
     )
     with (tmp_path / "input").open() as given:
