@@ -142,7 +142,7 @@ def _hold_text(hold: Hold, console: Console) -> Iterator[RenderableType]:
         name = shortened(f"{one.cause} · {words.MEANING.get(one.cause, '')}", width)
         causes.add_row(words.each(hold, one.ns), words.each(hold, one.others_ns), figure, Text(name))
     tables = [table for table, rows in ((lines, hold.lines), (causes, hold.causes)) if rows]
-    parts = [sentence(printable(said)), sentence(printable(where), "dim"), *tables]
+    parts: list[RenderableType] = [sentence(printable(said)), sentence(printable(where), "dim"), *tables]
     yield from titled(printable(f"{own.capitalize()}: {words.when(hold)}"), Group(*parts))
 
 
@@ -197,8 +197,8 @@ class RankGroups(LaunchSection):
         for group in self.launch.groups[:_MOST_GROUPS]:
             name = Text(shortened(words.rank_names(group.ranks), 28), "red" if group.awaited else "")
             said = f"differs: {group.differs}" if group.differs else words.group_causes(group)
-            said = sentence(shortened(f"alike; {said}" if len(group.ranks) > 1 else said, _LONGEST_GROUP))
-            table.add_row(name, format_ns(group.own_ns), format_ns(group.waits_ns), said)
+            differs = shortened(f"alike; {said}" if len(group.ranks) > 1 else said, _LONGEST_GROUP)
+            table.add_row(name, format_ns(group.own_ns), format_ns(group.waits_ns), sentence(differs))
         yield from titled(self.title, table)
         if len(self.launch.groups) > _MOST_GROUPS:
             more = format_counted(len(self.launch.groups) - _MOST_GROUPS, "more group is", "more groups are")

@@ -95,6 +95,7 @@ def way(cure: CureResult) -> str:
 
 
 def strips(result: TrialResult, measured: Sequence[CureResult]) -> list[Strip]:
+    """The runs as they are, and those with each cure, on one scale."""
     sides = [("as it is", result.as_is, False)]
     sides += [(cure.title, cure.side, True) for cure in measured if cure.side is not None]
     scale = Scale(min(side.least for _, side, _ in sides), max(side.most for _, side, _ in sides))
