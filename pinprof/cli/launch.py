@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,10 +77,9 @@ def report_launch(
         )
     launch = _launch(folder, captures, options)
     if form in ("text", "json"):
-        from pinprof.report.ranks.drawn import ShownLaunch
         from pinprof.report.ranks.sections import FORMS as WRITTEN
 
-        WRITTEN.of(ShownLaunch(launch)).save(form, output)
+        WRITTEN.of(launch).save(form, output)
         return None
     return _page(folder, captures, launch, form, output, options, pages=pages)
 
@@ -153,7 +153,6 @@ def _page(
     pages: bool,
 ) -> Path:
     from pinprof.cli import pipeline
-    from pinprof.report.ranks.drawn import ShownLaunch
     from pinprof.report.ranks.sections import FORMS as WRITTEN
 
     page = output or pipeline.default_page(folder)
@@ -161,7 +160,8 @@ def _page(
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
     links = _rank_pages(page, captures, launch, options) if pages else {}
     with working(f"Writing {page.name}"):
-        answer = WRITTEN.of(ShownLaunch(launch, links))
+        ranks = tuple(replace(rank, page=links.get(rank.number, "")) for rank in launch.ranks)
+        answer = WRITTEN.of(replace(launch, ranks=ranks))
         answer.save("html", page)
     if form is None:
         answer.save("text")

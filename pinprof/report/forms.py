@@ -10,7 +10,6 @@ import importlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -19,8 +18,7 @@ from rich.console import Console, RenderableType
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.section import Section, ordered
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, print_all
+from pinprof.report.terminal.layout import console_of, plain_console, print_all
 
 if TYPE_CHECKING:
     from pinprof.report.page.design import Design
@@ -63,41 +61,46 @@ class Forms(Generic[Subject]):
         built = {section.key: section.build(subject) for section in self.sections}
         return {key: section for key, section in built.items() if section is not None}
 
-    def to_json(self, sections: Mapping[str, Section[Subject]]) -> dict[str, Any]:
-        """The documented JSON."""
-        document = dict(self.head)
-        for section in ordered(self.sections, "json"):
-            document |= sections[section.key].to_json() if section.key in sections else dict(section.absent)
-        return dict(self.shown(document))
-
-    def to_text(self, sections: Mapping[str, Section[Subject]], console: Console) -> Iterable[RenderableType]:
-        """What the terminal prints."""
-        for section in ordered(self.sections, "text"):
-            yield from sections[section.key].to_text(console) if section.key in sections else ()
-
-    def to_markdown(self, sections: Mapping[str, Section[Subject]]) -> Iterable[str]:
-        """Lines of Markdown."""
-        for section in self.brief or ordered(self.sections, "markdown"):
-            yield from sections[section.key].to_markdown() if section.key in sections else ()
-
 
 class Written(Generic[Subject]):
-    """What can be written in every form: an answer's sections."""
+    """An answer that can be written in every form."""
 
     forms: Forms[Subject]
+    subject: Subject
     sections: Mapping[str, Section[Subject]]
+    """Those that apply, in the order of the page."""
 
     def to_json(self) -> dict[str, Any]:
         """As documented."""
-        return self.forms.to_json(self.sections)
+        document = dict(self.forms.head)
+        for section in ordered(self.forms.sections, "json"):
+            made = self.sections.get(section.key)
+            document |= made.to_json() if made else dict(section.absent)
+        return dict(self.forms.shown(document))
+
+    def to_text(self, console: Console) -> Iterable[RenderableType]:
+        """What the terminal prints, one below the other."""
+        for section in self._chosen(ordered(self.forms.sections, "text")):
+            yield from section.to_text(console)
+
+    def to_markdown(self) -> Iterable[str]:
+        """Its lines."""
+        for section in self._chosen(self.forms.brief or ordered(self.forms.sections, "markdown")):
+            yield from section.to_markdown()
+
+    def _chosen(self, sections: Iterable[type[Section[Subject]]]) -> Iterable[Section[Subject]]:
+        return [self.sections[section.key] for section in sections if section.key in self.sections]
 
     def show(self, console: Console) -> None:
         """Print all of it."""
-        print_all(partial(self.forms.to_text, self.sections), console)
+        print_all(self.to_text, console)
 
     def write(self, form: str, stream: IO[str]) -> None:
         """Write one form; text is plain."""
-        FORMS[form](self, stream)
+        if form in self.forms.others:
+            self.forms.others[form](self.subject, stream)
+        else:
+            FORMS[form](self, stream)
 
     def save(self, form: str, output: Path | None = None) -> None:
         """Write one form to a file, or to standard output for None and `-`; CollectError if it cannot be written."""
@@ -116,21 +119,6 @@ class Answered(Written[Subject]):
     subject: Subject
     sections: Mapping[str, Section[Subject]]
 
-    def write(self, form: str, stream: IO[str]) -> None:
-        """Write one form; text is plain."""
-        if form in self.forms.others:
-            self.forms.others[form](self.subject, stream)
-        else:
-            super().write(form, stream)
-
-
-def _write_text(answer: Written[Any], stream: IO[str]) -> None:
-    answer.show(PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
-
-
-def _write_markdown(answer: Written[Any], stream: IO[str]) -> None:
-    stream.write("\n".join(answer.forms.to_markdown(answer.sections)) + "\n")
-
 
 def _write_page(answer: Written[Any], stream: IO[str]) -> None:
     from pinprof.report.page.html import render
@@ -139,9 +127,9 @@ def _write_page(answer: Written[Any], stream: IO[str]) -> None:
 
 
 FORMS: Mapping[str, Callable[[Written[Any], IO[str]], None]] = {
-    "text": _write_text,
+    "text": lambda answer, stream: answer.show(plain_console(stream)),
     "json": lambda answer, stream: write_json(answer.to_json(), stream),
-    "markdown": _write_markdown,
+    "markdown": lambda answer, stream: stream.writelines(f"{line}\n" for line in answer.to_markdown()),
     "html": _write_page,
 }
 """The forms of every answer, by the names that `--format` takes; a page only where there is a design."""

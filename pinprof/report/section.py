@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pinprof.base.lazy_dataclass import dataclass
@@ -58,6 +59,8 @@ class Section(ABC, Generic[Subject]):
     """In the page's navigation where that is not the title; empty: it is not there."""
     absent: ClassVar[tuple[tuple[str, Any], ...]] = ()
     """Its entries of the JSON where it does not apply: keys stay."""
+    shows: ClassVar[str] = ""
+    """The attribute without which it is not on the page, such as `it.cures`."""
     after: ClassVar[tuple[tuple[str, str], ...]] = ()
     """(form, key of the section that it follows there), where that is not the order of the page."""
 
@@ -84,7 +87,7 @@ class Section(ABC, Generic[Subject]):
 
     def on_page(self) -> bool:
         """Whether there is something for its template to show."""
-        return True
+        return not self.shows or bool(attrgetter(self.shows)(self))
 
     def to_json(self) -> Mapping[str, Any]:
         """Its entries of the documented JSON."""

@@ -16,7 +16,6 @@ from pinprof.report.gather import ReportData, build
 from pinprof.report.page import html
 from pinprof.report.page.collection import render as collection_page
 from pinprof.report.page.html import render as report_page
-from pinprof.report.ranks.drawn import ShownLaunch
 from pinprof.report.ranks.sections import FORMS as LAUNCH
 from pinprof.report.trial.sections import FORMS as TRIAL
 from tests.browser.conftest import Opened, Pages
@@ -41,7 +40,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "bench": lambda: bench_page(measured()),
     "fleet": lambda: html.render(FLEET.of(ShownFleet(fleet("train.py", 30)))),
     "ranks": lambda: html.render(
-        LAUNCH.of(ShownLaunch(explain(launch(noisy(3, 30), dict.fromkeys(LATE, 10 * MS)), "job.ranks", {})))
+        LAUNCH.of(explain(launch(noisy(3, 30), dict.fromkeys(LATE, 10 * MS)), "job.ranks", {}))
     ),
 }
 TOO_FAINT = """() => {

@@ -33,7 +33,6 @@ from pinprof.report.fleet import rows
 from pinprof.report.fleet.drawn import ShownFleet
 from pinprof.report.fleet.sections import FORMS as FLEET_FORMS
 from pinprof.report.page import html
-from pinprof.report.ranks.drawn import ShownLaunch
 from pinprof.report.ranks.sections import FORMS as LAUNCH_FORMS
 from tests.fuzz.check import Known, Thorough, plain_text, quiet, refused, strict
 from tests.fuzz.seeds import whole_capture, write
@@ -76,14 +75,14 @@ def ranks(path: Path, thorough: Thorough, _known: Known) -> bool:
             refused(error)
             return False
         out = io.StringIO()
-        LAUNCH_FORMS.of(ShownLaunch(found)).write("json", out)
+        LAUNCH_FORMS.of(found).write("json", out)
         strict(out.getvalue())
         if thorough.text:
             out = io.StringIO()
-            LAUNCH_FORMS.of(ShownLaunch(found)).write("text", out)
+            LAUNCH_FORMS.of(found).write("text", out)
             plain_text(out.getvalue())
         if thorough.page:
-            html.render(LAUNCH_FORMS.of(ShownLaunch(found)))
+            html.render(LAUNCH_FORMS.of(found))
     return True
 
 

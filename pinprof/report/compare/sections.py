@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any
@@ -40,7 +41,7 @@ class DifferenceHead(SubjectSection[Difference]):
     def to_json(self) -> dict[str, Any]:
         """The answer, how it was found, the sides."""
         return picked(self.it, "headline tested") | {
-            "work": picked(self.it.work, "name how"),
+            "work": asdict(self.it.work),
             "before": _side(self.it.before),
             "after": _side(self.it.after),
         }
@@ -74,7 +75,7 @@ class Surroundings(SubjectSection[Difference]):
 
     def to_json(self) -> dict[str, Any]:
         """Every difference, and whether shares can be compared."""
-        around = [picked(one, "what before after effect refuses") for one in self.it.surroundings]
+        around = [asdict(one) for one in self.it.surroundings]
         return {"shares": self.it.shares, "surroundings": around}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
@@ -110,6 +111,7 @@ class Changes(SubjectSection[Difference]):
     """What takes more or less, by phase, range, call, cause and line."""
 
     key, title = "changes", "Changes"
+    shows = "families"
     after = (("text", "opportunities"), ("markdown", "opportunities"))
 
     @cached_property
@@ -121,10 +123,6 @@ class Changes(SubjectSection[Difference]):
     def stacked(self) -> list[tuple[str, str, list[CausePart]]]:
         """The causes of both sides as bars."""
         return list(stacked(self.it))
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.families)
 
     def to_json(self) -> dict[str, Any]:
         """Every row."""
@@ -159,7 +157,7 @@ def _row(row: Row) -> dict[str, Any]:
         "significant": row.significant,
         "p": row.chance,
         "detectable": None if row.detectable is None or math.isinf(row.detectable) else row.detectable,
-        "more_runs": None if row.more_runs is None else picked(row.more_runs, "runs change"),
+        "more_runs": None if row.more_runs is None else asdict(row.more_runs),
         "untested": row.untested,
     }
 
@@ -215,23 +213,16 @@ class OpportunityChanges(SubjectSection[Difference]):
     """What became of opportunities."""
 
     key, title = "opportunities", "Opportunities"
+    shows = "it.opportunities"
 
     @property
     def fates(self) -> list[ShownFate]:
         """By what became of them."""
         return shown_fates(self.it)
 
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.it.opportunities)
-
     def to_json(self) -> dict[str, Any]:
         """All of them."""
-        fields = (
-            "fate title place cure phase before_cost_ns after_cost_ns before_saving_ns after_saving_ns before_runs"
-            " after_runs"
-        )
-        return {"opportunities": [picked(one, fields) for one in self.it.opportunities]}
+        return {"opportunities": [asdict(one) for one in self.it.opportunities]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A line each."""
@@ -258,15 +249,12 @@ class BothStacks(SubjectSection[Difference]):
     """The stacks of both sides: a flamegraph, and what has no counterpart."""
 
     key, title, short = "flame", "Flamegraph of both sides", "Flamegraph"
+    shows = "flame"
 
     @cached_property
     def flame(self) -> ComparedFlame | None:
         """The columns of the page."""
         return compared_flame(self.it)
-
-    def on_page(self) -> bool:
-        """Whether both sides have stacks."""
-        return self.flame is not None
 
     @property
     def matching(self) -> list[str]:

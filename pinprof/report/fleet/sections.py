@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -56,15 +57,12 @@ class Outliers(FleetSection):
     """What takes another time than is expected."""
 
     key, title = "outliers", "Outliers"
+    shows = "fleet.outliers"
 
     @property
     def reach(self) -> float:
         """How far the furthest is from what is expected."""
         return max((abs(one.ratio - 1) for one in self.fleet.outliers), default=1.0) or 1.0
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.fleet.outliers)
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""
@@ -100,7 +98,7 @@ def _outlier(one: Outlier) -> dict[str, Any]:
         "group": one.group or None,
         **picked(one, "measure unit value expected work p captures"),
         "programs": list(one.programs),
-        "because": [picked(cause, "what value expected") for cause in one.because],
+        "because": [asdict(cause) for cause in one.because],
         "alike": [{"dimension": name, "group": value} for name, value in one.alike],
     }
 
@@ -109,17 +107,11 @@ class FleetSavings(FleetSection):
     """What would save most over all captures."""
 
     key, title, short = "savings", "Largest savings across the fleet", "Largest savings"
-
-    def on_page(self) -> bool:
-        """Whether there is anything."""
-        return bool(self.fleet.savings)
+    shows = "fleet.savings"
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""
-        fields = (
-            "program place cure advice title captures cost_ns saving_ns saving_low_ns saving_high_ns whole_ns example"
-        )
-        return {"opportunities": [picked(one, fields) for one in self.fleet.savings]}
+        return {"opportunities": [asdict(one) for one in self.fleet.savings]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A row each."""
@@ -142,19 +134,16 @@ class OverCaptures(FleetSection):
     """How the work changes over time."""
 
     key, title = "change", "Over time"
+    shows = "series"
 
     @cached_property
     def series(self) -> list[DrawnSeries]:
         """The programs with most captures, as drawings."""
         return [drawn(one) for one in self.fleet.series[:MOST_SERIES]]
 
-    def on_page(self) -> bool:
-        """Whether there are enough captures with a time."""
-        return bool(self.series)
-
     def to_json(self) -> dict[str, Any]:
         """Every change."""
-        return {"changes": [picked(one, "program at before after ratio p") for one in self.fleet.changes]}
+        return {"changes": [asdict(one) for one in self.fleet.changes]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A line each."""
@@ -166,15 +155,11 @@ class CauseSpreads(FleetSection):
     """How causes are distributed over the captures."""
 
     key, title, short = "causes", "Distribution of causes", "Causes"
-
-    def on_page(self) -> bool:
-        """Whether any is known."""
-        return bool(self.fleet.spreads)
+    shows = "fleet.spreads"
 
     def to_json(self) -> dict[str, Any]:
         """Every cause."""
-        fields = "cause total_ns captures low quarter median three_quarters high most most_at"
-        return {"causes": [picked(one, fields) for one in self.fleet.spreads]}
+        return {"causes": [asdict(one) for one in self.fleet.spreads]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A row each, but in the summary."""
@@ -222,10 +207,7 @@ class Unreadable(FleetSection):
     """Captures that count for nothing, and why."""
 
     key, title, short = "unreadable", "Captures that could not be read", ""
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.fleet.unreadable)
+    shows = "fleet.unreadable"
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""

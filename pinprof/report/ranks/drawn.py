@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from urllib.parse import quote
 
 import numpy as np
@@ -71,23 +70,14 @@ class Bars:
     """The highest one, in words."""
 
 
-@dataclass(frozen=True)
-class ShownLaunch:
-    """A launch, and where its ranks' own pages are."""
-
-    launch: Launch
-    links: Mapping[int, str] = field(default_factory=dict)
-    """Rank → path beside the page."""
-
-    @property
-    def awaited(self) -> set[int]:
-        """Ranks that others wait for."""
-        return {rank for hold in self.launch.holds for rank in hold.ranks}
-
-
-def shown_ranks(shown: ShownLaunch) -> Sequence[RankFacts]:
+def shown_ranks(launch: Launch) -> Sequence[RankFacts]:
     """The ranks of the table: the awaited ones first."""
-    return sorted(shown.launch.ranks, key=lambda rank: (rank.number not in shown.awaited, rank.number))[:MOST_RANKS]
+    awaited = _awaited(launch)
+    return sorted(launch.ranks, key=lambda rank: (rank.number not in awaited, rank.number))[:MOST_RANKS]
+
+
+def _awaited(launch: Launch) -> set[int]:
+    return {rank for hold in launch.holds for rank in hold.ranks}
 
 
 def drawings(launch: Launch) -> Iterator[Lanes]:
@@ -105,7 +95,7 @@ def _lanes(key: str, title: str, lanes: Mapping[int, RankLane], launch: Launch) 
     filled = [lane for lane in lanes.values() if len(lane)]
     begin = min((int(lane.start_ns[0]) for lane in filled), default=0)
     end = max((int(lane.end_ns[-1]) for lane in filled), default=1)
-    awaited = {rank for hold in launch.holds for rank in hold.ranks}
+    awaited = _awaited(launch)
     drawn = tuple(
         DrawnLane(rank, tuple(_stretches(lane, begin, max(end - begin, 1))), rank in awaited)
         for rank, lane in lanes.items()
@@ -158,15 +148,15 @@ def bars(hold: Hold) -> Bars:
 
 
 DESIGN = Design(
-    lambda answer: printable(answer.subject.launch.name),
+    lambda answer: printable(answer.subject.name),
     ("styles/page.css", "styles/compare.css", "styles/ranks.css"),
     "trial.js",
     lambda _: colour_rules(TAXONOMY),
     folder="ranks/",
     context=lambda answer: {
         "words": words,
-        "awaited": answer.subject.awaited,
-        "links": {rank: quote(link) for rank, link in answer.subject.links.items()},
+        "awaited": _awaited(answer.subject),
+        "links": {rank.number: quote(rank.page) for rank in answer.subject.ranks if rank.page},
         "causes": BY_KEY,
         "height": HEIGHT,
         "width": WIDTH,

@@ -7,6 +7,7 @@ first version.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -26,7 +27,6 @@ from pinprof.report.ranks.drawn import (
     MOST_RANKS,
     Bars,
     Lanes,
-    ShownLaunch,
     bars,
     drawings,
     shown_ranks,
@@ -41,16 +41,7 @@ MOST_LOSSES = 2000
 """Meetings of a hold that are listed one by one, the most expensive ones; all are in its figures."""
 
 
-class LaunchSection(SubjectSection[ShownLaunch]):
-    """A section about a launch."""
-
-    @property
-    def launch(self) -> Launch:
-        """The launch alone."""
-        return self.it.launch
-
-
-class LaunchHead(LaunchSection):
+class LaunchHead(SubjectSection[Launch]):
     """The answer."""
 
     key = "hero"
@@ -58,46 +49,43 @@ class LaunchHead(LaunchSection):
     def to_json(self) -> dict[str, Any]:
         """The answer and the launch's figures."""
         return {
-            **picked(self.launch, "headline verdict name size"),
-            "missing": list(self.launch.missing),
-            "work_ns": self.launch.work_ns,
-            "meetings": len(self.launch.meetings),
-            "uneven_ns": self.launch.uneven_ns,
+            **picked(self.it, "headline verdict name size"),
+            "missing": list(self.it.missing),
+            "work_ns": self.it.work_ns,
+            "meetings": len(self.it.meetings),
+            "uneven_ns": self.it.uneven_ns,
         }
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The answer, facts, clocks and notes."""
-        yield sentence(printable(self.launch.headline), "bold")
-        yield Text(printable(f"{self.launch.name}: {words.facts(self.launch)}"), "dim")
-        yield sentence(printable(self.launch.clock), "dim")
-        yield from (sentence(printable(note), "yellow") for note in self.launch.notes)
+        yield sentence(printable(self.it.headline), "bold")
+        yield Text(printable(f"{self.it.name}: {words.facts(self.it)}"), "dim")
+        yield sentence(printable(self.it.clock), "dim")
+        yield from (sentence(printable(note), "yellow") for note in self.it.notes)
 
 
-class Holds(LaunchSection):
+class Holds(SubjectSection[Launch]):
     """Who holds the others up, and why."""
 
     key, title, short = "why", "Delays between ranks and their causes", "Why"
+    shows = "it.holds"
 
     @property
     def drawn(self) -> list[tuple[Hold, Bars]]:
         """Each with what every meeting costs."""
-        return [(hold, bars(hold)) for hold in self.launch.holds]
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.launch.holds)
+        return [(hold, bars(hold)) for hold in self.it.holds]
 
     def to_json(self) -> dict[str, Any]:
         """All of them, and who began late."""
-        start = self.launch.start
+        start = self.it.start
         return {
-            "holds": [_hold_json(hold) for hold in self.launch.holds],
-            "start": picked(start, "rank late_ns waited_ns") if start else None,
+            "holds": [_hold_json(hold) for hold in self.it.holds],
+            "start": asdict(start) if start else None,
         }
 
     def to_text(self, console: Console) -> Iterator[RenderableType]:
         """Cost, place, lines and causes of each."""
-        for hold in self.launch.holds:
+        for hold in self.it.holds:
             yield from _hold_text(hold, console)
 
 
@@ -112,7 +100,7 @@ def _hold_json(hold: Hold) -> dict[str, Any]:
         "waits_at": _place(hold.place),
         **picked(hold, "shown gpu_more_ns cure"),
         "lines": [_line(line) for line in hold.lines],
-        "causes": [picked(one, "cause ns others_ns") for one in hold.causes],
+        "causes": [asdict(one) for one in hold.causes],
         "losses": [[int(hold.release_ns[row]), round(float(hold.losses[row]))] for row in sorted(costliest)],
     }
 
@@ -152,7 +140,7 @@ def _more_table(hold: Hold, what: str) -> Table:
     return table
 
 
-class RankLanes(LaunchSection):
+class RankLanes(SubjectSection[Launch]):
     """Ranks over time."""
 
     key, title = "lanes", "Ranks over time"
@@ -160,14 +148,14 @@ class RankLanes(LaunchSection):
     @property
     def drawings(self) -> Sequence[Lanes]:
         """Around a meeting, and the whole."""
-        return list(drawings(self.launch))
+        return list(drawings(self.it))
 
     def on_page(self) -> bool:
         """Whether anything is drawn."""
-        return bool(self.launch.closeup or self.launch.lanes)
+        return bool(self.it.closeup or self.it.lanes)
 
 
-class RankGroups(LaunchSection):
+class RankGroups(SubjectSection[Launch]):
     """Ranks that do alike."""
 
     key, title, short = "groups", "Groups of ranks", "Groups"
@@ -175,17 +163,17 @@ class RankGroups(LaunchSection):
     @property
     def shown(self) -> Sequence[RankGroup]:
         """Those of the page."""
-        return self.launch.groups[:MOST_GROUPS]
+        return self.it.groups[:MOST_GROUPS]
 
     @property
     def left(self) -> int:
         """How many more there are; 0 or less where there are none."""
-        return len(self.launch.groups) - MOST_GROUPS
+        return len(self.it.groups) - MOST_GROUPS
 
     def to_json(self) -> dict[str, Any]:
         """Every group."""
         fields = "ranks own_ns waits_ns differs awaited"
-        return {"groups": [picked(one, fields) | {"causes": dict(one.causes)} for one in self.launch.groups]}
+        return {"groups": [picked(one, fields) | {"causes": dict(one.causes)} for one in self.it.groups]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A row each."""
@@ -194,61 +182,58 @@ class RankGroups(LaunchSection):
         for title in ("own work", "waits"):
             table.add_column(title, justify="right", no_wrap=True)
         table.add_column("")
-        for group in self.launch.groups[:_MOST_GROUPS]:
+        for group in self.it.groups[:_MOST_GROUPS]:
             name = Text(shortened(words.rank_names(group.ranks), 28), "red" if group.awaited else "")
             said = f"differs: {group.differs}" if group.differs else words.group_causes(group)
             differs = shortened(f"alike; {said}" if len(group.ranks) > 1 else said, _LONGEST_GROUP)
             table.add_row(name, format_ns(group.own_ns), format_ns(group.waits_ns), sentence(differs))
         yield from titled(self.title, table)
-        if len(self.launch.groups) > _MOST_GROUPS:
-            more = format_counted(len(self.launch.groups) - _MOST_GROUPS, "more group is", "more groups are")
+        if len(self.it.groups) > _MOST_GROUPS:
+            more = format_counted(len(self.it.groups) - _MOST_GROUPS, "more group is", "more groups are")
             yield Text(f"  {more} in --format json.", "dim")
 
 
-class MachineMemory(LaunchSection):
+class MachineMemory(SubjectSection[Launch]):
     """What all ranks of a machine hold together."""
 
     key, title, short = "memory", "Memory of the machines", "Memory"
+    shows = "it.nodes"
     after = (("json", "ranks"),)
 
     @property
     def shown(self) -> list[tuple[Node, list[tuple[str, str]]]]:
         """Machines of the page, each with its lines."""
-        return [(node, list(words.node_lines(node))) for node in self.launch.nodes[:MOST_NODES]]
+        return [(node, list(words.node_lines(node))) for node in self.it.nodes[:MOST_NODES]]
 
     @property
     def left(self) -> int:
         """As of groups."""
-        return len(self.launch.nodes) - MOST_NODES
-
-    def on_page(self) -> bool:
-        """Whether any machine is known."""
-        return bool(self.launch.nodes)
+        return len(self.it.nodes) - MOST_NODES
 
     def to_json(self) -> dict[str, Any]:
         """Every machine, and how their clocks were put together."""
         fields = "machine ranks memory_bytes numa_nodes free_bytes page_cache_bytes huge_bytes numa_misses"
         return {
-            "nodes": [picked(node, fields) | {"together": dict(node.together)} for node in self.launch.nodes],
-            "clock": {"how": self.launch.clock, "uncertainty_ns": self.launch.uncertainty_ns},
-            "notes": list(self.launch.notes),
+            "nodes": [picked(node, fields) | {"together": dict(node.together)} for node in self.it.nodes],
+            "clock": {"how": self.it.clock, "uncertainty_ns": self.it.uncertainty_ns},
+            "notes": list(self.it.notes),
         }
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A table for each machine."""
-        for node in self.launch.nodes[:_MOST_NODES]:
+        for node in self.it.nodes[:_MOST_NODES]:
             table = plain_table(header=False)
             table.add_column("", justify="right", no_wrap=True)
             table.add_column("")
             for title, value in words.node_lines(node):
                 table.add_row(value, title)
             yield from titled(printable(words.node_title(node)), table)
-        if len(self.launch.nodes) > _MOST_NODES:
-            yield Text(f"  {len(self.launch.nodes) - _MOST_NODES} more machines are in --format json.", "dim")
+        if len(self.it.nodes) > _MOST_NODES:
+            yield Text(f"  {len(self.it.nodes) - _MOST_NODES} more machines are in --format json.", "dim")
         yield Text("")
 
 
-class EachRank(LaunchSection):
+class EachRank(SubjectSection[Launch]):
     """Every rank in a row."""
 
     key, title = "ranks", "Each rank"
@@ -261,7 +246,7 @@ class EachRank(LaunchSection):
     @property
     def left(self) -> int:
         """As of groups."""
-        return len(self.launch.ranks) - MOST_RANKS
+        return len(self.it.ranks) - MOST_RANKS
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""
@@ -269,11 +254,11 @@ class EachRank(LaunchSection):
         return {
             "ranks": [
                 picked(rank, fields) | {"phases": dict(rank.phases), "causes": dict(rank.causes)}
-                for rank in self.launch.ranks
+                for rank in self.it.ranks
             ]
         }
 
 
-FORMS = Forms[ShownLaunch](
+FORMS = Forms[Launch](
     (LaunchHead, Holds, RankLanes, RankGroups, MachineMemory, EachRank), shown=without_home, design="ranks.drawn"
 )

@@ -16,6 +16,7 @@ class Flamegraph(Section[Explained]):
     """The columns; None without samples."""
 
     key, title = "flame", "Flamegraph"
+    shows = "columns"
 
     columns: FlameData | None
     causes: int
@@ -25,10 +26,6 @@ class Flamegraph(Section[Explained]):
     def build(cls, subject: Explained) -> Self:
         """The page's scripts want to know how many there are, if none."""
         return cls(subject.shared.flame, len(subject.shared.causes))
-
-    def on_page(self) -> bool:
-        """Whether there are samples."""
-        return self.columns is not None
 
     def for_scripts(self) -> ForScripts:
         """The packed columns and what they hold."""

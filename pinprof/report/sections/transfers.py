@@ -29,6 +29,7 @@ class Transfers(Section[Explained]):
     """The copies of the whole recording."""
 
     key, title = "transfers", "Transfers"
+    shows = "copies"
 
     copies: tuple[CopyResult, ...]
     result: TransferAnalysis | None
@@ -45,10 +46,6 @@ class Transfers(Section[Explained]):
             return cls((), None, None, ())
         copies, result = subject.shared.activity.whole.copies, subject.shared.activity.transfers
         return cls(copies, result, transfer_figure(result, copies), tuple(map(device_sentence, result.devices)))
-
-    def on_page(self) -> bool:
-        """Whether anything was copied."""
-        return bool(self.copies)
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Copies by direction and kind of memory, and how the GPUs spent their time."""

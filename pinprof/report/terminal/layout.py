@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -40,6 +41,11 @@ def console_of() -> Console:
     """Standard output: as wide as the terminal, or `PLAIN_WIDTH` and plain where it is none."""
     probe = PrintableConsole()
     return probe if probe.is_terminal else PrintableConsole(width=PLAIN_WIDTH)
+
+
+def plain_console(stream: IO[str]) -> Console:
+    """A file or a pipe."""
+    return PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True)
 
 
 def kept(text: str) -> str:
@@ -112,7 +118,7 @@ def cause(leaf: str, share: str, style: str) -> Text:
 def plain_lines(parts: Callable[[Console], Iterable[RenderableType]]) -> list[str]:
     """What a console prints, as lines of plain text without blank ones at either end."""
     stream = io.StringIO()
-    print_all(parts, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
+    print_all(parts, plain_console(stream))
     return stream.getvalue().strip("\n").splitlines()
 
 

@@ -94,10 +94,10 @@ def way(cure: CureResult) -> str:
     return "way-less" if cure.gain > 1 else "way-more"
 
 
-def strips(result: TrialResult, measured: Sequence[CureResult]) -> list[Strip]:
+def strips(result: TrialResult) -> list[Strip]:
     """The runs as they are, and those with each cure, on one scale."""
     sides = [("as it is", result.as_is, False)]
-    sides += [(cure.title, cure.side, True) for cure in measured if cure.side is not None]
+    sides += [(cure.title, cure.side, True) for cure in result.measured if cure.side is not None]
     scale = Scale(min(side.least for _, side, _ in sides), max(side.most for _, side, _ in sides))
     return [_strip(title, side, scale, result, cured=cured) for title, side, cured in sides]
 

@@ -54,31 +54,18 @@ class TriedCures(SubjectSection[TrialResult]):
     """What each cure saved, and how to keep it."""
 
     key, short = "cures", "Cures"
+    shows = "it.measured"
 
     @property
     def heading(self) -> str:
         """What was measured."""
         return f"Effect of each cure on {words.what(self.it)}"
 
-    @property
-    def measured(self) -> list[CureResult]:
-        """Those with a figure."""
-        return _measured(self.it)
-
-    @property
-    def kept(self) -> list[CureResult]:
-        """Those that save for certain."""
-        return [cure for cure in self.it.cures if cure.significant and cure.gain > 1]
-
     @cached_property
     def ratios(self) -> Ratios:
         """The scale that all ratios share."""
-        ratios = [cure.ratio for cure in self.measured] + [cure.predicted_ratio for cure in self.measured]
+        ratios = [cure.ratio for cure in self.it.measured] + [cure.predicted_ratio for cure in self.it.measured]
         return Ratios([ratio for ratio in ratios if ratio is not None])
-
-    def on_page(self) -> bool:
-        """Whether anything was measured."""
-        return bool(self.measured)
 
     def to_json(self) -> dict[str, Any]:
         """Every cure."""
@@ -93,7 +80,7 @@ class TriedCures(SubjectSection[TrialResult]):
         for cure in self.it.cures:
             if cure.problem:
                 yield sentence(f"{cure.id}: {cure.problem}", "dim")
-        for cure in self.kept:
+        for cure in self.it.saving:
             yield from (Text(""), Text(f"To keep {cure.id}:", "bold"), _indented(sentence(cure.permanent)))
             yield _indented(sentence(f"Memory: {cure.costs}", "dim"))
 
@@ -109,7 +96,7 @@ class TriedCures(SubjectSection[TrialResult]):
         for cure in self.it.cures:
             if cure.problem:
                 yield from ("", f"{markdown.code(cure.id)}: {markdown.text(cure.problem)}")
-        for cure in self.kept:
+        for cure in self.it.saving:
             yield from ("", f"To keep {markdown.code(cure.id)} (memory: {markdown.text(cure.costs)})", "")
             yield from markdown.block([cure.permanent])
 
@@ -118,30 +105,24 @@ class TriedRuns(SubjectSection[TrialResult]):
     """Every run as a dot."""
 
     key, title, short = "runs", "All runs", "Runs"
+    shows = "it.measured"
 
     @property
     def strips(self) -> Sequence[Strip]:
         """The runs as they are, and those with each cure."""
-        return strips(self.it, _measured(self.it))
-
-    def on_page(self) -> bool:
-        """Whether anything was measured."""
-        return bool(_measured(self.it))
+        return strips(self.it)
 
 
 class NotMeasured(SubjectSection[TrialResult]):
     """Cures without a figure."""
 
     key, title = "others", "Not measured"
+    shows = "cures"
 
     @property
     def cures(self) -> list[CureResult]:
         """Which these are."""
         return [cure for cure in self.it.cures if cure.ratio is None]
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.cures)
 
 
 class TrialMethod(SubjectSection[TrialResult]):
@@ -176,10 +157,6 @@ def print_cures() -> None:
             about = (f"Memory: {cure.costs}", f"To keep it: {cure.permanent}", f"Source: {cure.source}.")
             for line in (cure.changes, *set_up, *about):
                 console.print(_indented(sentence(line)))
-
-
-def _measured(result: TrialResult) -> list[CureResult]:
-    return [cure for cure in result.cures if cure.ratio is not None]
 
 
 def _indented(text: Text) -> Padding:

@@ -13,9 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from pinprof.report.export.markdown import block, code, text, write
 
 from pinprof.cli import cli
+from pinprof.report.gather import build
+from pinprof.report.markdown import block, code, text
 from pinprof.report.names import printable
 from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
@@ -41,7 +42,7 @@ def written(found: int = 2, name: str = "") -> str:
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,))
         analysis = with_facts(analysis, opportunities=answer, course=course(0, what=name))
-    write(analysis, stream)
+    build(analysis, drawn=False).write("markdown", stream)
     return stream.getvalue()
 
 

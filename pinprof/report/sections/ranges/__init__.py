@@ -33,6 +33,7 @@ class Ranges(Section[Explained]):
     """The ranges of every name, in the order of their first start."""
 
     key, title = "ranges", "Ranges"
+    shows = "rows"
 
     rows: tuple[RangeResult, ...]
     walls: tuple[Wall | None, ...]
@@ -62,10 +63,6 @@ class Ranges(Section[Explained]):
             subject.shared.shown,
             merged=subject.shared.flame is not None and not subject.shared.flame.timed,
         )
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.rows)
 
     @property
     def has_activity(self) -> bool:
