@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,11 +82,10 @@ def command(
 
 
 def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
-    from pinprof.report.fleet.drawn import ShownFleet
     from pinprof.report.fleet.sections import FORMS as WRITTEN
 
     if form != "html":
-        WRITTEN.of(ShownFleet(found)).save(form, output)
+        WRITTEN.of(found).save(form, output)
         return
     from pinprof.cli.pipeline import page_of
     from pinprof.report.fleet.drilldown import with_pages
@@ -93,7 +93,7 @@ def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
     target = page_of(output, _PAGE)
     with working("Writing the pages of outliers") as tell:
         found = with_pages(found, target, pages, tell)
-    answer = WRITTEN.of(ShownFleet(found, summary=True))
+    answer = WRITTEN.of(replace(found, brief=True))
     answer.save("html", target)
     answer.save("text")
     say(f"Page: {target}")

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.markdown import block
@@ -19,6 +19,8 @@ from pinprof.report.terminal.layout import plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from pinprof.report.forms import Written
 
 Subject = TypeVar("Subject")
 Kind = TypeVar("Kind", bound="type[Section[Any]]")
@@ -38,14 +40,6 @@ class ForScripts:
     """Id of a script element → packed columns (`flame.pack`)."""
     plots: bool = False
     """Whether a script draws with plotly, besides `figures`."""
-
-
-class HasSections(Protocol):
-    """An answer."""
-
-    @property
-    def sections(self) -> Mapping[str, Section[Any]]:
-        """Those that apply, by key, in the order of the page."""
 
 
 class Section(ABC, Generic[Subject]):
@@ -70,7 +64,7 @@ class Section(ABC, Generic[Subject]):
         """The section of one subject; None where it does not apply."""
 
     @classmethod
-    def of(cls, answer: HasSections) -> Self | None:
+    def of(cls, answer: Written[Any]) -> Self | None:
         """This section of an answer."""
         data = answer.sections.get(cls.key)
         return data if isinstance(data, cls) else None

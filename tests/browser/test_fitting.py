@@ -10,7 +10,6 @@ import pytest
 from pinprof.ranks.engine import explain
 from pinprof.report.bench.page import render as bench_page
 from pinprof.report.compare.sections import FORMS as DIFFERENCE
-from pinprof.report.fleet.drawn import ShownFleet
 from pinprof.report.fleet.sections import FORMS as FLEET
 from pinprof.report.gather import ReportData, build
 from pinprof.report.page import html
@@ -38,7 +37,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "diff": lambda: html.render(DIFFERENCE.of(difference())),
     "try": lambda: html.render(TRIAL.of(trial_result(cure_result(), no_difference()))),
     "bench": lambda: bench_page(measured()),
-    "fleet": lambda: html.render(FLEET.of(ShownFleet(fleet("train.py", 30)))),
+    "fleet": lambda: html.render(FLEET.of(fleet("train.py", 30))),
     "ranks": lambda: html.render(
         LAUNCH.of(explain(launch(noisy(3, 30), dict.fromkeys(LATE, 10 * MS)), "job.ranks", {}))
     ),

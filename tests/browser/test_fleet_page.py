@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Page
 
 from pinprof.fleet.results import Answer, Because, CauseSpread, Change, FleetSaving, Member, Outlier, Series
-from pinprof.report.fleet.drawn import ShownFleet
 from pinprof.report.fleet.sections import FORMS
 from pinprof.report.page import html
 from tests.browser.conftest import Pages
@@ -76,7 +75,7 @@ def fleet(name: str, count: int = 250) -> Answer:
 
 def show(page: Page, answer: Answer, folder: Path) -> None:
     path = folder / "page.html"
-    path.write_text(html.render(FORMS.of(ShownFleet(answer))), "utf-8", errors="replace")
+    path.write_text(html.render(FORMS.of(answer)), "utf-8", errors="replace")
     page.goto(path.as_uri())
     page.wait_for_selector("#members[data-ready]", state="attached")
 

@@ -30,7 +30,6 @@ from pinprof.fleet.tables import COLUMNS
 from pinprof.read import ReadOptions
 from pinprof.report.check.sections import FORMS as CHECK_FORMS
 from pinprof.report.fleet import rows
-from pinprof.report.fleet.drawn import ShownFleet
 from pinprof.report.fleet.sections import FORMS as FLEET_FORMS
 from pinprof.report.page import html
 from pinprof.report.ranks.sections import FORMS as LAUNCH_FORMS
@@ -55,14 +54,14 @@ def fleet(path: Path, thorough: Thorough, _known: Known) -> bool:
             refused(error)
             return False
         out = io.StringIO()
-        FLEET_FORMS.of(ShownFleet(answer)).write("json", out)
+        FLEET_FORMS.of(answer).write("json", out)
         strict(out.getvalue())
         if thorough.text:
             out = io.StringIO()
-            FLEET_FORMS.of(ShownFleet(answer)).write("text", out)
+            FLEET_FORMS.of(answer).write("text", out)
             plain_text(out.getvalue())
         if thorough.page:
-            html.render(FLEET_FORMS.of(ShownFleet(answer)))
+            html.render(FLEET_FORMS.of(answer))
     return True
 
 

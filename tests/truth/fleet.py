@@ -52,7 +52,6 @@ from pinprof.fleet.sources import Source
 from pinprof.fleet.store import BATCH, CapturePlace, Store
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
-from pinprof.report.fleet.drawn import ShownFleet
 from pinprof.report.fleet.sections import FORMS
 from pinprof.report.page import html
 from tests.support.dask_cluster import cluster
@@ -262,7 +261,7 @@ def _reduced(store: Path) -> tuple[float, int]:
 
     began = time.monotonic()
     found = answer.answer_of(database.connect(store))
-    page = html.render(FORMS.of(ShownFleet(found)))
+    page = html.render(FORMS.of(found))
     assert page
     return time.monotonic() - began, _peak_mb()
 

@@ -29,19 +29,6 @@ SLUGS = {cause.key: cause.slug for cause in TAXONOMY}
 
 
 @dataclass(frozen=True)
-class ShownFleet:
-    """A fleet's answer, whole or as the lines that go with a page."""
-
-    fleet: Answer
-    summary: bool = False
-
-    @property
-    def most(self) -> int:
-        """Rows of a table in the terminal."""
-        return 5 if self.summary else 60
-
-
-@dataclass(frozen=True)
 class DrawnSeries:
     """A series as points in percent of width and height."""
 
@@ -133,18 +120,18 @@ def drawn(series: Series) -> DrawnSeries:
     )
 
 
-def _context(answer: Answered[ShownFleet]) -> Mapping[str, Any]:
+def _context(answer: Answered[Answer]) -> Mapping[str, Any]:
     return {
         "words": words,
         "slugs": SLUGS,
         "causes": BY_KEY,
-        "pages": {one.path: one.page for one in answer.subject.fleet.members if one.page},
+        "pages": {one.path: one.page for one in answer.subject.members if one.page},
         "shown_path": lambda path: printable(without_home(path)),
     }
 
 
 DESIGN = Design(
-    lambda answer: f"Fleet of {format_count(answer.subject.fleet.captures)} captures",
+    lambda answer: f"Fleet of {format_count(answer.subject.captures)} captures",
     ("styles/page.css", "styles/compare.css", "styles/fleet.css"),
     "fleet.js",
     lambda _: colour_rules(TAXONOMY) + change_colours(),

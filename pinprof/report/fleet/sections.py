@@ -16,61 +16,57 @@ from pinprof.base.units import format_count, format_counted, format_ns, format_s
 from pinprof.fleet.results import Answer, Member, Outlier
 from pinprof.report.flame import pack
 from pinprof.report.fleet import words
-from pinprof.report.fleet.drawn import MOST_MEMBERS, MOST_SERIES, DrawnSeries, ShownFleet, columns, drawn
+from pinprof.report.fleet.drawn import MOST_MEMBERS, MOST_SERIES, DrawnSeries, columns, drawn
 from pinprof.report.forms import Forms
 from pinprof.report.names import printable, shortened, without_home
 from pinprof.report.section import ForScripts, SubjectSection, picked
 from pinprof.report.terminal.layout import plain_table, sentence, titled
 
 
-class FleetSection(SubjectSection[ShownFleet]):
-    """A section about a fleet."""
-
-    @property
-    def fleet(self) -> Answer:
-        """The answer alone."""
-        return self.it.fleet
+def _most(answer: Answer) -> int:
+    """Rows of a table in the terminal."""
+    return 5 if answer.brief else 60
 
 
-class FleetHead(FleetSection):
+class FleetHead(SubjectSection[Answer]):
     """The answer."""
 
     key = "hero"
 
     def to_json(self) -> dict[str, Any]:
         """The answer, and what was compared."""
-        programs = [{"program": name, "captures": count, "per": unit} for name, count, unit in self.fleet.programs]
+        programs = [{"program": name, "captures": count, "per": unit} for name, count, unit in self.it.programs]
         return {
-            **picked(self.fleet, "headline captures compared copies tests"),
-            "untested": list(self.fleet.untested),
+            **picked(self.it, "headline captures compared copies tests"),
+            "untested": list(self.it.untested),
             "programs": programs,
         }
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The same."""
-        yield sentence(printable(self.fleet.headline), "bold")
-        yield Text(words.counted(self.fleet), "dim")
-        yield sentence(words.tested(self.fleet), "dim")
+        yield sentence(printable(self.it.headline), "bold")
+        yield Text(words.counted(self.it), "dim")
+        yield sentence(words.tested(self.it), "dim")
 
 
-class Outliers(FleetSection):
+class Outliers(SubjectSection[Answer]):
     """What takes another time than is expected."""
 
     key, title = "outliers", "Outliers"
-    shows = "fleet.outliers"
+    shows = "it.outliers"
 
     @property
     def reach(self) -> float:
         """How far the furthest is from what is expected."""
-        return max((abs(one.ratio - 1) for one in self.fleet.outliers), default=1.0) or 1.0
+        return max((abs(one.ratio - 1) for one in self.it.outliers), default=1.0) or 1.0
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""
-        return {"outliers": [_outlier(one) for one in self.fleet.outliers]}
+        return {"outliers": [_outlier(one) for one in self.it.outliers]}
 
     def to_text(self, console: Console) -> Iterator[RenderableType]:
         """A row each, with the reasons."""
-        outliers, most = self.fleet.outliers, self.it.most
+        outliers, most = self.it.outliers, _most(self.it)
         if not outliers:
             return
         table = plain_table("effect")
@@ -103,19 +99,19 @@ def _outlier(one: Outlier) -> dict[str, Any]:
     }
 
 
-class FleetSavings(FleetSection):
+class FleetSavings(SubjectSection[Answer]):
     """What would save most over all captures."""
 
     key, title, short = "savings", "Largest savings across the fleet", "Largest savings"
-    shows = "fleet.savings"
+    shows = "it.savings"
 
     def to_json(self) -> dict[str, Any]:
         """All of it."""
-        return {"opportunities": [asdict(one) for one in self.fleet.savings]}
+        return {"opportunities": [asdict(one) for one in self.it.savings]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A row each."""
-        found = [one for one in self.fleet.savings if one.saving_ns][: self.it.most]
+        found = [one for one in self.it.savings if one.saving_ns][: _most(self.it)]
         if not found:
             return
         table = plain_table("saves", "of", "captures")
@@ -130,7 +126,7 @@ class FleetSavings(FleetSection):
         yield from titled(self.title, table)
 
 
-class OverCaptures(FleetSection):
+class OverCaptures(SubjectSection[Answer]):
     """How the work changes over time."""
 
     key, title = "change", "Over time"
@@ -139,59 +135,55 @@ class OverCaptures(FleetSection):
     @cached_property
     def series(self) -> list[DrawnSeries]:
         """The programs with most captures, as drawings."""
-        return [drawn(one) for one in self.fleet.series[:MOST_SERIES]]
+        return [drawn(one) for one in self.it.series[:MOST_SERIES]]
 
     def to_json(self) -> dict[str, Any]:
         """Every change."""
-        return {"changes": [asdict(one) for one in self.fleet.changes]}
+        return {"changes": [asdict(one) for one in self.it.changes]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A line each."""
-        if changes := self.fleet.changes[: self.it.most]:
+        if changes := self.it.changes[: _most(self.it)]:
             yield from titled("Changes over time", Text("\n".join(printable(words.change(one)) for one in changes)))
 
 
-class CauseSpreads(FleetSection):
+class CauseSpreads(SubjectSection[Answer]):
     """How causes are distributed over the captures."""
 
     key, title, short = "causes", "Distribution of causes", "Causes"
-    shows = "fleet.spreads"
+    shows = "it.spreads"
 
     def to_json(self) -> dict[str, Any]:
         """Every cause."""
-        return {"causes": [asdict(one) for one in self.fleet.spreads]}
+        return {"causes": [asdict(one) for one in self.it.spreads]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A row each, but in the summary."""
-        if self.it.summary or not self.fleet.spreads:
+        if self.it.brief or not self.it.spreads:
             return
         table = plain_table("time", "5 %", "median", "95 %", "most", "captures")
         table.add_column("cause")
-        for one in self.fleet.spreads:
+        for one in self.it.spreads:
             shares = [format_share(value, 1) for value in (one.low, one.median, one.high, one.most)]
             table.add_row(format_ns(one.total_ns), *shares, format_count(one.captures), one.cause)
         yield from titled("Causes by share of the work", table)
 
 
-class Members(FleetSection):
+class Members(SubjectSection[Answer]):
     """Every capture."""
 
     key, title = "captures", "Captures"
+    most = MOST_MEMBERS
     after = (("json", "unreadable"),)
-
-    @property
-    def left_out(self) -> int:
-        """Captures that the page has no row for."""
-        return max(len(self.fleet.members) - MOST_MEMBERS, 0)
 
     def to_json(self) -> dict[str, Any]:
         """Those that could be read."""
-        return {"members": [_member(one) for one in self.fleet.members if one.state == "read"]}
+        return {"members": [_member(one) for one in self.it.members if one.state == "read"]}
 
     def for_scripts(self) -> ForScripts:
         """The rows, as columns."""
-        packed = pack(json.dumps(columns(self.fleet.members), ensure_ascii=True).encode())
-        return ForScripts({"members": len(self.fleet.members)}, packed={"member-data": packed})
+        packed = pack(json.dumps(columns(self.it.members), ensure_ascii=True).encode())
+        return ForScripts({"members": len(self.it.members)}, packed={"member-data": packed})
 
 
 def _member(one: Member) -> dict[str, Any]:
@@ -203,19 +195,19 @@ def _member(one: Member) -> dict[str, Any]:
     }
 
 
-class Unreadable(FleetSection):
+class Unreadable(SubjectSection[Answer]):
     """Captures that count for nothing, and why."""
 
     key, title, short = "unreadable", "Captures that could not be read", ""
-    shows = "fleet.unreadable"
+    shows = "it.unreadable"
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""
-        return {"unreadable": [{"capture": one.path, "reason": one.reason} for one in self.fleet.unreadable]}
+        return {"unreadable": [{"capture": one.path, "reason": one.reason} for one in self.it.unreadable]}
 
     def to_text(self, console: Console) -> Iterator[RenderableType]:
         """A row each."""
-        unreadable, most = self.fleet.unreadable, self.it.most
+        unreadable, most = self.it.unreadable, _most(self.it)
         if not unreadable:
             return
         table = plain_table(header=False)
@@ -228,17 +220,17 @@ class Unreadable(FleetSection):
             yield Text(f"  {len(unreadable) - most} more are in --format json.", "dim")
 
 
-class FleetMethod(FleetSection):
+class FleetMethod(SubjectSection[Answer]):
     """How it was compared."""
 
     key, title = "quality", "Method"
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """What was not tested."""
-        yield from (sentence(printable(f"Not tested: {line}"), "dim") for line in self.fleet.untested)
+        yield from (sentence(printable(f"Not tested: {line}"), "dim") for line in self.it.untested)
 
 
-FORMS = Forms[ShownFleet](
+FORMS = Forms[Answer](
     (FleetHead, Outliers, FleetSavings, OverCaptures, CauseSpreads, Members, Unreadable, FleetMethod),
     shown=without_home,
     design="fleet.drawn",

@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
-from pinprof.ranks.results import WAITS, Hold, Launch, RankFacts, RankLane
+from pinprof.ranks.results import WAITS, Hold, Launch, RankLane
 from pinprof.report.data import Cause
 from pinprof.report.names import printable
 from pinprof.report.page.design import BY_KEY, TAXONOMY, Design, colour_rules
@@ -23,7 +23,6 @@ WIDTH, HEIGHT = 1000, 10
 """The units that lanes are drawn in; they stretch to the page."""
 _TICKS = 5
 _MOST_BARS = 300
-MOST_GROUPS, MOST_RANKS, MOST_NODES = 64, 512, 64
 _MOST_LEGEND = 14
 
 
@@ -70,13 +69,8 @@ class Bars:
     """The highest one, in words."""
 
 
-def shown_ranks(launch: Launch) -> Sequence[RankFacts]:
-    """The ranks of the table: the awaited ones first."""
-    awaited = _awaited(launch)
-    return sorted(launch.ranks, key=lambda rank: (rank.number not in awaited, rank.number))[:MOST_RANKS]
-
-
-def _awaited(launch: Launch) -> set[int]:
+def awaited_ranks(launch: Launch) -> set[int]:
+    """Those that others wait for."""
     return {rank for hold in launch.holds for rank in hold.ranks}
 
 
@@ -95,7 +89,7 @@ def _lanes(key: str, title: str, lanes: Mapping[int, RankLane], launch: Launch) 
     filled = [lane for lane in lanes.values() if len(lane)]
     begin = min((int(lane.start_ns[0]) for lane in filled), default=0)
     end = max((int(lane.end_ns[-1]) for lane in filled), default=1)
-    awaited = _awaited(launch)
+    awaited = awaited_ranks(launch)
     drawn = tuple(
         DrawnLane(rank, tuple(_stretches(lane, begin, max(end - begin, 1))), rank in awaited)
         for rank, lane in lanes.items()
@@ -155,7 +149,7 @@ DESIGN = Design(
     folder="ranks/",
     context=lambda answer: {
         "words": words,
-        "awaited": _awaited(answer.subject),
+        "awaited": awaited_ranks(answer.subject),
         "links": {rank.number: quote(rank.page) for rank in answer.subject.ranks if rank.page},
         "causes": BY_KEY,
         "height": HEIGHT,

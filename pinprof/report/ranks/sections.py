@@ -15,22 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.base.units import format_counted, format_ns, format_share
-from pinprof.ranks.results import Excess, Hold, Launch, Node, RankFacts
-from pinprof.ranks.results import Group as RankGroup
+from pinprof.ranks.results import Excess, Hold, Launch, RankFacts
 from pinprof.ranks.spent import ProgramPlace
 from pinprof.report.forms import Forms
 from pinprof.report.names import printable, shortened, without_home
 from pinprof.report.ranks import words
-from pinprof.report.ranks.drawn import (
-    MOST_GROUPS,
-    MOST_NODES,
-    MOST_RANKS,
-    Bars,
-    Lanes,
-    bars,
-    drawings,
-    shown_ranks,
-)  # fmt: skip
+from pinprof.report.ranks.drawn import Bars, Lanes, awaited_ranks, bars, drawings
 from pinprof.report.section import SubjectSection, picked
 from pinprof.report.terminal.layout import plain_table, sentence, titled
 
@@ -159,16 +149,7 @@ class RankGroups(SubjectSection[Launch]):
     """Ranks that do alike."""
 
     key, title, short = "groups", "Groups of ranks", "Groups"
-
-    @property
-    def shown(self) -> Sequence[RankGroup]:
-        """Those of the page."""
-        return self.it.groups[:MOST_GROUPS]
-
-    @property
-    def left(self) -> int:
-        """How many more there are; 0 or less where there are none."""
-        return len(self.it.groups) - MOST_GROUPS
+    most = 64
 
     def to_json(self) -> dict[str, Any]:
         """Every group."""
@@ -197,18 +178,9 @@ class MachineMemory(SubjectSection[Launch]):
     """What all ranks of a machine hold together."""
 
     key, title, short = "memory", "Memory of the machines", "Memory"
+    most = 64
     shows = "it.nodes"
     after = (("json", "ranks"),)
-
-    @property
-    def shown(self) -> list[tuple[Node, list[tuple[str, str]]]]:
-        """Machines of the page, each with its lines."""
-        return [(node, list(words.node_lines(node))) for node in self.it.nodes[:MOST_NODES]]
-
-    @property
-    def left(self) -> int:
-        """As of groups."""
-        return len(self.it.nodes) - MOST_NODES
 
     def to_json(self) -> dict[str, Any]:
         """Every machine, and how their clocks were put together."""
@@ -237,16 +209,13 @@ class EachRank(SubjectSection[Launch]):
     """Every rank in a row."""
 
     key, title = "ranks", "Each rank"
+    most = 512
 
     @property
     def shown(self) -> Sequence[RankFacts]:
-        """Those of the page."""
-        return shown_ranks(self.it)
-
-    @property
-    def left(self) -> int:
-        """As of groups."""
-        return len(self.it.ranks) - MOST_RANKS
+        """Those of the page, the awaited ones first."""
+        awaited = awaited_ranks(self.it)
+        return sorted(self.it.ranks, key=lambda rank: (rank.number not in awaited, rank.number))[: self.most]
 
     def to_json(self) -> dict[str, Any]:
         """All of them."""
