@@ -15,7 +15,7 @@ from pinprof.cli.progress import working
 if TYPE_CHECKING:
     from pinprof.fleet.results import Answer
 
-FORMATS = ("html", "text", "json")
+FORMATS = ("html", "text", "json", "markdown")
 _PAGE = "pinprof-fleet.html"
 STORE = "pinprof-fleet"
 _FILE = click.Path(path_type=Path)
@@ -64,7 +64,7 @@ def command(
     from pinprof.cli.pipeline import form_of
     from pinprof.fleet import answer, database, session
 
-    if sql is not None and form == "html":
+    if sql is not None and form not in (None, "text", "json"):
         raise UsageError("--sql writes a table.", "Write text or json.", "format")
     form = form or (form_of(output, FORMATS) if output or sql else "html")
     with working("Looking for captures") as tell:

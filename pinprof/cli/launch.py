@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pinprof.ranks.results import Launch
     from pinprof.read import ReadOptions
 
-FORMATS = ("html", "text", "json")
+FORMATS = ("html", "text", "json", "markdown")
 """What a whole launch can be shown as."""
 MOST_PAGES = 8
 """Ranks that get a page of their own beside the launch's."""
@@ -76,7 +76,7 @@ def report_launch(
             "ranks-format",
         )
     launch = _launch(folder, captures, options)
-    if form in ("text", "json"):
+    if form in ("text", "json", "markdown"):
         from pinprof.report.ranks.sections import FORMS as WRITTEN
 
         WRITTEN.of(launch).save(form, output)

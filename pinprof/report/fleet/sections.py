@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pinprof.base.units import format_count, format_counted, format_ns, format_share
 from pinprof.fleet.results import Answer, Member, Outlier
+from pinprof.report import markdown
 from pinprof.report.flame import pack
 from pinprof.report.fleet import words
 from pinprof.report.fleet.drawn import MOST_MEMBERS, MOST_SERIES, DrawnSeries, columns, drawn
@@ -47,6 +48,11 @@ class FleetHead(SubjectSection[Answer]):
         yield sentence(printable(self.it.headline), "bold")
         yield Text(words.counted(self.it), "dim")
         yield sentence(words.tested(self.it), "dim")
+
+    def to_markdown(self) -> Iterator[str]:
+        """The same."""
+        yield from (f"**{markdown.text(self.it.headline)}**", "")
+        yield from map(markdown.text, (words.counted(self.it), words.tested(self.it)))
 
 
 class Outliers(SubjectSection[Answer]):

@@ -17,6 +17,7 @@ from rich.text import Text
 from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.ranks.results import Excess, Hold, Launch, RankFacts
 from pinprof.ranks.spent import ProgramPlace
+from pinprof.report import markdown
 from pinprof.report.forms import Forms
 from pinprof.report.names import printable, shortened, without_home
 from pinprof.report.ranks import words
@@ -52,6 +53,11 @@ class LaunchHead(SubjectSection[Launch]):
         yield Text(printable(f"{self.it.name}: {words.facts(self.it)}"), "dim")
         yield sentence(printable(self.it.clock), "dim")
         yield from (sentence(printable(note), "yellow") for note in self.it.notes)
+
+    def to_markdown(self) -> Iterator[str]:
+        """The answer and facts."""
+        yield from (f"**{markdown.text(self.it.headline)}**", "")
+        yield markdown.text(f"{self.it.name}: {words.facts(self.it)}")
 
 
 class Holds(SubjectSection[Launch]):

@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 
 import pinprof.report
 from pinprof.analyze import analyze
+from pinprof.cli import check, fleet, launch
 from pinprof.report import forms, sections
 from pinprof.report.check.sections import FORMS as CHECK
 from pinprof.report.compare.sections import FORMS as DIFFERENCE
@@ -133,6 +134,13 @@ def test_every_form_has_all_sections_once(name: str, form: str) -> None:
     sections = ANSWERS[name].sections
     assert sorted(one.key for one in ordered(sections, form)) == sorted(one.key for one in sections)
     assert {form for one in sections for form, _ in one.after} <= {*FORMS}
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"), [("ranks", launch.FORMATS), ("fleet", fleet.FORMATS), ("check", check.FORMATS)]
+)
+def test_the_commands_offer_every_form(name: str, offered: tuple[str, ...]) -> None:
+    assert set(offered) == set(ANSWERS[name].names)
 
 
 def test_a_section_stands_where_its_list_or_it_says() -> None:
