@@ -91,11 +91,25 @@ def read_code(pid: int, layout: InterpreterLayout, address: int) -> Code:
         raise ValueError("no code")
     known = identity(pid, layout, address)
     file, name, table, first = known
-    starts, lines = line_starts(_bytes(pid, layout, table), first)
+    places = _bytes(pid, layout, table)
+    # Where a table was, there may be other bytes of the program by now, whose values no line number may show.
+    starts, lines = line_starts(places, first) if _covers(places, _size(pid, layout, address)) else ((), ())
     function = text(pid, layout, name)
     start, data, encoding = _characters(pid, layout, file)
     path = data.decode(encoding, "replace")
+    if identity(pid, layout, address) != known:
+        raise ValueError("no code any more")
     return Code(known, function, path, first, starts, lines, address + layout.bytecode, start, data)
+
+
+def _size(pid: int, layout: InterpreterLayout, address: int) -> int:
+    """How many instructions code has: its `ob_size`, which follows its type."""
+    return word(pid, address + layout.type_of + 8)
+
+
+def _covers(table: bytes, instructions: int) -> bool:
+    """Whether a location table is one of so many instructions: its entries begin with bytes from 128 on."""
+    return sum((byte & 7) + 1 for byte in table if byte >= 128) == instructions
 
 
 def bytecode_copy(pid: int, layout: InterpreterLayout, address: int, number: int) -> int:

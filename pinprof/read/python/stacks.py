@@ -60,7 +60,7 @@ _SEGMENT = Record(
     {
         "start_ns": Whole(0, _MOST_NS),
         "uncertainty_ns": Whole(0, _MOST_NS),
-        "frames": Each(RowShape((TEXT, TEXT, Whole(-(1 << 31), _NUMBER)))),
+        "frames": Each(RowShape((TEXT, TEXT, Whole(-(1 << 63), (1 << 63) - 1)))),
         "stacks": Each(RowShape((Whole(NO_STACK, _NUMBER), Whole(0, _NUMBER)))),
         "threads": Each(_THREAD),
         "unnamed_threads": _ID,
@@ -250,7 +250,11 @@ def _take(
     changes: dict[tuple[int, int], list[tuple[Int64, Int32]]],
 ) -> None:
     """Add one segment; ValueError where its parts do not fit together, with nothing of its threads taken."""
-    frame_of = [frames.setdefault(frame, len(frames)) for frame in raw["frames"]]
+    frame_of = []
+    for function, file, line in raw["frames"]:
+        possible = 0 <= line <= _NUMBER
+        loaded.damaged |= not possible
+        frame_of.append(frames.setdefault((function, file, line if possible else 0), len(frames)))
     stack_of = np.full(len(raw["stacks"]) + 1, NO_STACK, np.int32)
     for number, (caller, frame) in enumerate(raw["stacks"]):
         if caller >= number or frame >= len(frame_of):

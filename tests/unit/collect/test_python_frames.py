@@ -393,3 +393,20 @@ def test_code_whose_parts_are_not_what_they_should_be_is_none() -> None:
         finally:
             part[0] = before
     assert read_code(os.getpid(), place, id(code)).function == code.co_qualname
+
+
+def test_bytes_that_are_no_table_of_the_code_give_no_lines() -> None:
+    found = layout.of_process(os.getpid())
+    assert found is not None
+    place, _ = found
+    whole = (lambda: stacks(os.getpid())).__code__
+    table = whole.co_linetable
+    # Where the table was, the program has put something else: as lines, these bytes would be numbers of 60 bits.
+    for other in (b"\xf0" + b"hunter2-password" * 9, table + b"\x80", table[:-1] + b"\xf7"):
+        changed = whole.replace(co_linetable=other)
+        code = read_code(os.getpid(), place, id(changed))
+        assert {code.line(number) for number in range(200)} == {whole.co_firstlineno}
+    for function in (stacks, json.dumps, subprocess.Popen.communicate):
+        code = read_code(os.getpid(), place, id(function.__code__))
+        lines = {line for _, _, line in function.__code__.co_lines() if line}
+        assert lines <= {code.line(number) for number in range(len(function.__code__.co_code) // 2)}
