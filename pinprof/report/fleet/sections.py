@@ -201,7 +201,7 @@ def _member(one: Member) -> dict[str, Any]:
     }
 
 
-class Unreadable(SubjectSection[Answer]):
+class UnreadCaptures(SubjectSection[Answer]):
     """Captures that count for nothing, and why."""
 
     key, title, short = "unreadable", "Captures that could not be read", ""
@@ -237,7 +237,7 @@ class FleetMethod(SubjectSection[Answer]):
 
 
 FORMS = Forms[Answer](
-    (FleetHead, Outliers, FleetSavings, OverCaptures, CauseSpreads, Members, Unreadable, FleetMethod),
+    (FleetHead, Outliers, FleetSavings, OverCaptures, CauseSpreads, Members, UnreadCaptures, FleetMethod),
     shown=without_home,
     design="fleet.drawn",
 )
