@@ -15,6 +15,7 @@ from pinprof.report.data import CaptureFacts, Cause, Explained, Shared
 from pinprof.report.flame_tables import flame_data
 from pinprof.report.forms import Forms, Written
 from pinprof.report.instances import instance_data
+from pinprof.report.joined_frames import with_frames_joined
 from pinprof.report.names import without_home
 from pinprof.report.rows import timed_span
 from pinprof.report.section import Section, picked
@@ -31,9 +32,12 @@ class ReportData(Shared, Written[Explained]):
     forms: Forms[Explained] = field(default_factory=lambda: sections.REPORT)
 
 
-def build(analysis: Run, *, drawn: bool = True) -> ReportData:
-    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`."""
-    return report_of(Explained(analysis, _shared(analysis, drawn=drawn)))
+def build(analysis: Run, *, drawn: bool = True, all_frames: bool = False) -> ReportData:
+    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`.
+
+    Runs of frames without a name become one frame unless `all_frames`.
+    """
+    return report_of(Explained(analysis, _shared(analysis, drawn=drawn, all_frames=all_frames)))
 
 
 def report_of(subject: Explained) -> ReportData:
@@ -41,16 +45,18 @@ def report_of(subject: Explained) -> ReportData:
     return ReportData(**vars(subject.shared), sections=sections.REPORT.made(subject), forms=sections.REPORT)
 
 
-def _shared(analysis: Run, *, drawn: bool) -> Shared:
+def _shared(analysis: Run, *, drawn: bool, all_frames: bool) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
-    flame = flame_data(analysis, shown.place)
+    stacks = with_frames_joined(capture, all_frames=all_frames)
+    flame = flame_data(analysis, stacks, shown.place)
     calls, span = capture.manifest.scenario.get("calls"), timed_span(capture)
     return Shared(
         headline=analysis.answer,
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
+        stacks=stacks,
         events=analysis.events,
         ranges=analysis.ranges,
         flame=in_steps(flame) if flame and drawn else flame,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -58,6 +58,8 @@ class WhoWaits(Section[Explained]):
 
     blame: BlameResult
     start_ns: int
+    stacks: Mapping[int, list[str]]
+    """`Holder.node` → its functions, innermost first."""
 
     holder_name, site_words = staticmethod(holder_name), staticmethod(site_words)
 
@@ -66,7 +68,9 @@ class WhoWaits(Section[Explained]):
         """None where no thread waits for anybody."""
         if subject.run.blame is None or (span := timed_span(subject.run.capture)) is None:
             return None
-        return cls(subject.run.blame, span[0])
+        blame, stacks = subject.run.blame, subject.shared.stacks
+        nodes = {row.holder.node for row in blame.rows} if stacks else ()
+        return cls(blame, span[0], {node: stacks.names(node) for node in nodes if stacks})
 
     @property
     def rows(self) -> tuple[BlameRow, ...]:
@@ -100,7 +104,7 @@ class WhoWaits(Section[Explained]):
         """Every row."""
         blame = self.blame
         facts = picked(blame, "waited_ns late_ns rest rest_ns recorded recorded_share threads_left_out")
-        return {"blame": facts | {"rows": [_row_json(row, self.start_ns) for row in blame.rows]}}
+        return {"blame": facts | {"rows": [_row_json(row, self) for row in blame.rows]}}
 
     def to_text(self, console: Console) -> Iterator[RenderableType]:
         """The longest waits."""
@@ -112,7 +116,7 @@ class WhoWaits(Section[Explained]):
         return [row for row in self.blame.rows if row.ns >= floor]
 
 
-def _row_json(row: BlameRow, start_ns: int) -> dict[str, Any]:
+def _row_json(row: BlameRow, section: WhoWaits) -> dict[str, Any]:
     holder, waiter = row.holder, row.waiter
     return {
         "waiter": picked(waiter, "pid tid thread") | {"site": picked(waiter.site, "function file line")},
@@ -121,11 +125,11 @@ def _row_json(row: BlameRow, start_ns: int) -> dict[str, Any]:
         | {
             "site": picked(holder.site, "function file line"),
             "causes": dict(holder.causes),
-            "stack": list(holder.stack),
+            "stack": section.stacks[holder.node],
         },
         "certainty": {CERTAINTIES[how]: ns for how, ns in row.certainty.items()},
         **picked(row, "ns count longest_ns"),
-        "longest_at_ns": row.longest_at_ns - start_ns,
+        "longest_at_ns": row.longest_at_ns - section.start_ns,
     }
 
 

@@ -10,7 +10,7 @@ from pinprof.report.names import printable
 from pinprof.report.terminal.layout import console_of, tidy
 
 if TYPE_CHECKING:
-    from pinprof.analyze import Explanation
+    from pinprof.report.explanation import Explanation
 
 
 def print_explanation(explanation: Explanation) -> None:

@@ -19,7 +19,7 @@ from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.opportunities import WhatToChange, saving_words
 from pinprof.report.sections.phases import Phases
 from pinprof.report.sections.timeline import OverTime
-from pinprof.report.terminal import summary, text
+from pinprof.report.terminal import summary
 from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
 from tests.support.opportunities import MS, course, opportunities, with_opportunities
@@ -41,7 +41,7 @@ def short(analysis: Run, width: int = 80, below: tuple[str, ...] = ("Page: a.htm
 
 def whole(analysis: Run) -> str:
     stream = io.StringIO()
-    text.render(build(analysis), Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
+    build(analysis).show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 

@@ -13,7 +13,6 @@ from pinprof.report import gather
 from pinprof.report.gather import ReportData
 from pinprof.report.page import html
 from pinprof.report.sections.ranges.walls import REMAINDER, Wall
-from pinprof.report.terminal import text
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
@@ -33,7 +32,7 @@ def data() -> ReportData:
 
 def printed(data: ReportData) -> str:
     stream = io.StringIO()
-    text.render(data, Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
+    data.show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
