@@ -55,19 +55,19 @@ struct slot {
     const struct role *role;
 };
 
-enum { SLOTS = 192, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
+enum { SLOTS = 320, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
 
 static struct slot slots[SLOTS];
 
 /* `slot`'s function between two looks at the time; the stack's place is that of the program's return address. */
-static inline __attribute__((always_inline)) int recorded(const struct slot *slot, REGISTERS, MORE)
+static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot *slot, word place)
 {
     wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
     struct thread *t = self;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
         if (!(t = seat()))
             return real(PASSED, PASSED_MORE);
-    uint32_t site = site_of(t, (word)(uintptr_t)__builtin_frame_address(0) + sizeof(word));
+    uint32_t site = site_of(t, place);
     word begin = ticks();
     int result = real(PASSED, PASSED_MORE);
     word end = ticks();
@@ -76,8 +76,9 @@ static inline __attribute__((always_inline)) int recorded(const struct slot *slo
     return result;
 }
 
+#define RETURN_PLACE ((word)(uintptr_t)__builtin_frame_address(0) + sizeof(word))
 #define WRAPPER(n)                                                                                                     \
-    static int wrapper_##n(REGISTERS, MORE) { return recorded(&slots[0x##n], PASSED, PASSED_MORE); }
+    static int wrapper_##n(REGISTERS, MORE) { return recorded(PASSED, PASSED_MORE, &slots[0x##n], RETURN_PLACE); }
 #define NAME_WRAPPER(n) wrapper_##n,
 /* clang-format off */
 #define SIXTEEN(X, n)                                                                                                  \
@@ -85,7 +86,8 @@ static inline __attribute__((always_inline)) int recorded(const struct slot *slo
     X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
 #define ALL(X)                                                                                                         \
     SIXTEEN(X, 0) SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7)    \
-    SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b)
+    SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b) SIXTEEN(X, c) SIXTEEN(X, d) SIXTEEN(X, e) SIXTEEN(X, f)    \
+    SIXTEEN(X, 10) SIXTEEN(X, 11) SIXTEEN(X, 12) SIXTEEN(X, 13)
 /* clang-format on */
 
 ALL(WRAPPER)
