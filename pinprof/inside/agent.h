@@ -40,7 +40,6 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef uint64_t word;
-typedef int (*function)(word, ...); /* never called as that: see stubs.h */
 
 /* ---- Time: as cheap as the processor has it. Anchors in the file say what ticks are on CLOCK_MONOTONIC. ---- */
 
