@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, variance
 from typing import Any
 
-from pyperf._utils import is_significant, tdist95conf_level
+from pyperf._utils import is_significant
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL, difference
 from pinprof.bench.suite import load_suite
 
 
@@ -74,17 +73,8 @@ def _significant(before: Any, after: Any) -> bool:
         return bool(mean(old) != mean(new))
     if len(old) == len(new):
         return bool(is_significant(old, new)[0])
-    return _welch(old, new)
-
-
-def _welch(old: Sequence[float], new: Sequence[float]) -> bool:
-    """Welch's t-test with the degrees of freedom of Welch and Satterthwaite, rounded down."""
-    errors = [variance(values) / len(values) for values in (old, new)]
-    score = (mean(new) - mean(old)) / math.sqrt(sum(errors))
-    freedom = sum(errors) ** 2 / sum(
-        error**2 / (len(values) - 1) for error, values in zip(errors, (old, new), strict=True)
-    )
-    return bool(abs(score) >= tdist95conf_level(max(1, int(freedom))))
+    welch = difference(old, new)
+    return welch is not None and welch.p <= LEVEL
 
 
 def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

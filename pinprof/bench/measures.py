@@ -47,6 +47,11 @@ class TrialSite:
         """The backend of a measure that has no emulation."""
         return cast("Gpu", self.backend)
 
+    def touched(self, memory: HostMemory) -> HostMemory:
+        """The memory with all its pages."""
+        self.backend.touch(memory, self.threads)
+        return memory
+
     def resident(self, memory: HostMemory) -> HostMemory:
         """The memory with all its pages, filled."""
         memory.fill(self.value)
@@ -62,7 +67,7 @@ class TrialSite:
 
     def expect_on_device(self, device: DeviceMemory, value: float) -> None:
         """The same for memory of the device, copied back."""
-        back = self.backend.pageable(self.size_bytes)
+        back = self.backend.pageable(device.size_bytes)
         # Memory of malloc may hold the value from before.
         back.fill(value + 1)
         self.backend.copy_to_host(back, device)
@@ -116,9 +121,7 @@ def _touched(site: TrialSite, make: Callable[[], HostMemory]) -> Timer:
 
 def _pageable(site: TrialSite, *, touched: bool) -> HostMemory:
     memory = _seen(site.backend.pageable(site.size_bytes))
-    if touched:
-        site.backend.touch(memory, 1)
-    return memory
+    return site.touched(memory) if touched else memory
 
 
 def _unpin(site: TrialSite, memory: HostMemory) -> None:
@@ -140,18 +143,12 @@ def _free_unregister(site: TrialSite) -> Timer:
 
 
 def _free_munmap(site: TrialSite) -> Timer:
-    def make() -> HostMemory:
-        memory = site.backend.pages(site.size_bytes, huge=False)
-        site.backend.touch(memory, 1)
-        return memory
-
-    return _freed(make)
+    return _freed(lambda: site.touched(site.backend.pages(site.size_bytes, huge=False)))
 
 
 def _prefault(site: TrialSite) -> Timer:
     def make() -> HostMemory:
-        memory = site.backend.pages(site.size_bytes, huge=True)
-        site.backend.touch(memory, site.threads)
+        memory = site.touched(site.backend.pages(site.size_bytes, huge=True))
         site.backend.register(memory)
         return memory
 
@@ -194,11 +191,7 @@ def _h2d_small(site: TrialSite) -> Timer:
 
     def check(_calls: int) -> None:
         stream.synchronize()
-        back = site.resident(site.backend.pageable(SMALL_BYTES))
-        back.fill(site.value + 1)
-        site.backend.copy_to_host(back, device)
-        site.expect(back, site.value)
-        back.free()
+        site.expect_on_device(device, site.value)
 
     return repeated(lambda: stream.copy_to_device(device, source), check)
 
@@ -225,19 +218,11 @@ def _managed(site: TrialSite, place: Place = "host") -> HostMemory:
     return memory
 
 
-def _uvm_ondemand(site: TrialSite) -> Timer:
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + 2)  # noqa: E731
-    return fresh(lambda: _managed(site), site.backend.add_two, free, check)
-
-
-def _uvm_prefetch(site: TrialSite) -> Timer:
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
-    return fresh(lambda: _managed(site), lambda memory: site.gpu.prefetch(memory, "device"), free, check)
-
-
-def _uvm_prefetch_back(site: TrialSite) -> Timer:
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
-    return fresh(lambda: _managed(site, "device"), lambda memory: site.gpu.prefetch(memory, "host"), free, check)
+def _moved(site: TrialSite, place: Place, operation: Callable[[HostMemory], object], added: float = 0) -> Timer:
+    """A timer of what moves managed memory from a place, and adds to it."""
+    return fresh(
+        lambda: _seen(_managed(site, place)), operation, free, lambda memory: site.expect(memory, site.value + added)
+    )
 
 
 def _uvm_prefetched_kernel(site: TrialSite) -> Timer:
@@ -249,12 +234,6 @@ def _uvm_prefetched_kernel(site: TrialSite) -> Timer:
         site.gpu.prefetch(memory, "device")
 
     return repeated(lambda: site.backend.add_two(memory), check)
-
-
-def _uvm_cpu_readback(site: TrialSite) -> Timer:
-    added = 2 if site.backend.emulated else 0
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + added)  # noqa: E731
-    return fresh(lambda: _seen(_managed(site, "device")), lambda memory: memory.read(), free, check)
 
 
 def _zerocopy_pass(site: TrialSite) -> Timer:
@@ -325,11 +304,23 @@ TRIALS: Mapping[str, Trial] = {
     ),
     "d2h.pinned": Trial(lambda at: _to_host(at, at.backend.pinned(at.size_bytes)), ("pinned", "device"), "memcpy"),
     "uvm.first-touch": Trial(lambda at: _touched(at, lambda: at.backend.managed(at.size_bytes)), ("managed",), None),
-    "uvm.ondemand": Trial(_uvm_ondemand, ("managed",), "2 MiB blocks copied away and dropped, then numpy adds"),
-    "uvm.prefetch": Trial(_uvm_prefetch, ("managed",), None),
-    "uvm.prefetch-back": Trial(_uvm_prefetch_back, ("managed",), None),
+    "uvm.ondemand": Trial(
+        lambda at: _moved(at, "host", at.backend.add_two, 2),
+        ("managed",),
+        "2 MiB blocks copied away and dropped, then numpy adds",
+    ),
+    "uvm.prefetch": Trial(
+        lambda at: _moved(at, "host", lambda memory: at.gpu.prefetch(memory, "device")), ("managed",), None
+    ),
+    "uvm.prefetch-back": Trial(
+        lambda at: _moved(at, "device", lambda memory: at.gpu.prefetch(memory, "host")), ("managed",), None
+    ),
     "uvm.prefetched-kernel": Trial(_uvm_prefetched_kernel, ("managed",), None),
-    "uvm.cpu-readback": Trial(_uvm_cpu_readback, ("managed",), "userfaultfd serves missing pages, 2 MiB at a time"),
+    "uvm.cpu-readback": Trial(
+        lambda at: _moved(at, "device", lambda memory: memory.read(), 2 if at.backend.emulated else 0),
+        ("managed",),
+        "userfaultfd serves missing pages, 2 MiB at a time",
+    ),
     "zerocopy.pass": Trial(_zerocopy_pass, ("mapped",), "numpy adds in the pinned memory"),
     "kernel.launch-sync": Trial(_kernel_launch_sync, ("pageable", "device"), None, one_size=True),
     "memcpy.host": Trial(_memcpy_host, ("pageable", "pageable")),

@@ -24,7 +24,7 @@ from pinprof.check.times import cpu_time, share, time
 from pinprof.check.verdicts import JudgedSite
 from pinprof.check.view import ALLOCATIONS, COPYING, Amount, RunView, Unassessable, nearest
 from pinprof.data.activity import CopyKind, MemoryKind, MemoryOperation
-from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Purpose, purpose_of
+from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Purpose
 
 _SIZED: tuple[Purpose, ...] = ("alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch")
 """Purposes of calls that have a size."""
@@ -64,7 +64,7 @@ def _for_purpose(made: Calls, kind: str) -> Bool:
     if kind not in PURPOSES:
         raise Unassessable(f"There are no CUDA calls of kind {kind!r}.", nearest(kind, PURPOSES, "kinds"))
     found = made.is_for(kind)
-    if not found.any() and kind not in {purpose_of(name) for name in FUNCTIONS}:
+    if not found.any() and kind not in {role.purpose for role in FUNCTIONS.values() if role.traced}:
         raise Unassessable(
             f"The recording can't show calls of kind {kind!r}, because they are too frequent to trace.",
             "Use a kind that is traced: allocations, copies or waits.",

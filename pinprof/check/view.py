@@ -23,7 +23,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import JudgedSite
 from pinprof.data.activity import MemoryOperation
-from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, is_traced, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."
@@ -113,8 +113,8 @@ class RunView:
         """Which calls are of a function; Unassessable for one that the recording would not show."""
         made, wanted = self.calls, plain_name(call)
         named = np.array([wanted in (name, name.partition(" (")[0]) for name in made.names], np.bool_)
-        if not named.any() and wanted not in FUNCTIONS:
-            known = sorted({*FUNCTIONS, *made.names[:-1]})
+        if not named.any() and not is_traced(wanted):
+            known = sorted({*filter(is_traced, FUNCTIONS), *made.names[:-1]})
             raise Unassessable(f"The recording can't show calls of {call!r}.", nearest(wanted, known, "calls"))
         return np.asarray(named[made.name])
 

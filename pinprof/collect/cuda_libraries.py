@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from pinprof.collect import host
 from pinprof.collect.native.tracefs import ProbeSite
-from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, kind_of, plain_name
+from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, is_traced, kind_of, plain_name
 from pinprof.machine import elf_headers
 from pinprof.machine.elf_headers import Headers
 
@@ -82,7 +82,7 @@ def _functions(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         if max(table.size, strings.size) > _LARGEST_SYMBOLS:
             continue
         found = {match.start(1): plain_name(match[1].decode()) for match in _NAME.finditer(headers.data(strings))}
-        wanted = {place: name for place, name in found.items() if name in FUNCTIONS}
+        wanted = {place: name for place, name in found.items() if is_traced(name)}
         for place, info, section, value in headers.symbols(table) if wanted else ():
             if place in wanted and info & 0xF == _FUNCTION and 0 < section < len(headers.sections):
                 there = headers.sections[section]

@@ -57,7 +57,6 @@ FLOORS = (
     {"ledger"},
     {"opportunities"},
     {"run"},
-    {"explanation"},
     {"__init__"},
 )
 """The inside of `analyze/`, from the ground: each floor imports only itself and those below."""

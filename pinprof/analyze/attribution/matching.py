@@ -17,7 +17,7 @@ from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Rul
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
 from pinprof.base.columns import Bool, Int8, Int16, Int32, Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import COPYING, WAITING
+from pinprof.data.gpu_functions import COPYING, may_wait
 from pinprof.data.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
@@ -130,7 +130,6 @@ def kernel_frame(symbol: str, module: str, tables: RuleTables = TABLES) -> Kerne
 
 
 _COPY_CALL = re.compile(rf"(?:{COPYING})(@.*)?")
-_WAITS_FOR_GPU = re.compile(rf"(?:{WAITING})(@.*)?")
 _TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
 
 
@@ -171,7 +170,7 @@ def user_frame(symbol: str, dso: Dso, tables: RuleTables = TABLES) -> UserFrame:
         libcuda=name.startswith("libcuda.so"),
         blind_libc=blind_libc,
         copy_call=_COPY_CALL.fullmatch(symbol) is not None,
-        waits_for_gpu=_WAITS_FOR_GPU.fullmatch(symbol) is not None,
+        waits_for_gpu=may_wait(symbol),
         takes_lock=_TAKES_LOCK.fullmatch(symbol) is not None,
     )
 

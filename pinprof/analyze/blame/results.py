@@ -62,8 +62,8 @@ class Holder:
     """What it did meanwhile."""
     causes: Mapping[str, int]
     """Its causes meanwhile, in nanoseconds of the wait, heaviest first."""
-    stack: tuple[str, ...]
-    """The heaviest one, innermost function first."""
+    node: int
+    """The heaviest stack, in `Capture.stacks`; NO_NODE where none is known."""
 
 
 @dataclass(frozen=True)

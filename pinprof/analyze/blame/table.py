@@ -21,7 +21,6 @@ from pinprof.data.model import NO_NODE, Capture
 
 MOST_ROWS = 100
 MOST_ARROWS = 200
-_MOST_FRAMES = 40
 
 
 def blame_of(capture: Capture, attribution: Attribution, sites: Sites) -> BlameResult | None:
@@ -87,8 +86,6 @@ def _holder(
     stacks = _heaviest(mine.stack.astype(np.int64), mine.ns)
     stacks.pop(NO_NODE, None)
     node = next(iter(stacks), NO_NODE)
-    frames = capture.stacks.frames
-    symbols = [frames.symbol[int(capture.stacks.frame[one])] for one in capture.stacks.chain(node)]
     return Holder(
         kind=kind,
         pid=max(pid, 0),
@@ -96,7 +93,7 @@ def _holder(
         name=name,
         site=sites.site(place if node != NO_NODE else NOTHING, name),
         causes={CATEGORIES[leaf].name: ns for leaf, ns in causes.items()},
-        stack=tuple(symbols[:_MOST_FRAMES]),
+        node=node,
     )
 
 

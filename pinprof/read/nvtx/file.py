@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Bool, Int32, Int64
 
 MAGIC = b"PINPNVTX"
 CHUNK_MAGIC = b"PINPCHNK"
@@ -69,9 +69,25 @@ _PAGE = 4096
 _LARGEST_CHUNK = 1 << 20
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class EventTable(Table):
+    """What processes said; of one process, each thread's events are in the order in which it said them."""
+
+    time_ns: Int64
+    tid: Int32
+    kind: UInt8
+    """`Kind`."""
+    value: UInt64
+    domain: UInt64
+    text: Int64
+    """Index into the file's texts, -1 without a text of its own."""
+    registered: UInt64
+    """Id of a registered string, 0 for none."""
+
+
 @dataclass(frozen=True)
 class NvtxFile:
-    """What one process said, each thread's events in the order in which it said them."""
+    """What one process said."""
 
     pid: int
     token: int
@@ -82,22 +98,10 @@ class NvtxFile:
     """Events that the writer had no room for, or that came from a signal handler within another event."""
     damaged: int
     """Records left out because they make no sense, and pages that belong to no chunk."""
-    time_ns: Int64
-    tid: Int32
-    kind: NDArray[np.uint8]
-    value: NDArray[np.uint64]
-    domain: Int64
-    category: Int64
-    text: Int64
-    """Index into `texts`, -1 without a text of its own."""
-    registered: Int64
-    """Id of a registered string, 0 for none."""
+    events: EventTable
     texts: tuple[str, ...]
     cut: int
     """Distinct texts that were too long and end in `…`."""
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
 
 
 def load(path: Path) -> NvtxFile | None:
@@ -148,15 +152,15 @@ def parse(data: mmap.mmap | bytes) -> NvtxFile | None:
         parent=int(header["parent"]),
         lost=int(header["lost"]),
         damaged=damaged,
-        time_ns=records["time_ns"].astype(np.int64),
-        tid=(thread[order] & np.uint64(0x7FFF_FFFF)).astype(np.int32),
-        kind=records["kind"],
-        value=records["value"],
-        domain=records["domain"].astype(np.int64),
-        category=records["category"].astype(np.int64),
-        text=text,
-        registered=np.where((records["flags"] & (TEXT | REGISTERED)) == REGISTERED, records["text"], 0).astype(
-            np.int64
+        events=EventTable.of(
+            len(records),
+            time_ns=records["time_ns"],
+            tid=thread[order] & np.uint64(0x7FFF_FFFF),
+            kind=records["kind"],
+            value=records["value"],
+            domain=records["domain"],
+            text=text,
+            registered=np.where((records["flags"] & (TEXT | REGISTERED)) == REGISTERED, records["text"], 0),
         ),
         texts=texts,
         cut=cut,

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int64, UInt8, UInt64
+from pinprof.base.columns import Bool, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import (
     UNRECORDED,
@@ -128,7 +128,7 @@ class _Replay:
         self._usage: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
         copies = np.array([role.copies is not None for role in self._roles] or [False], np.bool_)
         self._copies = np.flatnonzero(copies[calls.name])
-        self._looks = [_Looks.nothing(len(self._copies)) for _ in range(2)]
+        self._looks = [_Looks.of(len(self._copies), owned=NOTHING, mapped=NOTHING) for _ in range(2)]
 
     def run(self) -> CudaMemory:
         starts = self._calls.start_ns[self._copies]
@@ -314,21 +314,14 @@ class _Replay:
         return usage.take(np.lexsort((number, usage.time_ns)))
 
 
-@dataclass(frozen=True)
-class _Looks:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Looks(Table):
     """What lay at one end of each copy."""
 
     owned: Int64
     mapped: Int64
     whole: Bool
     adrift: Bool
-
-    @classmethod
-    def nothing(cls, count: int) -> _Looks:
-        """Columns to be filled."""
-        return cls(
-            np.full(count, NOTHING), np.full(count, NOTHING), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-        )
 
     def kinds(self, has_address: Bool, host: Bool, stated: Bool) -> UInt8:
         """`MemoryKind` of that end; `host`: where the direction is `stated`, whether it is the host's."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.base import files
-from pinprof.base.columns import slices
+from pinprof.base.columns import halves, slices
 from pinprof.base.errors import FormatError
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
@@ -27,7 +27,7 @@ from pinprof.read.perf.data import PerfRecording
 from pinprof.read.perf.header import read_header
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.perf.passes import TaskReader
-from pinprof.read.perf.samples import FilePart, Layouts
+from pinprof.read.perf.samples import FilePart, Layouts, sizes_of
 from pinprof.read.perf.sequences import positions
 from pinprof.read.perf.unread_fields import Called, UnreadFields, wakeups_among
 
@@ -106,7 +106,7 @@ class _Blanks:
 
     def put(self, words: UInt64, at: Int64, layouts: Layouts) -> None:
         """Into samples that begin at these words."""
-        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        size = sizes_of(words, at)
         source = layouts.sources_of(words, at, size)
         _blank_behind(words, at, size, np.flatnonzero(source < 0), 1 + _IDENTIFIER)
         for index, layout in enumerate(layouts.each):
@@ -119,14 +119,13 @@ class _Blanks:
                 _blank_behind(words, begin, end - begin, np.flatnonzero(~fits), layout.tail + 1)
                 words[_no_code(words, first, length, self._versions(words, begin, layout), self._spaces)] = 0
             if layout.raw and layout.tid is not None:
-                pid = (words[begin + layout.tid] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+                pid = halves(words[begin + layout.tid])[0].view(np.uint32).astype(np.int64)
                 self._fields.blank(words, index, pid[fits], behind[fits], end[fits])
 
     def _versions(self, words: UInt64, begin: Int64, layout: rec.SampleLayout) -> Int32:
         if layout.tid is None or layout.time is None:
             return np.zeros(len(begin), np.int32)
-        pid = (words[begin + layout.tid] & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
-        return self._spaces.version_of(pid, words[begin + layout.time].view(np.int64))
+        return self._spaces.version_of(halves(words[begin + layout.tid])[0], words[begin + layout.time].view(np.int64))
 
 
 def _blank_behind(words: UInt64, begin: Int64, size: Int64, rows: Int64, kept: int) -> None:

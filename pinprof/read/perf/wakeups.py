@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int32, UInt8, UInt64
+from pinprof.base.columns import Bool, Int32, UInt8, UInt64, halves
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.data.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
@@ -130,7 +130,7 @@ def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
     woken = Woken(
         samples=chosen,
         depth=raw.chains.length_of(chosen.chain),
-        woken=_low(payload[:, 3]),
+        woken=halves(payload[:, 3])[0],
         context=_context(payload[:, 0]),
         recorded=bool(numbers),
         outside=np.zeros(len(rows), np.bool_),
@@ -138,10 +138,6 @@ def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
     alone = [index for index in numbers if sources[index].name in ALONE]
     kept = raw.samples.take(~np.isin(raw.samples.source, alone)) if alone else raw.samples
     return kept, woken
-
-
-def _low(words: UInt64) -> Int32:
-    return (words & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
 
 
 def _context(head: UInt64) -> UInt8:

@@ -88,36 +88,26 @@ def test_a_loop_that_never_pops_stays_shallow() -> None:
     assert found.too_deep == 1000 - DEEPEST
 
 
-def test_names_come_from_registered_strings_and_categories_from_their_domain() -> None:
+def test_names_come_from_registered_strings_of_their_process_and_domain() -> None:
     writer = Writer()
     writer.say(NvtxKind.DOMAIN, 1, "größe", value=1)
     writer.say(NvtxKind.STRING, 2, "registered", value=2, domain=1)
-    writer.say(NvtxKind.CATEGORY, 3, "default's", value=4, category=4)
-    writer.say(NvtxKind.CATEGORY, 3, "its own", value=4, domain=1, category=4)
-    for number, (domain, category, text, registered) in enumerate(
-        [(1, 4, None, 2), (0, 4, "own", 0), (0, 5, None, 77), (9, 0, "x" * 1024, 0), (0, 0, "", 0)]
+    writer.say(NvtxKind.CATEGORY, 3, "no name of anything", value=2, category=2)
+    for number, (domain, text, registered) in enumerate(
+        [(1, None, 2), (0, "own", 0), (0, None, 77), (9, "x" * 1024, 0), (0, "", 0)]
     ):
         begin = 10 + 2 * number
-        writer.say(
-            NvtxKind.PUSH,
-            begin,
-            text,
-            domain=domain,
-            category=category,
-            registered=registered,
-            cut=len(text or "") > 1000,
-        )
+        writer.say(NvtxKind.PUSH, begin, text, domain=domain, registered=registered, cut=len(text or "") > 1000)
         writer.say(NvtxKind.POP, begin + 1, domain=domain)
     writer.say(NvtxKind.THREAD_NAME, 50, "speaker", value=101)
     writer.say(NvtxKind.MARK, 60, "mark", domain=1)
     found = loaded(writer)
-    named = list(zip(found.ranges.domain, found.categories, found.ranges.name, strict=True))
-    assert named == [
-        ("größe", "its own", "registered"),
-        ("", "default's", "own"),
-        ("", "5", "(no name)"),
-        ("domain 9", "", "x" * 1024 + "…"),
-        ("", "", "(no name)"),
+    assert list(zip(found.ranges.domain, found.ranges.name, strict=True)) == [
+        ("größe", "registered"),
+        ("", "own"),
+        ("", "(no name)"),
+        ("domain 9", "x" * 1024 + "…"),
+        ("", "(no name)"),
     ]
     assert found.cut == 1
     assert found.thread_names == {(100, 101): "speaker"}
@@ -217,7 +207,6 @@ def test_no_damage_crashes_the_reader(changes: list[tuple[int, int]], length: in
         file = nvtx_file.parse(damaged)
         found = combine([] if file is None else [file])
         assert np.all(found.ranges.end_ns >= found.ranges.start_ns)
-        assert len(found.categories) == len(found.ranges)
 
 
 @given(st.binary(max_size=3 * PAGE))

@@ -25,10 +25,10 @@ class Names(Resolver):
     """Names of the form `path:offset/16`, for user offsets below 0x30 and kernel addresses below 0x50."""
 
     def user(self, dso: Dso, file_offsets: UInt64, pid: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        return np.array([self._intern(f"{dso.path}:{offset // 16}") for offset in file_offsets.tolist()], np.int32)
+        return np.array([self._numbered.number(f"{dso.path}:{offset // 16}") for offset in file_offsets.tolist()], np.int32)
 
     def kernel(self, ips: UInt64):  # type: ignore[no-untyped-def]
-        names = [self._intern(f"k{ip - KERNEL}") if ip - KERNEL < 0x50 else -1 for ip in ips.tolist()]
+        names = [self._numbered.number(f"k{ip - KERNEL}") if ip - KERNEL < 0x50 else -1 for ip in ips.tolist()]
         return np.array(names, np.int32), [Dso("[kernel.kallsyms]", "", "kernel")], np.zeros(len(ips), np.int32)
 
 
@@ -129,7 +129,7 @@ class Inlining(Names):
         super().__init__(recording=True)
         self.lines.paths.append("/src/a.cpp")
         for run in RUNS.values():
-            self.lines.runs.append(tuple((self._intern(name), 0, line) for name, line in run))
+            self.lines.runs.append(tuple((self._numbered.number(name), 0, line) for name, line in run))
 
     def runs(self, dso: Dso, file_offsets: UInt64) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         known = list(RUNS)
