@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import struct
+import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -344,6 +345,54 @@ def fleet() -> Sequence[Files]:
         return [{str(path.relative_to(folder)): path.read_bytes() for path in files}]
 
 
+CALLS_BEFORE = {
+    "time_ns": 10**9,
+    "processes": [
+        {
+            "pid": 7, "whole": True, "live": [["pinned", 4096, 1 << 20, 1 << 20]], "adrift": [["pinned", 4096]],
+            "hosted": [4096], "pools": ["host"], "mapped": [[4096, 1 << 30], [1 << 20, 1 << 31], ["host", "file"]],
+            "owned": [[4096], [1 << 20], ["pinned"]],
+        }
+    ],
+}  # fmt: skip
+
+
+def part_of_a_run() -> Sequence[Files]:
+    """A capture that is a part of a longer recording."""
+    files = dict(capture("h200/calls", "calls.data"))
+    files[f"{next(iter(files)).split('/')[0]}/calls-before.json"] = json.dumps(CALLS_BEFORE).encode()
+    return [files]
+
+
+_C = """\
+struct pair { int first, second; };
+static inline __attribute__((always_inline)) int add(int left, int right) { return left * 7 + right; }
+__attribute__((noinline)) int sum(struct pair *pairs, int count) {
+    int all = 0;
+    for (int at = 0; at < count; at++) all = add(all, pairs[at].first) ^ pairs[at].second;
+    return all;
+}
+int _start(struct pair *pairs) { return sum(pairs, 9) + add(pairs->first, 3); }
+"""
+_AS_COMPILED = (("-gdwarf-5",), ("-gdwarf-4", "-fdebug-types-section"), ("-gdwarf-5", "-gz=zlib"), ("-g", "-gsplit-dwarf"))
+
+
+@cache
+def programs() -> Sequence[Files]:
+    """A program with debug information of each kind."""
+    made = []
+    with tempfile.TemporaryDirectory() as folder:
+        for options in _AS_COMPILED:
+            (Path(folder) / "a.c").write_text(_C)
+            command = ["cc", "-O2", "-nostdlib", "-static", "-Wl,--build-id", *options, "-c", "a.c", "-o", "a.o"]
+            subprocess.run(command, check=True, cwd=folder)
+            subprocess.run(["cc", "-nostdlib", "-static", "a.o", "-o", "a.elf"], check=True, cwd=folder)
+            split = Path(folder, "a.dwo")
+            files = {"a.elf": Path(folder, "a.elf").read_bytes()}
+            made.append(files | ({"a.dwo": split.read_bytes()} if split.exists() else {}))
+    return made
+
+
 def packed_capture() -> Sequence[Files]:
     """Captures as archives of tar, plain and compressed."""
     made = []
@@ -356,6 +405,7 @@ def packed_capture() -> Sequence[Files]:
                 archive.addfile(member, io.BytesIO(data))
         plain = out.getvalue().rstrip(b"\0") + bytes(1024)
         made += [{"a.pinprof.tar": plain}, {"a.pinprof.tar.gz": gzip.compress(plain, 1, mtime=0)}]
+        made.append({"a.pinprof.tar.xz": lzma.compress(plain, preset=0)})
     return made
 
 
@@ -447,6 +497,14 @@ def bench() -> bytes:
     for one in document["benchmarks"]:
         one["runs"] = one["runs"][:3]
     return json.dumps(document).encode()
+
+
+PY_SPY = """\
+process 7:"python train.py";thread (7): "MainThread";<module> (train.py:12);step (train.py:7);copy_ (torch/_tensor.py:99) 41
+process 7:"python train.py";thread (9);run (threading.py:982);load (data.py:3) 2
+<module> (train.py:12);step (train.py:8) 1
+"""
+"""What `py-spy record --format raw` writes, of several processes and of one."""
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -116,10 +116,19 @@ def _reports() -> Sequence[Files]:
     return [{"a.nsys-rep": seeds.xz("nsys/nvtx-2022.4.nsys-rep")}]
 
 
+_BY_MAGIC: Mapping[bytes, Change] = {
+    b"PERFILE2": change_bytes.perf,
+    b"{": _JSON,
+    b"\x1f\x8b": change_text.packed(_JSON),
+    b"SQLite": change_tables.sqlite,
+}
+
+
 def _any_file(random: Random, data: bytes) -> bytes:
-    if data.startswith(b"PERFILE2"):
-        return change_bytes.perf(random, data)
-    return _JSON(random, data) if data.startswith(b"{") else change_bytes.blind(random, data)
+    for magic, change in _BY_MAGIC.items():
+        if data.startswith(magic):
+            return change(random, data)
+    return change_bytes.blind(random, data)
 
 
 TARGETS: tuple[Target, ...] = (
@@ -134,7 +143,7 @@ TARGETS: tuple[Target, ...] = (
         large=lambda: [seeds.parquetdir(whole=True)],
         weight=1,
     ),
-    Target("folded", _file("a.folded", lambda: seeds.exported("folded")), _LINES, weight=10),
+    Target("folded", _file("a.folded", lambda: seeds.exported("folded"), seeds.PY_SPY.encode), _LINES, weight=10),
     Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON, weight=8),
     Target("pprof", _profiles, change_bytes.protobuf, weight=6),
     Target(
@@ -246,6 +255,9 @@ TARGETS: tuple[Target, ...] = (
     Target("launch", seeds.launch, _any_file, large=seeds.whole_launch, check=check_others.ranks, weight=1),
     Target("fleet store", seeds.fleet, change_tables.cells, check=check_others.fleet, weight=3),
     Target("packed capture", seeds.packed_capture, change_bytes.words, weight=4),
+    Target("calls-before.json", seeds.part_of_a_run, _JSON, "*/calls-before.json"),
+    Target("shared capture", _whole(_PROGRAM, _NSYS, _WORKERS), _any_file, check=check_others.shared, weight=1),
+    Target("program", seeds.programs, change_bytes.words, check=check_others.program, weight=6),
     Target("nsys-rep", _reports, change_bytes.words, weight=1),
     Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=6),
     Target("budgets", _file("pinprof.toml", seeds.BUDGETS.encode), _LINES, check=check_others.budgets, weight=6),
