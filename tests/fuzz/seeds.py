@@ -349,9 +349,9 @@ CALLS_BEFORE = {
     "time_ns": 10**9,
     "processes": [
         {
-            "pid": 7, "whole": True, "live": [["pinned", 4096, 1 << 20, 1 << 20]], "adrift": [["pinned", 4096]],
-            "hosted": [4096], "pools": ["host"], "mapped": [[4096, 1 << 30], [1 << 20, 1 << 31], ["host", "file"]],
-            "owned": [[4096], [1 << 20], ["pinned"]],
+            "pid": 7, "whole": True, "live": [[1, 4096, 1 << 20, 1 << 20], [4, 1 << 33, -1, 1 << 20]],
+            "adrift": [[1, 4096]], "hosted": [4096, -1], "pools": [1, 3],
+            "mapped": [[4096, 1 << 30], [1 << 20, 1 << 31], [0, 1]], "owned": [[4096, 8192], [8192, 9999], [1, 3]],
         }
     ],
 }  # fmt: skip

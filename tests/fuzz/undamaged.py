@@ -6,7 +6,7 @@ it may look at is damaged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -30,14 +30,14 @@ class Undamaged:
     """What was read of the seeds' files."""
 
     def __init__(self) -> None:
-        self._damaged: dict[Path, frozenset[str]] = {}
-        """By folder of a seed, the files in there that are not as in the seed."""
+        self._files: dict[Path, Mapping[str, bool]] = {}
+        """By folder of a seed, its files, and whether they are damaged."""
         self._steps: dict[tuple[str, Path], Any] = {}
         self._records: dict[tuple[Path, tuple[tuple[str, bool], ...]], data.Recording] = {}
 
-    def note(self, folder: Path, damaged: Collection[str]) -> None:
-        """A seed's files lie in `folder`, and these of them are damaged."""
-        self._damaged[folder] = frozenset(damaged)
+    def note(self, folder: Path, files: Iterable[str], damaged: Collection[str]) -> None:
+        """A seed's files lie in `folder`, and some of them are damaged."""
+        self._files[folder] = {name: name in damaged for name in files}
 
     def install(self) -> None:
         """From now on, in this process and those forked from it."""
@@ -67,11 +67,12 @@ class Undamaged:
         return self._steps[key]
 
     def _changed(self, path: Path) -> list[str] | None:
-        """The damaged ones among a file or the files of a folder, by their path in there; None where none are known."""
+        """The damaged ones among a seed's files, by their path in a folder; None where a path has none of them."""
         for folder in path.parents:
-            if (damaged := self._damaged.get(folder)) is not None:
-                inside = path.relative_to(folder).as_posix()
-                return [name[len(inside) + 1 :] for name in damaged if name == inside or name.startswith(f"{inside}/")]
+            if (files := self._files.get(folder)) is not None:
+                place = path.relative_to(folder).as_posix()
+                mine = {name[len(place) + 1 :]: files[name] for name in files if f"{name}/".startswith(f"{place}/")}
+                return [name for name, damaged in mine.items() if damaged] if mine else None
         return None
 
 

@@ -165,7 +165,7 @@ class Place:
         folder = self._folder / str(TARGETS.index(target)) / str(seed)
         back = self._changed.get(folder, files)
         self._changed[folder] = {name: files[name] for name in damage}
-        self._undamaged.note(folder, damage)
+        self._undamaged.note(folder, files, damage)
         folder.mkdir(parents=True, exist_ok=True)
         path = write({**back, **damage}, folder)
         return folder / next(iter(files)).split("/")[0] if path else path
