@@ -246,18 +246,22 @@ def _nvtx() -> bytes:
 
 
 @cache
-def with_chains() -> Files:
-    """A capture whose kernel symbols and what perf made of the samples lie beside them, as with copied stacks."""
+def with_chains() -> Sequence[Files]:
+    """A capture with copied stacks, beside which lie kernel symbols and what perf made of them; and one without."""
+    clock = Spec(sample_type=BASIC | perf.SAMPLE_STACK_USER, ids=(1,))
+    copied = [comm(clock, "app", exec_=True), sample(clock, behind=struct.pack("<QQQ", 8, 7, 8))]
     files = dict(capture("h200/program"))
     root = next(iter(files)).split("/")[0]
-    files[f"{root}/perf-script.txt.gz"] = gzip.compress(PERF_SCRIPT.encode(), 1, mtime=0)
+    files.pop(f"{root}/symbols.json.gz")
     files[f"{root}/kallsyms.gz"] = gzip.compress(_kallsyms(), 1, mtime=0)
-    return files
+    text = gzip.compress(PERF_SCRIPT.encode(), 1, mtime=0)
+    whole = file_mode([clock], b"".join(copied), Features().command("app"))
+    return [{**files, f"{root}/perf.data": whole, f"{root}/perf-script.txt.gz": text}, files]
 
 
 def _kallsyms() -> bytes:
     kernel = lzma.decompress((DATA / "h200/kallsyms.xz").read_bytes()).splitlines(keepends=True)
-    return b"".join(kernel[::2000])
+    return b"".join(kernel[::800])
 
 
 def with_kallsyms() -> Sequence[Files]:
@@ -374,7 +378,12 @@ __attribute__((noinline)) int sum(struct pair *pairs, int count) {
 }
 int _start(struct pair *pairs) { return sum(pairs, 9) + add(pairs->first, 3); }
 """
-_AS_COMPILED = (("-gdwarf-5",), ("-gdwarf-4", "-fdebug-types-section"), ("-gdwarf-5", "-gz=zlib"), ("-g", "-gsplit-dwarf"))
+_AS_COMPILED = (
+    ("-gdwarf-5",),
+    ("-gdwarf-4", "-fdebug-types-section"),
+    ("-gdwarf-5", "-gz=zlib"),
+    ("-g", "-gsplit-dwarf"),
+)
 
 
 @cache
@@ -500,7 +509,7 @@ def bench() -> bytes:
 
 
 PY_SPY = """\
-process 7:"python train.py";thread (7): "MainThread";<module> (train.py:12);step (train.py:7);copy_ (torch/_tensor.py:99) 41
+process 7:"python train.py";thread (7): "MainThread";<module> (train.py:12);copy_ (_tensor.py:99) 41
 process 7:"python train.py";thread (9);run (threading.py:982);load (data.py:3) 2
 <module> (train.py:12);step (train.py:8) 1
 """
