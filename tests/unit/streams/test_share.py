@@ -113,7 +113,7 @@ def test_a_text_that_is_damaged_or_unpacks_to_too_much_is_not_copied(
     capture = small(tmp_path)
     packed = gzip.compress(bytes(20_000))
     (capture / store.PERF_SCRIPT).write_bytes(packed[: len(packed) - cut])
-    with pytest.raises(CaptureError, match="cannot be copied without kernel addresses: (truncated|it is too large)"):
+    with pytest.raises(CaptureError, match=r"cannot be copied without kernel addresses: (truncated|it is too large)"):
         share.share(capture, tmp_path / "given")
 
 
