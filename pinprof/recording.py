@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Recorded:
+class EndedRecording:
     """A recording that has ended."""
 
     outcome: Outcome
@@ -85,8 +85,8 @@ def record(
     calibrate: Say | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
-    told: run.Told = run.Told(),
-) -> Recorded:
+    hooks: run.RecordingHooks = run.RecordingHooks(),
+) -> EndedRecording:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
 
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
@@ -103,7 +103,7 @@ def record(
             outcome = run.record(
                 replace(request, environment=places),
                 writer.path,
-                replace(told, meanwhile=_both(told.meanwhile, _load_reader)),
+                replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader)),
             )
             described = _read_facts(facts)
     except BaseException:
@@ -114,7 +114,7 @@ def record(
         raise
     if scenario and outcome.exit_status and not writer.ranges.exists():
         writer.discard()
-        return Recorded(outcome)
+        return EndedRecording(outcome)
     running = bool(request.pid) and alive(request.pid)
     return finish(writer, outcome, described, rank, calibrate, running=running, kernel_symbols=kernel_symbols)
 
@@ -146,7 +146,7 @@ def finish(
     *,
     running: bool = False,
     kernel_symbols: bool = True,
-) -> Recorded:
+) -> EndedRecording:
     """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why.
 
     `running`: the recorded program goes on, and needs the GPU for itself.
@@ -173,7 +173,7 @@ def finish(
     notes += (*symbols.notes, *measured.notes)
     facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
-    return Recorded(outcome, path, (*outcome.notes, *notes), broken_off)
+    return EndedRecording(outcome, path, (*outcome.notes, *notes), broken_off)
 
 
 def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], object]:

@@ -159,6 +159,9 @@ class Result:
     @property
     def blame(self) -> pd.DataFrame:
         """One row per waiting place and holder: how long a thread waits there, and for whom. Longest first."""
+        from pinprof.report.joined_frames import with_frames_joined
+
+        stacks = with_frames_joined(self.analysis.capture)
         rows = [
             (
                 *(row.wait, row.ns, row.count, row.longest_ns, row.longest_at_ns, row.certain),
@@ -166,7 +169,7 @@ class Result:
                 *(row.waiter.site.function, row.waiter.site.file, row.waiter.site.line),
                 *(str(row.holder.kind), row.holder.pid, row.holder.tid, row.holder.name),
                 *(row.holder.site.function, row.holder.site.file, row.holder.site.line),
-                *(", ".join(row.holder.causes), " < ".join(row.holder.stack)),
+                *(", ".join(row.holder.causes), " < ".join(stacks.names(row.holder.node))),
             )
             for row in (self.analysis.blame.rows if self.analysis.blame else ())
         ]

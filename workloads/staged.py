@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from pinprof.scenario import Event, HostMemory, RunContext, ScenarioSpec, paragraphs
+from pinprof.scenario import HostMemory, RunContext, ScenarioSpec, StreamEvent, paragraphs
 
 SLOTS = 4
 SLOT_BYTES = 4 << 20
@@ -59,7 +59,7 @@ def iterate(ctx: RunContext) -> None:
     with ctx.phase("init"):
         host.fill(ctx.value)
     with ctx.phase("h2d"):
-        filled: deque[Event] = deque()
+        filled: deque[StreamEvent] = deque()
         for number, (source, target) in enumerate(pairs):
             if len(filled) == SLOTS:
                 filled.popleft().synchronize()
@@ -71,7 +71,7 @@ def iterate(ctx: RunContext) -> None:
     with ctx.phase("kernel"):
         ctx.backend.add_two(device)
     with ctx.phase("d2h"):
-        coming: deque[tuple[Event, HostMemory, HostMemory]] = deque()
+        coming: deque[tuple[StreamEvent, HostMemory, HostMemory]] = deque()
         for number, (to, piece) in enumerate(pairs):
             if len(coming) == SLOTS:
                 _take(*coming.popleft())
@@ -88,7 +88,7 @@ def iterate(ctx: RunContext) -> None:
         ring.free()
 
 
-def _take(arrived: Event, slot: HostMemory, target: HostMemory) -> None:
+def _take(arrived: StreamEvent, slot: HostMemory, target: HostMemory) -> None:
     """Copy what has arrived in a slot to where it belongs."""
     arrived.synchronize()
     target.copy_from(slot)

@@ -10,7 +10,6 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.course.course import Around
-from pinprof.analyze.explanation import Explanation, explain
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.ranges.spans import cut, cut_at
 from pinprof.analyze.recorder import recorder_apart
@@ -20,37 +19,33 @@ from pinprof.analyze.run import Run
 from pinprof.analyze.selection import Selection, resolve
 from pinprof.base.errors import CaptureError
 from pinprof.data.model import Capture
-from pinprof.data.unnamed_runs import with_runs_apart
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Attribution", "Category", "EventResult",
-    "Explanation", "Finding", "RangeResult", "Run", "Selection", "analyze", "explain",
+    "Finding", "RangeResult", "Run", "Selection", "analyze",
 ]  # fmt: skip
 
 
-def analyze(
-    capture: Capture, *, all_frames: bool = False, search: bool = True, selection: Selection | None = None
-) -> Run:
+def analyze(capture: Capture, *, search: bool = True, selection: Selection | None = None) -> Run:
     """Explain a capture; never fails on a valid one, however little it holds.
 
-    What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so. Runs
-    of frames without a name become one frame, unless all frames are wanted. Without `search` nothing is said of phases
-    and opportunities, for those who only count.
+    What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so.
+    Without `search` nothing is said of phases and opportunities, for those who only count.
 
     A selection restricts everything to a part of the recording, before anything is counted; causes, idle threads and
     phases are what they are in the whole one. UsageError where the part holds nothing.
     """
-    recorded = _on_one_clock(with_runs_apart(capture))
+    recorded = _on_one_clock(capture)
     part = resolve(recorded, selection) if selection else None
-    recorded = cut(recorded if part is None else cut_at(recorded, part.edges))
+    recorded = cut(recorded if part is None else cut_at(recorded, part.window.edges))
     whole = Attributed.of(*idle_apart(*recorder_apart(recorded, attribute(recorded))))
     if part is None:
-        return Run(whole, joins_frames=not all_frames, searches=search)
+        return Run(whole, searches=search)
     chosen = restricted(whole, part)
     if is_empty(chosen.capture):
         raise part.nothing()
     around = Around(restricted(whole, part.at_any_time()), part.times(whole.capture.ranges))
-    return Run(chosen, part, around, joins_frames=not all_frames, searches=search)
+    return Run(chosen, part, around, searches=search)
 
 
 def _on_one_clock(capture: Capture) -> Capture:

@@ -106,10 +106,10 @@ def _of_process(capture: Capture, end: Int64, threads: Groups) -> Int64:
 
 def _active(capture: Capture) -> Int64:
     """The threads that did something that the program's ranges or CUDA calls show: (pid, tid) packed."""
-    told = [pack(capture.ranges.pid, capture.ranges.tid)]
+    known = [pack(capture.ranges.pid, capture.ranges.tid)]
     if capture.activity is not None:
-        told.append(pack(capture.activity.calls.pid, capture.activity.calls.tid))
-    return np.concatenate(told)
+        known.append(pack(capture.activity.calls.pid, capture.activity.calls.tid))
+    return np.concatenate(known)
 
 
 def _innermost_user(stacks: StackTable) -> Int32:

@@ -1,9 +1,8 @@
 """A capture restricted to a part of it, before anything is counted: so every output and every sum is of the part.
 
-- **Samples** belong to the part in which they were taken; those of a range by the rule of `ranges.membership`.
-- **Waits** were cut at the part's edges (`ranges.spans`), and the pieces inside remain.
-- **Ranges, calls, work of the GPU** that reach across the time's edges are cut there, a copy's bytes in proportion, so
-  that rates stay what they were. What begins inside a range belongs to it, as everywhere.
+- **Time** is cut by the part's window (`data.time_window`); waits were cut at its edges before (`ranges.spans`).
+- **Samples** of a range are those by the rule of `ranges.membership`. What begins inside a range belongs to it, as
+  everywhere.
 - **Work of the GPU** belongs to the thread that called for it. What no call tells the thread of is left out where
   threads are chosen, and a note says so.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
@@ -22,12 +21,10 @@ from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.membership import Events, inside, owners, samples_inside
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.selection import Part
-from pinprof.base.columns import Bool, Int32, Int64, Table, pack, pairs_of
+from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
 from pinprof.data.model import Capture, MemoryLog, RangeTable
-
-_Table = TypeVar("_Table", bound=Table)
 
 UNASSIGNED = "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
 _OF_THE_WHOLE = ("counters", "resources")
@@ -56,7 +53,7 @@ def restricted(whole: Attributed, part: Part) -> Attributed:
         attribution,
         **{name: getattr(attribution, name)[chosen] for name in ("leaf", "work", "groups", "heuristic")},
     )
-    smaller, rows = _without_samples(replace(capture, samples=capture.samples.take(chosen)), capture, part)
+    smaller, rows = _restricted(capture, part, chosen)
     if calls is None or smaller.activity is None:
         return Attributed(smaller, attribution, None)
     return Attributed(smaller, attribution, _still_known(prepare_calls(smaller.activity), calls, rows))
@@ -64,8 +61,7 @@ def restricted(whole: Attributed, part: Part) -> Attributed:
 
 def part_of(capture: Capture, part: Part) -> Capture:
     """The part of a capture without an analysis."""
-    chosen = chosen_samples(capture, part)
-    return _without_samples(replace(capture, samples=capture.samples.take(chosen)), capture, part)[0]
+    return _restricted(capture, part, chosen_samples(capture, part))[0]
 
 
 def is_empty(capture: Capture) -> bool:
@@ -77,10 +73,8 @@ def is_empty(capture: Capture) -> bool:
 def chosen_samples(capture: Capture, part: Part) -> Bool:
     """Per sample, whether it belongs to the part."""
     samples = capture.samples
-    chosen = (samples.time_ns >= part.from_ns) & (samples.time_ns < part.to_ns)
-    if part.ranges is not None:
-        chosen &= samples_inside(capture, part.ranges)
-    return chosen & _of_threads(part, samples.pid, samples.tid)
+    chosen = part.window.holds(samples.time_ns) & _of_threads(part, samples.pid, samples.tid)
+    return chosen if part.ranges is None else chosen & samples_inside(capture, part.ranges)
 
 
 def _of_threads(part: Part, pid: Int32, tid: Int32) -> Bool:
@@ -89,26 +83,27 @@ def _of_threads(part: Part, pid: Int32, tid: Int32) -> Bool:
     return np.ones(len(pid), np.bool_) if part.pids is None else np.isin(pid, part.pids)
 
 
-def _without_samples(smaller: Capture, capture: Capture, part: Part) -> tuple[Capture, Int64]:
-    """All but the samples restricted; and which rows of the calls remain."""
+def _restricted(capture: Capture, part: Part, chosen: Bool) -> tuple[Capture, Int64]:
+    """The capture with these samples and all else that belongs to the part; and which rows of the calls remain."""
     activity, rows = (None, np.zeros(0, np.int64))
     if capture.activity is not None:
         activity, rows = _activity(capture, capture.activity, part)
     marks = capture.marks
     outcome = {name: fact for name, fact in capture.manifest.outcome.items() if name not in _OF_THE_WHOLE}
     smaller = replace(
-        smaller,
+        capture,
         manifest=replace(capture.manifest, outcome=outcome),
+        samples=capture.samples.take(chosen),
         ranges=_ranges(capture.ranges, capture, part),
         activity=activity,
-        marks=marks.take(_begins(capture, marks.time_ns, marks.pid, part) & _of_threads(part, marks.pid, marks.tid)),
+        marks=marks.take(_in_ranges(capture, marks.time_ns, marks.pid, part) & _of_threads(part, marks.pid, marks.tid)),
         memory=_memory(capture.memory, part),
         threads=_named(capture.threads, part),
         renamed=_named(capture.renamed, part),
     )
     if part.threads is not None and capture.activity is not None and capture.activity.recorded - {"cuda calls"}:
         smaller = smaller.with_notes(UNASSIGNED)
-    return smaller, rows
+    return part.window.cut(smaller), rows
 
 
 def _named(names: Mapping[tuple[int, int], Any], part: Part) -> dict[tuple[int, int], Any]:
@@ -119,19 +114,6 @@ def _named(names: Mapping[tuple[int, int], Any], part: Part) -> dict[tuple[int, 
     return {pair: name for pair, name in names.items() if (pair in kept if kept is not None else pair[0] in pids)}
 
 
-def _begins(capture: Capture, time: Int64, pid: Int32, part: Part) -> Bool:
-    """Per event, whether it begins in the part's time, in its ranges and in its processes."""
-    chosen = (time >= part.from_ns) & (time < part.to_ns)
-    return chosen & _in_ranges(capture, time, pid, part)
-
-
-def _overlaps(capture: Capture, table: Any, part: Part) -> Bool:
-    """The same for what lasts: some of it lies in the part's time."""
-    start, end = table.start_ns, table.end_ns
-    chosen = (start < part.to_ns) & ((end > part.from_ns) | (start >= part.from_ns))
-    return np.asarray(chosen & _in_ranges(capture, start, table.pid, part))
-
-
 def _in_ranges(capture: Capture, time: Int64, pid: Int32, part: Part) -> Bool:
     chosen = np.ones(len(time), np.bool_)
     if part.ranges is not None:
@@ -139,29 +121,14 @@ def _in_ranges(capture: Capture, time: Int64, pid: Int32, part: Part) -> Bool:
     return chosen if part.pids is None else chosen & np.isin(pid, part.pids)
 
 
-def _clipped(table: _Table, part: Part) -> _Table:
-    """Rows with a start and an end, cut where the part's time begins and ends, their bytes in proportion."""
-    rows: Any = table
-    start, end = np.maximum(rows.start_ns, part.from_ns), np.minimum(rows.end_ns, part.to_ns)
-    changed: dict[str, Any] = {"start_ns": start, "end_ns": np.maximum(end, start)}
-    size = getattr(rows, "size_bytes", None)
-    if size is not None:
-        length = rows.end_ns - rows.start_ns
-        cut = (size > 0) & (end - start < length)
-        changed["size_bytes"] = np.where(cut, np.round(size * ((end - start) / np.maximum(length, 1))), size)
-        changed["size_bytes"] = changed["size_bytes"].astype(size.dtype)
-    return replace(table, **changed)
-
-
 def _ranges(ranges: RangeTable, capture: Capture, part: Part) -> RangeTable:
-    """Those that reach into the part's time; of chosen ranges only themselves and what lies wholly inside them."""
-    kept = (ranges.start_ns < part.to_ns) & ((ranges.end_ns > part.from_ns) | (ranges.start_ns >= part.from_ns))
+    """Those of the part's processes; of chosen ranges only themselves and what lies wholly inside them."""
+    kept = part.window.reaches(ranges.start_ns, ranges.end_ns)
     if part.pids is not None:
         kept &= np.isin(ranges.pid, part.pids) | (ranges.pid < 1)
     if part.ranges is not None:
         kept &= part.ranges | _wholly_inside(ranges, capture, part.ranges)
-    depth = _depths(ranges, kept)
-    return _clipped(replace(ranges, depth=depth).take(kept), part)
+    return replace(ranges, depth=_depths(ranges, kept)).take(kept)
 
 
 def _wholly_inside(ranges: RangeTable, capture: Capture, chosen: Bool) -> Bool:
@@ -190,28 +157,29 @@ def _depths(ranges: RangeTable, kept: Bool) -> Int32:
 
 
 def _activity(capture: Capture, activity: Activity, part: Part) -> tuple[Activity, Int64]:
-    """What was traced in the part; and which of the calls that is."""
-    calls, operations = activity.calls, activity.gpu_ops
-    kept_calls = _overlaps(capture, calls, part) & _of_threads(part, calls.pid, calls.tid)
-    kept_work = _overlaps(capture, operations, part) & _called_for(operations, calls, part)
-    os_calls, sched, faults, usage, marks = (
-        activity.os_calls, activity.sched, activity.faults, activity.memory, activity.marks,
-    )  # fmt: skip
-    switches = _begins(capture, sched.time_ns, sched.pid, part) & _of_threads(part, sched.pid, sched.tid)
+    """What was traced for the part, at any time; and which of the calls are in its window, too."""
+    calls = activity.calls
+
+    def kept(table: Any, *, called_for: bool = False) -> Any:
+        begins = next(iter(table.times().values()))
+        chosen = _in_ranges(capture, begins, table.pid, part)
+        chosen &= _called_for(table, calls, part) if called_for else _of_threads(part, table.pid, table.tid)
+        return table.take(chosen)
+
+    faults = activity.faults
+    chosen_calls = _in_ranges(capture, calls.start_ns, calls.pid, part) & _of_threads(part, calls.pid, calls.tid)
     smaller = replace(
         activity,
-        calls=_clipped(calls.take(kept_calls), part),
-        gpu_ops=_clipped(operations.take(kept_work), part),
-        os_calls=_clipped(
-            os_calls.take(_overlaps(capture, os_calls, part) & _of_threads(part, os_calls.pid, os_calls.tid)), part
-        ),
-        sched=sched.take(switches),
-        faults=faults.take(_begins(capture, faults.time_ns, faults.pid, part) & (part.threads is None)),
-        memory=usage.take(_begins(capture, usage.time_ns, usage.pid, part) & _called_for(usage, calls, part)),
-        marks=marks.take(_begins(capture, marks.time_ns, marks.pid, part) & _of_threads(part, marks.pid, marks.tid)),
+        calls=calls.take(chosen_calls),
+        gpu_ops=kept(activity.gpu_ops, called_for=True),
+        os_calls=kept(activity.os_calls),
+        sched=kept(activity.sched),
+        faults=faults.take(_in_ranges(capture, faults.time_ns, faults.pid, part) & (part.threads is None)),
+        memory=kept(activity.memory, called_for=True),
+        marks=kept(activity.marks),
         part=True,
     )
-    return smaller, np.flatnonzero(kept_calls)
+    return smaller, np.flatnonzero(chosen_calls & part.window.reaches(calls.start_ns, calls.end_ns))
 
 
 def _called_for(table: Any, calls: Any, part: Part) -> Bool:
@@ -232,17 +200,7 @@ def _still_known(smaller: Calls, calls: Calls, rows: Int64) -> Calls:
 
 
 def _memory(log: MemoryLog | None, part: Part) -> MemoryLog | None:
-    """Memory over the part's time, of its processes; None where nothing remains."""
-    if log is None:
-        return None
-    inside_time = (log.time_ns >= part.from_ns) & (log.time_ns < part.to_ns)
-    processes = []
-    for process in log.processes:
-        looked = (process.time_ns >= part.from_ns) & (process.time_ns < part.to_ns)
-        if looked.any() and (part.pids is None or process.pid in part.pids):
-            values = {name: value[looked] for name, value in process.values.items()}
-            processes.append(replace(process, time_ns=process.time_ns[looked], values=values))
-    if not inside_time.any() and not processes:
-        return None
-    machine = {name: value[inside_time] for name, value in log.machine.items()}
-    return replace(log, time_ns=log.time_ns[inside_time], machine=machine, processes=tuple(processes))
+    """Memory of the part's processes, at any time."""
+    if log is None or part.pids is None:
+        return log
+    return replace(log, processes=tuple(process for process in log.processes if process.pid in part.pids))

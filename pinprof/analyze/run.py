@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -37,49 +36,40 @@ from pinprof.analyze.sites import Sites
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 from pinprof.data.rate_book import RateBook
-from pinprof.data.unnamed_runs import JoinedRuns, with_runs_joined
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A recording, or a part of it, and what is known of it."""
 
-    every_frame: Attributed
-    """With runs of frames without a name as they were recorded: attribution, phases and rules read them."""
+    attributed: Attributed
+    """What was recorded, every frame of it, and the cause of each sample."""
     part: Part | None = None
     """Which part of the recording this is; None: all of it."""
     around: Around | None = None
     """What the part was taken from."""
-    joins_frames: bool = True
-    """Whether runs of frames without a name become one frame."""
     searches: bool = True
     """Whether the run's course, its ledger and opportunities are of interest; they are None without."""
 
-    @cached_property
-    def _shown(self) -> tuple[Capture, JoinedRuns | None]:
-        capture = self.every_frame.capture
-        return with_runs_joined(capture) if self.joins_frames else (capture, None)
-
-    @cached_property
+    @property
     def capture(self) -> Capture:
-        """What was recorded, as reports show it."""
-        return self._shown[0]
+        """What was recorded."""
+        return self.attributed.capture
 
-    @cached_property
+    @property
     def attribution(self) -> Attribution:
         """The cause of each sample."""
-        attribution, runs = self.every_frame.attribution, self._shown[1]
-        return replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
+        return self.attributed.attribution
 
     @property
     def calls(self) -> Calls | None:
         """CUDA calls, prepared for questions; None where nothing traced any activity."""
-        return self.every_frame.calls
+        return self.attributed.calls
 
     @cached_property
     def members(self) -> Membership:
         """What belongs to the ranges; its paths are those of `ranges`, in the same order."""
-        return membership(self.every_frame.capture)
+        return membership(self.capture)
 
     @cached_property
     def sites(self) -> Sites:
@@ -125,7 +115,7 @@ class Run:
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The verdict of every rule."""
-        return findings(self.every_frame.capture, self.events, self.ranges, self.activity)
+        return findings(self.capture, self.events, self.ranges, self.activity)
 
     @cached_property
     def _traced_only(self) -> bool:
@@ -150,10 +140,9 @@ class Run:
     @cached_property
     def course(self) -> Course | None:
         """Phases and the critical thread's time; None where nothing sampled time."""
-        capture, attribution, calls = self.every_frame.capture, self.every_frame.attribution, self.calls
-        if not self.searches or clock_event(capture.events) is None or not len(capture.samples):
+        if not self.searches or clock_event(self.capture.events) is None or not len(self.capture.samples):
             return None
-        return course_of(capture, attribution, calls, self.around)
+        return course_of(self.capture, self.attribution, self.calls, self.around)
 
     @cached_property
     def doing(self) -> CourseTable | None:

@@ -22,9 +22,9 @@ from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
 from pinprof.data.model import Capture, RangeTable
+from pinprof.data.time_window import EVER_NS, TimeWindow
 
 _Key = TypeVar("_Key")
-_EVER = 1 << 62
 _MOST_NAMED = 5
 """Names that a message lists."""
 
@@ -63,8 +63,7 @@ class Part:
     asked: Selection
     whole_ns: int
     """The length of the whole recording."""
-    from_ns: int = -_EVER
-    to_ns: int = _EVER
+    window: TimeWindow = TimeWindow()
     ranges: Bool | None = None
     """Per range of the capture, whether it is chosen; None: no ranges are asked for."""
     threads: Int64 | None = None
@@ -72,18 +71,13 @@ class Part:
     pids: Int64 | None = None
     """Processes that the chosen threads belong to; None for all."""
 
-    @property
-    def edges(self) -> Int64:
-        """Instants at which the part begins and ends, where they lie inside the recording."""
-        return np.array([edge for edge in (self.from_ns, self.to_ns) if abs(edge) < _EVER], np.int64)
-
     def at_any_time(self) -> Part:
         """The same threads and processes during the whole recording."""
-        return replace(self, from_ns=-_EVER, to_ns=_EVER, ranges=None)
+        return replace(self, window=TimeWindow(), ranges=None)
 
     def times(self, ranges: RangeTable) -> Intervals:
         """When the part is: its time, and of that what lies in its ranges."""
-        time = union(np.array([self.from_ns]), np.array([self.to_ns]))
+        time = union(np.array([self.window.start_ns]), np.array([self.window.end_ns]))
         if self.ranges is None:
             return time
         return intersection(time, union(ranges.start_ns[self.ranges], ranges.end_ns[self.ranges]))
@@ -153,11 +147,9 @@ def _timed(part: Part, span: tuple[int, int] | None) -> Part:
             "Give an earlier time with --after.",
             "part",
         )
-    return replace(
-        part,
-        from_ns=-_EVER if asked.after_ns is None else start + asked.after_ns,
-        to_ns=_EVER if asked.until_ns is None else min(start + asked.until_ns, _EVER),
-    )
+    begins = -EVER_NS if asked.after_ns is None else start + asked.after_ns
+    ends = EVER_NS if asked.until_ns is None else min(start + asked.until_ns, EVER_NS)
+    return replace(part, window=TimeWindow(begins, ends))
 
 
 def _thread_names(capture: Capture) -> dict[tuple[int, int], str]:

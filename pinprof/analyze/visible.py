@@ -6,7 +6,6 @@ import numpy as np
 
 from pinprof.analyze.evidence import SHARE_ERROR
 from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, Int64
-from pinprof.data.unnamed_runs import are_runs
 
 
 def has_call_chains(capture: Capture, event: int) -> bool:
@@ -16,7 +15,7 @@ def has_call_chains(capture: Capture, event: int) -> bool:
     elsewhere, a lone frame of user code tells enough: it is not in the kernel.
     """
     stacks, weight = capture.stacks, capture.weight_at[event]
-    lone = np.append((stacks.parent == NO_NODE) & ~are_runs(stacks.frames)[stacks.frame], True)
+    lone = np.append(stacks.parent == NO_NODE, True)
     blind = lone & np.append(stacks.frames.mode[stacks.frame] == KERNEL, True)
     if lone[weight > 0].all():
         return not weight[blind].any()

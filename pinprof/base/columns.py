@@ -163,6 +163,12 @@ def unpack(keys: Int64) -> tuple[Int64, Int64]:
     return keys >> 32, (keys & 0xFFFF_FFFF) - (1 << 31)
 
 
+def halves(words: UInt64) -> tuple[Int32, Int32]:
+    """The lower and the upper 32 bits of each word, as signed numbers."""
+    pairs = np.ascontiguousarray(words).astype("<u8", copy=False).view(np.int32).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
 def pairs_of(keys: Int64) -> list[tuple[int, int]]:
     """The pairs of packed keys as Python's numbers."""
     return list(zip(*(column.tolist() for column in unpack(keys)), strict=True))

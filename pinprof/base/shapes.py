@@ -162,7 +162,7 @@ class Each:
 
 
 @dataclass(frozen=True)
-class Row:
+class RowShape:
     """A list of a number of elements, each of its own shape."""
 
     shapes: tuple[Shape, ...]
@@ -175,7 +175,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnShape:
     """A list of whole numbers of low … high, with a sum; millions cost milliseconds."""
 
     low: int = 0

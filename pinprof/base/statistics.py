@@ -33,7 +33,7 @@ Runs = Sequence[float] | Floats
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanDifference:
     """The mean difference `after - before`, in the unit of what was compared, and how far chance carries it.
 
     Made by `ratio` or `paired_ratio`, it counts in logarithms; its `ratio`, `ratio_interval` and `detectable_ratio` are
@@ -90,7 +90,7 @@ class Estimate:
         return _exp(self.detectable(power, level))
 
 
-def difference(before: Runs, after: Runs) -> Estimate | None:
+def difference(before: Runs, after: Runs) -> MeanDifference | None:
     """Welch's estimate of sides whose runs have no partners; None where a side has fewer than two."""
     if min(len(before), len(after)) < 2:
         return None
@@ -100,10 +100,10 @@ def difference(before: Runs, after: Runs) -> Estimate | None:
     freedom = (
         total**2 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True)) if total else 1.0
     )
-    return Estimate(float(sides[1].mean() - sides[0].mean()), math.sqrt(total), freedom)
+    return MeanDifference(float(sides[1].mean() - sides[0].mean()), math.sqrt(total), freedom)
 
 
-def ratio(before: Runs, after: Runs) -> Estimate | None:
+def ratio(before: Runs, after: Runs) -> MeanDifference | None:
     """The ratio of sides whose runs have no partners, by their geometric means.
 
     None where a side has fewer than two runs, or one of a time that is not above 0.
@@ -112,7 +112,7 @@ def ratio(before: Runs, after: Runs) -> Estimate | None:
     return difference(logs[0], logs[1]) if logs[0] is not None and logs[1] is not None else None
 
 
-def paired_ratio(before: Runs, after: Runs) -> Estimate | None:
+def paired_ratio(before: Runs, after: Runs) -> MeanDifference | None:
     """The ratio of interleaved rounds: number k of one side ran beside number k of the other.
 
     What slows a whole round slows both of its runs, and cancels. None for fewer than two rounds, or a time not above 0.
@@ -124,7 +124,7 @@ def paired_ratio(before: Runs, after: Runs) -> Estimate | None:
         return None
     rounds = logs[1] - logs[0]
     error = float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
-    return Estimate(float(rounds.mean()), error, len(rounds) - 1)
+    return MeanDifference(float(rounds.mean()), error, len(rounds) - 1)
 
 
 def holm(chances: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
@@ -151,7 +151,12 @@ def threshold(freedom: float, comparisons: int) -> float:
 
 
 def runs_needed(
-    found: Estimate, runs: tuple[int, int], change: float, power: float = POWER, level: float = LEVEL, most: int = 1000
+    found: MeanDifference,
+    runs: tuple[int, int],
+    change: float,
+    power: float = POWER,
+    level: float = LEVEL,
+    most: int = 1000,
 ) -> int:
     """How many runs of each side detect a change of this size, in the unit of `found`; `most` where more are needed.
 
@@ -162,12 +167,12 @@ def runs_needed(
 
     def detects(count: int) -> bool:
         freedom = max(1.0, found.freedom + 2 * count - sum(runs))
-        return Estimate(0.0, spread * math.sqrt(2 / count), freedom).detects(change, power, level)
+        return MeanDifference(0.0, spread * math.sqrt(2 / count), freedom).detects(change, power, level)
 
     return 2 + bisect_left(range(2, most), True, key=detects)
 
 
-def moderated(estimates: Sequence[Estimate], most: float = math.inf) -> list[Estimate]:
+def moderated(estimates: Sequence[MeanDifference], most: float = math.inf) -> list[MeanDifference]:
     """Estimates whose errors borrow from each other, after Smyth's empirical Bayes.
 
     Few runs tell a variance badly. Where many comparisons of the same runs were made, the distribution of their

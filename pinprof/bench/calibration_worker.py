@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.base.errors import CudaError, PinprofError
-from pinprof.bench.measures import Site, trial_of
+from pinprof.bench.measures import TrialSite, trial_of
 from pinprof.data.rates import Rate
 from pinprof.scenario import Backend
 
@@ -123,7 +123,7 @@ def rate_of(backend: Backend, measure: str, size: int) -> Rate:
     """Median, 10th and 90th percentile of a few values, after a call that warms up."""
     trial, threads = trial_of(measure)
     began = perf_counter()
-    timer = trial.prepare(Site(backend, size, threads, 3.0))
+    timer = trial.prepare(TrialSite(backend, size, threads, 3.0))
     warm_s = timer(1)
     loops = min(max(int(_VALUE_S / max(warm_s, 1e-9)), 1), _MOST_CALLS)
     values: list[float] = []

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, variance
 from typing import Any
 
-from pyperf._utils import is_significant, tdist95conf_level
+from pyperf._utils import is_significant
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL, difference
 from pinprof.bench.suite import load_suite
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchmarkRow:
     """One benchmark that both have."""
 
     name: str
@@ -36,7 +35,7 @@ class Comparison:
 
     before: str
     after: str
-    rows: tuple[Row, ...]
+    rows: tuple[BenchmarkRow, ...]
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     different: tuple[str, ...]
@@ -48,7 +47,7 @@ def compare(before: Path, after: Path) -> Comparison:
     suites = [load_suite(path) for path in (before, after)]
     old, new = ({one.get_name(): one for one in suite.get_benchmarks() if one.get_nvalue()} for suite in suites)
     rows = tuple(
-        Row(name, 1e9 * old[name].mean(), 1e9 * new[name].mean(), _significant(old[name], new[name]))
+        BenchmarkRow(name, 1e9 * old[name].mean(), 1e9 * new[name].mean(), _significant(old[name], new[name]))
         for name in old
         if name in new
     )
@@ -74,17 +73,8 @@ def _significant(before: Any, after: Any) -> bool:
         return bool(mean(old) != mean(new))
     if len(old) == len(new):
         return bool(is_significant(old, new)[0])
-    return _welch(old, new)
-
-
-def _welch(old: Sequence[float], new: Sequence[float]) -> bool:
-    """Welch's t-test with the degrees of freedom of Welch and Satterthwaite, rounded down."""
-    errors = [variance(values) / len(values) for values in (old, new)]
-    score = (mean(new) - mean(old)) / math.sqrt(sum(errors))
-    freedom = sum(errors) ** 2 / sum(
-        error**2 / (len(values) - 1) for error, values in zip(errors, (old, new), strict=True)
-    )
-    return bool(abs(score) >= tdist95conf_level(max(1, int(freedom))))
+    welch = difference(old, new)
+    return welch is not None and welch.p <= LEVEL
 
 
 def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.files import copied_on_write, map_touched, read_whole
 from pinprof.bench.timers import Timer, free, fresh, making, repeated
 from pinprof.data.rates import prefault_threads
-from pinprof.scenario import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
+from pinprof.scenario import Backend, DeviceMemory, Gpu, HostMemory, MemoryKind, Place, Stream, StreamEvent
 
 SAME = "the same"
 """`Trial.emulation` of what needs no GPU in the first place."""
@@ -32,7 +32,7 @@ _Memory = TypeVar("_Memory", bound=DeviceMemory)
 
 
 @dataclass(frozen=True)
-class Site:
+class TrialSite:
     """Where a trial takes place."""
 
     backend: Backend
@@ -46,6 +46,11 @@ class Site:
     def gpu(self) -> Gpu:
         """The backend of a measure that has no emulation."""
         return cast("Gpu", self.backend)
+
+    def touched(self, memory: HostMemory) -> HostMemory:
+        """The memory with all its pages."""
+        self.backend.touch(memory, self.threads)
+        return memory
 
     def resident(self, memory: HostMemory) -> HostMemory:
         """The memory with all its pages, filled."""
@@ -62,7 +67,7 @@ class Site:
 
     def expect_on_device(self, device: DeviceMemory, value: float) -> None:
         """The same for memory of the device, copied back."""
-        back = self.backend.pageable(self.size_bytes)
+        back = self.backend.pageable(device.size_bytes)
         # Memory of malloc may hold the value from before.
         back.fill(value + 1)
         self.backend.copy_to_host(back, device)
@@ -74,7 +79,7 @@ class Site:
 class Trial:
     """How one measure is taken."""
 
-    prepare: Callable[[Site], Timer]
+    prepare: Callable[[TrialSite], Timer]
     memory: tuple[MemoryKind, ...]
     """Kinds of memory of its size that are alive at the same time, those of the check included."""
     emulation: str | None = SAME
@@ -110,27 +115,25 @@ def _seen(memory: HostMemory) -> HostMemory:
     return memory
 
 
-def _touched(site: Site, make: Callable[[], HostMemory]) -> Timer:
+def _touched(site: TrialSite, make: Callable[[], HostMemory]) -> Timer:
     return fresh(lambda: _seen(make()), lambda memory: site.backend.touch(memory, 1), free)
 
 
-def _pageable(site: Site, *, touched: bool) -> HostMemory:
+def _pageable(site: TrialSite, *, touched: bool) -> HostMemory:
     memory = _seen(site.backend.pageable(site.size_bytes))
-    if touched:
-        site.backend.touch(memory, 1)
-    return memory
+    return site.touched(memory) if touched else memory
 
 
-def _unpin(site: Site, memory: HostMemory) -> None:
+def _unpin(site: TrialSite, memory: HostMemory) -> None:
     site.backend.unregister(memory)
     memory.free()
 
 
-def _registered(site: Site, *, touched: bool) -> Timer:
+def _registered(site: TrialSite, *, touched: bool) -> Timer:
     return fresh(lambda: _pageable(site, touched=touched), site.backend.register, lambda memory: _unpin(site, memory))
 
 
-def _free_unregister(site: Site) -> Timer:
+def _free_unregister(site: TrialSite) -> Timer:
     def make() -> HostMemory:
         memory = _pageable(site, touched=True)
         site.backend.register(memory)
@@ -139,40 +142,34 @@ def _free_unregister(site: Site) -> Timer:
     return fresh(make, site.backend.unregister, free)
 
 
-def _free_munmap(site: Site) -> Timer:
+def _free_munmap(site: TrialSite) -> Timer:
+    return _freed(lambda: site.touched(site.backend.pages(site.size_bytes, huge=False)))
+
+
+def _prefault(site: TrialSite) -> Timer:
     def make() -> HostMemory:
-        memory = site.backend.pages(site.size_bytes, huge=False)
-        site.backend.touch(memory, 1)
-        return memory
-
-    return _freed(make)
-
-
-def _prefault(site: Site) -> Timer:
-    def make() -> HostMemory:
-        memory = site.backend.pages(site.size_bytes, huge=True)
-        site.backend.touch(memory, site.threads)
+        memory = site.touched(site.backend.pages(site.size_bytes, huge=True))
         site.backend.register(memory)
         return memory
 
     return making(make, lambda memory: _unpin(site, memory))
 
 
-def _to_device(site: Site, memory: HostMemory) -> Timer:
+def _to_device(site: TrialSite, memory: HostMemory) -> Timer:
     source, device = site.resident(memory), site.backend.device(site.size_bytes)
     return repeated(
         lambda: site.backend.copy_to_device(device, source), lambda _: site.expect_on_device(device, site.value)
     )
 
 
-def _h2d_staged(site: Site) -> Timer:
+def _h2d_staged(site: TrialSite) -> Timer:
     source, device = site.resident(site.backend.pageable(site.size_bytes)), site.backend.device(site.size_bytes)
     ring = site.backend.pinned(min(RING_SLOTS * RING_SLOT_BYTES, site.size_bytes))
     slots = _windows(ring)
     pairs = list(zip(_windows(source), _windows(device), strict=True))
 
     def copy(stream: Stream) -> None:
-        filled: deque[Event] = deque()
+        filled: deque[StreamEvent] = deque()
         for number, (piece, target) in enumerate(pairs):
             if len(filled) == len(slots):
                 filled.popleft().synchronize()
@@ -188,17 +185,13 @@ def _h2d_staged(site: Site) -> Timer:
     )
 
 
-def _h2d_small(site: Site) -> Timer:
+def _h2d_small(site: TrialSite) -> Timer:
     source = site.resident(site.backend.pinned(SMALL_BYTES))
     device, stream = site.backend.device(SMALL_BYTES), site.backend.stream()
 
     def check(_calls: int) -> None:
         stream.synchronize()
-        back = site.resident(site.backend.pageable(SMALL_BYTES))
-        back.fill(site.value + 1)
-        site.backend.copy_to_host(back, device)
-        site.expect(back, site.value)
-        back.free()
+        site.expect_on_device(device, site.value)
 
     return repeated(lambda: stream.copy_to_device(device, source), check)
 
@@ -208,7 +201,7 @@ def _windows(memory: _Memory) -> list[_Memory]:
     return [memory.part(at, min(RING_SLOT_BYTES, total - at)) for at in range(0, total, RING_SLOT_BYTES)]
 
 
-def _to_host(site: Site, memory: HostMemory) -> Timer:
+def _to_host(site: TrialSite, memory: HostMemory) -> Timer:
     target, device = site.resident(memory), site.backend.device(site.size_bytes)
     site.backend.copy_to_device(device, target)
     # What the device holds is not what the target is filled with: the check sees whether anything arrived.
@@ -216,7 +209,7 @@ def _to_host(site: Site, memory: HostMemory) -> Timer:
     return repeated(lambda: site.backend.copy_to_host(target, device), lambda _: site.expect(target, site.value + 2))
 
 
-def _managed(site: Site, place: Place = "host") -> HostMemory:
+def _managed(site: TrialSite, place: Place = "host") -> HostMemory:
     memory = site.resident(site.backend.managed(site.size_bytes))
     if place == "device" and site.backend.emulated:
         site.backend.add_two(memory)
@@ -225,22 +218,14 @@ def _managed(site: Site, place: Place = "host") -> HostMemory:
     return memory
 
 
-def _uvm_ondemand(site: Site) -> Timer:
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + 2)  # noqa: E731
-    return fresh(lambda: _managed(site), site.backend.add_two, free, check)
+def _moved(site: TrialSite, place: Place, operation: Callable[[HostMemory], object], added: float = 0) -> Timer:
+    """A timer of what moves managed memory from a place, and adds to it."""
+    return fresh(
+        lambda: _seen(_managed(site, place)), operation, free, lambda memory: site.expect(memory, site.value + added)
+    )
 
 
-def _uvm_prefetch(site: Site) -> Timer:
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
-    return fresh(lambda: _managed(site), lambda memory: site.gpu.prefetch(memory, "device"), free, check)
-
-
-def _uvm_prefetch_back(site: Site) -> Timer:
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
-    return fresh(lambda: _managed(site, "device"), lambda memory: site.gpu.prefetch(memory, "host"), free, check)
-
-
-def _uvm_prefetched_kernel(site: Site) -> Timer:
+def _uvm_prefetched_kernel(site: TrialSite) -> Timer:
     memory = _managed(site, "device")
 
     def check(calls: int) -> None:
@@ -251,18 +236,12 @@ def _uvm_prefetched_kernel(site: Site) -> Timer:
     return repeated(lambda: site.backend.add_two(memory), check)
 
 
-def _uvm_cpu_readback(site: Site) -> Timer:
-    added = 2 if site.backend.emulated else 0
-    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + added)  # noqa: E731
-    return fresh(lambda: _seen(_managed(site, "device")), lambda memory: memory.read(), free, check)
-
-
-def _zerocopy_pass(site: Site) -> Timer:
+def _zerocopy_pass(site: TrialSite) -> Timer:
     memory = site.resident(site.backend.mapped(site.size_bytes))
     return repeated(lambda: site.backend.add_two(memory), lambda calls: site.expect(memory, site.value + 2 * calls))
 
 
-def _kernel_launch_sync(site: Site) -> Timer:
+def _kernel_launch_sync(site: TrialSite) -> Timer:
     host, device = site.resident(site.backend.pageable(4)), site.backend.device(4)
     site.backend.copy_to_device(device, host)
 
@@ -273,7 +252,7 @@ def _kernel_launch_sync(site: Site) -> Timer:
     return repeated(lambda: site.backend.add_two(device), check)
 
 
-def _memcpy_host(site: Site) -> Timer:
+def _memcpy_host(site: TrialSite) -> Timer:
     source, target = (site.backend.pageable(site.size_bytes) for _ in range(2))
     site.resident(source)
     target.fill(0)
@@ -325,11 +304,23 @@ TRIALS: Mapping[str, Trial] = {
     ),
     "d2h.pinned": Trial(lambda at: _to_host(at, at.backend.pinned(at.size_bytes)), ("pinned", "device"), "memcpy"),
     "uvm.first-touch": Trial(lambda at: _touched(at, lambda: at.backend.managed(at.size_bytes)), ("managed",), None),
-    "uvm.ondemand": Trial(_uvm_ondemand, ("managed",), "2 MiB blocks copied away and dropped, then numpy adds"),
-    "uvm.prefetch": Trial(_uvm_prefetch, ("managed",), None),
-    "uvm.prefetch-back": Trial(_uvm_prefetch_back, ("managed",), None),
+    "uvm.ondemand": Trial(
+        lambda at: _moved(at, "host", at.backend.add_two, 2),
+        ("managed",),
+        "2 MiB blocks copied away and dropped, then numpy adds",
+    ),
+    "uvm.prefetch": Trial(
+        lambda at: _moved(at, "host", lambda memory: at.gpu.prefetch(memory, "device")), ("managed",), None
+    ),
+    "uvm.prefetch-back": Trial(
+        lambda at: _moved(at, "device", lambda memory: at.gpu.prefetch(memory, "host")), ("managed",), None
+    ),
     "uvm.prefetched-kernel": Trial(_uvm_prefetched_kernel, ("managed",), None),
-    "uvm.cpu-readback": Trial(_uvm_cpu_readback, ("managed",), "userfaultfd serves missing pages, 2 MiB at a time"),
+    "uvm.cpu-readback": Trial(
+        lambda at: _moved(at, "device", lambda memory: memory.read(), 2 if at.backend.emulated else 0),
+        ("managed",),
+        "userfaultfd serves missing pages, 2 MiB at a time",
+    ),
     "zerocopy.pass": Trial(_zerocopy_pass, ("mapped",), "numpy adds in the pinned memory"),
     "kernel.launch-sync": Trial(_kernel_launch_sync, ("pageable", "device"), None, one_size=True),
     "memcpy.host": Trial(_memcpy_host, ("pageable", "pageable")),

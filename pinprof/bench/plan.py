@@ -28,7 +28,7 @@ _MOST_AT_ONCE = 3
 
 
 @dataclass(frozen=True)
-class Request:
+class BenchRequest:
     """What was asked for on the command line; UsageError for values that cannot be meant."""
 
     backend: str = "auto"
@@ -119,7 +119,7 @@ def chosen(only: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[LeftOut]]:
+def plan(request: BenchRequest, facts: Mapping[str, Any]) -> tuple[list[Job], list[LeftOut]]:
     """The jobs, small sizes first, and what is left out; ScenarioError when nothing remains."""
     left_out: list[LeftOut] = []
     wanted = []
@@ -149,7 +149,7 @@ def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[Le
     return jobs, left_out
 
 
-def _sizes(request: Request, facts: Mapping[str, Any], left_out: list[LeftOut]) -> list[int]:
+def _sizes(request: BenchRequest, facts: Mapping[str, Any], left_out: list[LeftOut]) -> list[int]:
     """Bytes, ascending; ScenarioError for a --size-max or --size-min that no measure could have."""
     room = [("host memory", int(facts["free_host_bytes"]), _MOST_AT_ONCE)]
     if facts["free_device_bytes"] is not None:

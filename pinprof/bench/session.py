@@ -10,7 +10,7 @@ from pinprof.base.errors import ScenarioError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes
 from pinprof.bench.measures import SAME, trial_of
-from pinprof.bench.plan import Job, LeftOut, Request, plan, set_values
+from pinprof.bench.plan import BenchRequest, Job, LeftOut, plan, set_values
 from pinprof.bench.process import Worker
 from pinprof.bench.suite import suite_of
 
@@ -42,7 +42,7 @@ class Results:
     duration_s: float
 
 
-def measure(request: Request, common: dict[str, str], say: Callable[[str], None]) -> Results:
+def measure(request: BenchRequest, common: dict[str, str], say: Callable[[str], None]) -> Results:
     """Measure what was asked for; `common` is metadata for every run, `say` gets what is being done.
 
     ScenarioError when an operation fails or gives a wrong result; no process is left behind then.
@@ -58,7 +58,7 @@ def emulations(results: Results) -> dict[str, str]:
 
 
 class _Session:
-    def __init__(self, request: Request, common: dict[str, str], say: Callable[[str], None]) -> None:
+    def __init__(self, request: BenchRequest, common: dict[str, str], say: Callable[[str], None]) -> None:
         self._request, self._common, self._say = request, common, say
         self._started = self._began = monotonic()
         self._min_time_s = _MIN_TIME_QUICK_S if request.quick else _MIN_TIME_S

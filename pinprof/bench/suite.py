@@ -11,7 +11,7 @@ import pyperf
 from pyperf._cli import format_checks
 
 from pinprof.base.errors import CaptureError, FormatError
-from pinprof.base.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, Row, Shape, Whole, parsed
+from pinprof.base.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, RowShape, Shape, Whole, parsed
 from pinprof.bench.plan import Job
 from pinprof.data.rates import Rate, Rates, is_measure
 from pinprof.read.byte_source import ByteSource
@@ -26,7 +26,7 @@ _RUN = Record(
     optional={
         "metadata": Record({}, _METADATA),
         "values": Each(_SECONDS),
-        "warmups": Each(Row((Whole(1), Real(0, 2.0**60)))),
+        "warmups": Each(RowShape((Whole(1), Real(0, 2.0**60)))),
     },
 )
 _SHAPE = Record(

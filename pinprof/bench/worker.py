@@ -23,7 +23,7 @@ import pyperf
 
 from pinprof.base.errors import CudaError, PinprofError, ScenarioError
 from pinprof.base.units import format_bytes
-from pinprof.bench.measures import Site, trial_of
+from pinprof.bench.measures import TrialSite, trial_of
 from pinprof.scenario import Backend
 
 _PRIVATE = ("hostname", "python_executable", "boot_time", "uptime", "runnable_threads", "load_avg_1min")
@@ -87,7 +87,7 @@ class _Jobs:
         trial, threads = trial_of(job["measure"])
         backend.prepare(trial.memory, max(job["size_bytes"], 4))
         started = perf_counter()
-        timer = trial.prepare(Site(backend, job["size_bytes"], threads, float(self._number)))
+        timer = trial.prepare(TrialSite(backend, job["size_bytes"], threads, float(self._number)))
         prepared = perf_counter()
         calls = 0
 

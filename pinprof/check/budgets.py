@@ -126,7 +126,7 @@ _BASELINE = re.compile(r"baseline(?:\s*\+\s*(.+))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Place:
+class BudgetPlace:
     """Where a budget is written."""
 
     file: str = ""
@@ -166,7 +166,7 @@ class Budget:
     """Of times: an excess that is not larger does not matter; 0 for `smallest_share` of the limit."""
     runs: int = 1
     """How many runs it takes at least."""
-    place: Place = Place()
+    place: BudgetPlace = BudgetPlace()
 
     @property
     def limited(self) -> Limited:
@@ -210,7 +210,7 @@ def format_amount(value: float, unit: Unit) -> str:
     return f"{shown} {unit[:-1] if value == 1 else unit}"
 
 
-def budgets_of(mapping: Mapping[str, object], place: Place = Place()) -> tuple[Budget, ...]:
+def budgets_of(mapping: Mapping[str, object], place: BudgetPlace = BudgetPlace()) -> tuple[Budget, ...]:
     """The budgets of one table or of keyword arguments, in the order of their measures.
 
     UsageError for what cannot be meant, and for a budget that could not be broken.
@@ -273,7 +273,7 @@ def _budget(
     filters: Mapping[Filter, str],
     limit: object,
     settings: tuple[int | None, float | None],
-    place: Place,
+    place: BudgetPlace,
 ) -> Budget:
     limited = LIMITED[measure]
     for given in filters:
@@ -307,7 +307,7 @@ def _budget(
     )
 
 
-def _limit(measure: str, given: object, place: Place) -> tuple[float, float, bool]:
+def _limit(measure: str, given: object, place: BudgetPlace) -> tuple[float, float, bool]:
     """The amount, the part of the baseline, and whether they count from it."""
     unit = LIMITED[measure].unit
     match = _BASELINE.fullmatch(given.strip()) if isinstance(given, str) else None
@@ -326,7 +326,7 @@ def _limit(measure: str, given: object, place: Place) -> tuple[float, float, boo
     return _amount(measure, more, unit, place), 0.0, True
 
 
-def _amount(measure: str, given: object, unit: Unit, place: Place) -> float:
+def _amount(measure: str, given: object, unit: Unit, place: BudgetPlace) -> float:
     """A limit in its unit, never negative."""
     if isinstance(given, bool) or not isinstance(given, int | float | str):
         raise _wrong(f"{measure} has no limit {given!r}.", f"Write it like {_EXAMPLES[unit]}.", place)
@@ -357,7 +357,7 @@ _EXAMPLES: Mapping[Unit, str] = {
 }  # fmt: skip
 
 
-def _parsed(measure: str, text: str, parse: Callable[[str], float], place: Place) -> float:
+def _parsed(measure: str, text: str, parse: Callable[[str], float], place: BudgetPlace) -> float:
     try:
         if len(text) > _LONGEST_AMOUNT:
             raise UsageError(f"{text[:20]!r}… is not an amount.", "Write it with fewer digits.", "budget")
@@ -373,13 +373,13 @@ def _is_share(given: object) -> bool:
     return given.rstrip().endswith("%") if isinstance(given, str) else isinstance(given, float) and given < 1
 
 
-def _text(key: str, given: object, place: Place) -> str:
+def _text(key: str, given: object, place: BudgetPlace) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > LONGEST:
         raise _wrong(f"The {key} of a budget is not a name.", f"Give a text of 1 to {LONGEST} characters.", place)
     return given.strip()
 
 
-def _runs(given: object, place: Place) -> int | None:
+def _runs(given: object, place: BudgetPlace) -> int | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST_RUNS:
@@ -387,7 +387,7 @@ def _runs(given: object, place: Place) -> int | None:
     return given
 
 
-def _smallest_ms(given: object, place: Place) -> float | None:
+def _smallest_ms(given: object, place: BudgetPlace) -> float | None:
     if given is None:
         return None
     if isinstance(given, str):
@@ -397,7 +397,7 @@ def _smallest_ms(given: object, place: Place) -> float | None:
     return float(given)
 
 
-def _size_class(text: str, place: Place) -> str:
+def _size_class(text: str, place: BudgetPlace) -> str:
     size = int(_parsed("size", text, parse_bytes, place))
     if size & (size - 1):
         near = format_bytes(1 << size.bit_length())
@@ -424,5 +424,5 @@ def _nearest(word: str, known: Sequence[str]) -> str:
     return f"Did you mean {near[0]!r}?" if near else f"It knows {', '.join(known)}."
 
 
-def _wrong(problem: str, remedy: str, place: Place) -> UsageError:
+def _wrong(problem: str, remedy: str, place: BudgetPlace) -> UsageError:
     return UsageError(f"{place}: {problem}" if place.file else problem, remedy, "budget")

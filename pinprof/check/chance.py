@@ -13,10 +13,10 @@ from dataclasses import replace
 from statistics import fmean, stdev
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.statistics import Estimate, difference, holm, paired_ratio, ratio
+from pinprof.base.statistics import MeanDifference, difference, holm, paired_ratio, ratio
 from pinprof.base.units import format_counted, format_share
 from pinprof.check.budgets import Budget, format_amount
-from pinprof.check.verdicts import Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict
 from pinprof.check.view import Amount
 
 LEVEL = 0.005
@@ -36,14 +36,14 @@ class Test:
 
     budget: Budget
     amounts: tuple[Amount, ...]
-    excess: Estimate
+    excess: MeanDifference
     """Over the limit: in the measure's unit, or of logarithms for a ratio."""
     matters: float
     """The smallest excess that matters, in the same unit."""
     limit: float
     """In the measure's unit."""
     found: float
-    told: str
+    words: str
     """What was found and what is allowed: the beginning of the sentence."""
     spread: float
     """Standard deviation of a run, or a pair of runs, in the excess's unit."""
@@ -64,7 +64,7 @@ class Test:
         """
         over = self.excess.value > self.matters
         for runs in range(len(self.amounts) + 1, _MOST_RUNS):
-            likely = Estimate(0.0, self.spread / math.sqrt(runs), runs - 1)
+            likely = MeanDifference(0.0, self.spread / math.sqrt(runs), runs - 1)
             if over and likely.interval(1 - 2 * LEVEL / comparisons)[1] <= self.excess.value:
                 return runs
             if not over and likely.detectable(_POWER, 2 * LEVEL / comparisons) <= 2 * self.matters:
@@ -81,11 +81,11 @@ def _absolute(budget: Budget, amounts: Sequence[Amount]) -> Test:
     values = [one.value for one in amounts]
     matters = budget.smallest_ms * 1e6 or budget.smallest_share * budget.limit
     mean, spread = fmean(values), max(stdev(values), _sampled(amounts) * math.sqrt(len(values)))
-    excess = Estimate(mean - budget.limit, spread / math.sqrt(len(values)), len(values) - 1)
+    excess = MeanDifference(mean - budget.limit, spread / math.sqrt(len(values)), len(values) - 1)
     error = format_amount(excess.interval(_CONFIDENCE)[1] - excess.value, "ns")
     allowed = f"the limit is {format_amount(budget.limit, 'ns')}"
-    told = f"{format_amount(mean, 'ns')} ± {error} in {len(values)} runs, and {allowed}"
-    return Test(budget, tuple(amounts), excess, matters, budget.limit, mean, told, spread)
+    words = f"{format_amount(mean, 'ns')} ± {error} in {len(values)} runs, and {allowed}"
+    return Test(budget, tuple(amounts), excess, matters, budget.limit, mean, words, spread)
 
 
 def _against(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount], *, paired: bool) -> Test:
@@ -100,22 +100,22 @@ def _against(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount], 
         plain = difference(before, values)
         assert plain is not None, "runs were counted before"
         excess = replace(plain, value=mean - allowed_ns)
-        told = f"{format_amount(mean, 'ns')}, and the limit is {format_amount(allowed_ns, 'ns')}"
+        words = f"{format_amount(mean, 'ns')}, and the limit is {format_amount(allowed_ns, 'ns')}"
         spread = plain.error * math.sqrt(len(values))
-        return Test(budget, tuple(amounts), excess, max(matters_ns, 1.0), allowed_ns, mean, told, spread)
+        return Test(budget, tuple(amounts), excess, max(matters_ns, 1.0), allowed_ns, mean, words, spread)
     sampled = math.hypot(_sampled(amounts) / mean, _sampled(base) / was)
     error = max(found.error, sampled)
     excess = replace(found, value=found.value - math.log(allowed_ns / was), error=error)
     low, high = (format_share(limit - 1, 1) for limit in replace(found, error=error).ratio_interval(_CONFIDENCE))
     change = format_share(abs(found.ratio - 1), 1)
-    told = (
+    words = (
         f"{format_amount(mean, 'ns')} against the baseline's {format_amount(was, 'ns')}: "
         f"{change} {'more' if found.ratio >= 1 else 'less'} ({low} to {high}, {len(values)} runs), "
         f"and the limit is {budget.limit_words}"
     )
     matters = math.log1p(matters_ns / allowed_ns)
     spread = error * math.sqrt(len(values))
-    return Test(budget, tuple(amounts), excess, matters, allowed_ns, mean, told, spread)
+    return Test(budget, tuple(amounts), excess, matters, allowed_ns, mean, words, spread)
 
 
 def share_test(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount]) -> Test:
@@ -128,12 +128,12 @@ def share_test(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount]
         before, other = _error(base)
         was = fmean([one.value for one in base])
         limit, error, freedom = was + budget.limit, math.hypot(error, before), min(freedom, other)
-    excess = Estimate(mean - limit, error, freedom)
+    excess = MeanDifference(mean - limit, error, freedom)
     runs = f" in {count} runs" if count > 1 else ""
     note = f" of {format_counted(sum(one.samples for one in amounts), 'sample', 'samples')}"
-    told = f"{format_share(mean, 1) if mean else '0 %'} ± {format_share(2 * error, 1) if error else '0 %'}{note}{runs}"
+    words = f"{format_share(mean, 1) if mean else '0 %'} ± {format_share(2 * error, 1) if error else '0 %'}{note}{runs}"
     allowed = f"the limit is {format_share(limit, 1) if limit else '0 %'}"
-    return Test(budget, tuple(amounts), excess, 0.0, limit, mean, f"{told}, and {allowed}", error * math.sqrt(count))
+    return Test(budget, tuple(amounts), excess, 0.0, limit, mean, f"{words}, and {allowed}", error * math.sqrt(count))
 
 
 def _error(amounts: Sequence[Amount]) -> tuple[float, float]:
@@ -152,17 +152,17 @@ def _sampled(amounts: Sequence[Amount]) -> float:
     return math.sqrt(sum(one.error**2 for one in amounts)) / len(amounts)
 
 
-def decide(tests: Sequence[Test]) -> list[Verdict]:
+def decide(tests: Sequence[Test]) -> list[BudgetVerdict]:
     """The verdicts, each test's chance corrected for the number of them."""
     chances = holm([test.chance for test in tests])
     return [_verdict(test, chance, len(tests)) for test, chance in zip(tests, chances, strict=True)]
 
 
-def _verdict(test: Test, chance: float, comparisons: int) -> Verdict:
+def _verdict(test: Test, chance: float, comparisons: int) -> BudgetVerdict:
     budget, amounts = test.budget, test.amounts
     outcome, why, remedy = _outcome(test, chance, comparisons)
     worst = max(amounts, key=lambda one: one.value)
-    return Verdict(
+    return BudgetVerdict(
         budget=budget,
         outcome=outcome,
         found=test.found,
@@ -175,25 +175,25 @@ def _verdict(test: Test, chance: float, comparisons: int) -> Verdict:
     )
 
 
-def _outcome(test: Test, chance: float, comparisons: int) -> tuple[Outcome, str, str]:
+def _outcome(test: Test, chance: float, comparisons: int) -> tuple[BudgetOutcome, str, str]:
     over = test.excess.value > test.matters
     if chance <= LEVEL and over:
-        return Outcome.BROKEN, f"{test.told}; chance {_chance(chance)}.", test.amounts[0].remedy
+        return BudgetOutcome.BROKEN, f"{test.words}; chance {_chance(chance)}.", test.amounts[0].remedy
     missing = next((one.missing for one in test.amounts if one.missing), "")
     if missing:
-        return Outcome.UNASSESSABLE, f"{test.told}. {missing}", ""
+        return BudgetOutcome.UNASSESSABLE, f"{test.words}. {missing}", ""
     if test.budget.limited.how == "share":
         if test.excess.value <= 0:
-            return Outcome.HOLDS, f"{test.told}.", ""
-        why = f"{test.told}, which may be due to chance."
-        return Outcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency."
+            return BudgetOutcome.HOLDS, f"{test.words}.", ""
+        why = f"{test.words}, which may be due to chance."
+        return BudgetOutcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency."
     sure = test.excess.interval(_CONFIDENCE)[1] <= test.matters
     if not over and (sure or test.capable(comparisons)):
-        return Outcome.HOLDS, f"{test.told}.", ""
+        return BudgetOutcome.HOLDS, f"{test.words}.", ""
     needed = test.runs_needed(comparisons)
     many = f"{needed} or more" if needed >= _MOST_RUNS else f"about {needed}"
-    why = f"{test.told}, but the runs vary too much to judge it."
-    return Outcome.UNASSESSABLE, why, f"Use {many} such runs, or a quieter machine."
+    why = f"{test.words}, but the runs vary too much to judge it."
+    return BudgetOutcome.UNASSESSABLE, why, f"Use {many} such runs, or a quieter machine."
 
 
 def _chance(chance: float) -> str:

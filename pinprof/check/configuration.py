@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pinprof.base.errors import UsageError
 from pinprof.base.settings import BUDGET, refuse_unknown, settings_in
-from pinprof.check.budgets import LIMITED, Budget, Place, budgets_of, refuse_alike
+from pinprof.check.budgets import LIMITED, Budget, BudgetPlace, budgets_of, refuse_alike
 
 _HEADER = re.compile(r"^[ \t]*\[\[?[ \t]*(?:tool[ \t]*\.[ \t]*pinprof[ \t]*\.[ \t]*)?budget\b[^\]\n]*\]", re.MULTILINE)
 _EXAMPLE = '[[budget]]\npinned-bytes = "1 GiB"'
@@ -42,7 +42,9 @@ def budgets_in(path: Path) -> tuple[Budget, ...]:
     refuse_unknown(path, settings)
     lines, shown = _lines(path, len(tables)), _below(path)
     found = [
-        budget for table, line in zip(tables, lines, strict=True) for budget in budgets_of(table, Place(shown, line))
+        budget
+        for table, line in zip(tables, lines, strict=True)
+        for budget in budgets_of(table, BudgetPlace(shown, line))
     ]
     refuse_alike(found)
     return tuple(found)

@@ -11,7 +11,7 @@ from pinprof.base.distributions import t_quantile
 from pinprof.base.units import format_counted
 from pinprof.check.budgets import Budget, Unit, format_amount
 from pinprof.check.chance import LEVEL
-from pinprof.check.verdicts import Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict
 from pinprof.check.view import Amount, Unassessable
 
 SURE = 2.6
@@ -22,16 +22,16 @@ _RANGE_RUNS = 3
 """The runs that show it."""
 
 
-def count_verdict(budget: Budget, found: Sequence[Amount | Unassessable], base: Sequence[Amount]) -> Verdict:
+def count_verdict(budget: Budget, found: Sequence[Amount | Unassessable], base: Sequence[Amount]) -> BudgetVerdict:
     """Judge runs one by one, `base` being the baseline's for a budget that is relative."""
     amounts = [one for one in found if isinstance(one, Amount)]
     values = tuple(one.value for one in amounts)
     limit = _limit(budget, base, len(found))
     about_limit, baseline = _told(budget, limit, base)
     worst = max(amounts, key=lambda one: one.value, default=None)
-    verdict = Verdict(
+    verdict = BudgetVerdict(
         budget=budget,
-        outcome=Outcome.UNASSESSABLE,
+        outcome=BudgetOutcome.UNASSESSABLE,
         found=worst.value if worst else None,
         per_run=values,
         limit=limit,
@@ -44,30 +44,32 @@ def count_verdict(budget: Budget, found: Sequence[Amount | Unassessable], base: 
         few = f"{len(base)} of the baseline {'does' if len(base) == 1 else 'do'} not show how much"
         why = f"{_shown(values, budget.unit)}, above {about_limit}{baseline}. Runs vary a little, and {few}."
         remedy = f'Give {_RANGE_RUNS} runs of the baseline, or allow a margin: "baseline + 1 %".'
-        return _with(verdict, Outcome.UNASSESSABLE, why, remedy)
+        return _with(verdict, BudgetOutcome.UNASSESSABLE, why, remedy)
     if above and budget.measure == "findings" and 2 * len(above) <= len(found):
         why = f"{_shown(values, budget.unit)}: above {about_limit} in {len(above)} of {len(found)} runs only{baseline}."
         return _with(
-            verdict, Outcome.UNASSESSABLE, why, "A rule is near its threshold: run pinprof report for details."
+            verdict, BudgetOutcome.UNASSESSABLE, why, "A rule is near its threshold: run pinprof report for details."
         )
     if above:
         return _broken(verdict, limit, above, len(found), about_limit + baseline)
     reason = _undecided(budget, found, amounts, limit)
     if reason is not None:
-        return _with(verdict, Outcome.UNASSESSABLE, *reason)
+        return _with(verdict, BudgetOutcome.UNASSESSABLE, *reason)
     shown = _shown(values, budget.unit)
     note = f", {worst.note}" if worst and worst.note and worst.error else ""
-    return _with(verdict, Outcome.HOLDS, f"{shown}{_in_runs(values)}{note}, within {about_limit}{baseline}.", "")
+    return _with(verdict, BudgetOutcome.HOLDS, f"{shown}{_in_runs(values)}{note}, within {about_limit}{baseline}.", "")
 
 
-def _broken(verdict: Verdict, limit: float, above: Sequence[Amount], runs: int, about_limit: str) -> Verdict:
+def _broken(
+    verdict: BudgetVerdict, limit: float, above: Sequence[Amount], runs: int, about_limit: str
+) -> BudgetVerdict:
     worst = max(above, key=lambda one: one.value)
     unit = verdict.unit
     more = format_amount(worst.value - limit, unit)
     often = f" in {len(above)} of {runs} runs" if runs > 1 else ""
     note = f" ({worst.note})" if worst.note else ""
     why = f"{_shown(verdict.per_run, unit)}{often}{note}, {more} more than {about_limit}."
-    return _with(verdict, Outcome.BROKEN, why, worst.remedy)
+    return _with(verdict, BudgetOutcome.BROKEN, why, worst.remedy)
 
 
 def _undecided(
@@ -145,5 +147,5 @@ def _in_runs(values: Sequence[float]) -> str:
     return f" in each of {format_counted(len(values), 'run', 'runs')}" if len(values) > 1 else ""
 
 
-def _with(verdict: Verdict, outcome: Outcome, why: str, remedy: str) -> Verdict:
+def _with(verdict: BudgetVerdict, outcome: BudgetOutcome, why: str, remedy: str) -> BudgetVerdict:
     return replace(verdict, outcome=outcome, why=why, remedy=remedy)

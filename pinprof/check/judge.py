@@ -18,7 +18,7 @@ from pinprof.check.budgets import Budget, format_amount, refuse_alike
 from pinprof.check.chance import Test, decide, share_test, time_test
 from pinprof.check.counts import count_verdict
 from pinprof.check.taken import Taken, TakenRun
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.check.view import Amount, Unassessable
 from pinprof.compare.sides import refuse_copies
 from pinprof.compare.surroundings import differing
@@ -48,7 +48,7 @@ def judge(
     refuse_copies((run.path, run.identity) for run in (*runs, *against))
     apart = {one.what: one for one in differing([run.around for run in against], [run.around for run in runs])}
     machine = next((apart[what].what for what in _MACHINE if what in apart), "") if against else ""
-    verdicts: list[Verdict | Test] = [_judged(budget, runs, against, paired, machine) for budget in budgets]
+    verdicts: list[BudgetVerdict | Test] = [_judged(budget, runs, against, paired, machine) for budget in budgets]
     tests = [one for one in verdicts if isinstance(one, Test)]
     decided = dict(zip([test.budget for test in tests], decide(tests), strict=True))
     return Checked(
@@ -60,7 +60,7 @@ def judge(
     )
 
 
-def told(
+def judgeable(
     budgets: Sequence[Budget], runs: Sequence[TakenRun], against: Sequence[TakenRun]
 ) -> tuple[tuple[Budget, ...], str]:
     """Those of budgets that nobody wrote which runs can tell, and a note on the others; empty without any."""
@@ -98,7 +98,7 @@ def precise(
 
 def _judged(
     budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun], paired: bool, machine: str
-) -> Verdict | Test:
+) -> BudgetVerdict | Test:
     """A verdict, or a test whose chance counts together with those of other budgets."""
     found = [run.amounts[budget] for run in runs]
     base = [run.amounts[budget] for run in against] if budget.relative else []
@@ -136,12 +136,12 @@ def _judged(
     return time_test(budget, amounts, known, paired=paired)
 
 
-def unassessable(budget: Budget, found: Sequence[Taken], why: str, remedy: str = "") -> Verdict:
+def unassessable(budget: Budget, found: Sequence[Taken], why: str, remedy: str = "") -> BudgetVerdict:
     """A verdict on what cannot be judged, with what the runs show of it all the same."""
     values = tuple(one.value for one in found if isinstance(one, Amount))
-    return Verdict(
+    return BudgetVerdict(
         budget=budget,
-        outcome=Outcome.UNASSESSABLE,
+        outcome=BudgetOutcome.UNASSESSABLE,
         found=max(values, default=None),
         per_run=values,
         limit=None if budget.relative else budget.limit,
@@ -175,7 +175,7 @@ def _notes(runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> tuple[str, 
     return tuple(notes)
 
 
-def shown_limit(verdict: Verdict) -> str:
+def shown_limit(verdict: BudgetVerdict) -> str:
     """A verdict's limit as people read it: with a baseline what it comes to."""
     if verdict.limit is None:
         return verdict.budget.limit_words

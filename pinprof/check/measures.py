@@ -21,10 +21,10 @@ from pinprof.base.columns import Bool, Int64
 from pinprof.base.units import parse_bytes
 from pinprof.check.budgets import Budget
 from pinprof.check.times import cpu_time, share, time
-from pinprof.check.verdicts import Site
-from pinprof.check.view import ALLOCATIONS, COPYING, Amount, Unassessable, View, nearest
+from pinprof.check.verdicts import JudgedSite
+from pinprof.check.view import ALLOCATIONS, COPYING, Amount, RunView, Unassessable, nearest
 from pinprof.data.activity import CopyKind, MemoryKind, MemoryOperation
-from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Purpose, purpose_of
+from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Purpose
 
 _SIZED: tuple[Purpose, ...] = ("alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch")
 """Purposes of calls that have a size."""
@@ -34,7 +34,7 @@ _PAIR_KINDS = {"pinned": "PINNED", "registered": "PINNED", "device": "DEVICE", "
 """Kind of a pair → name of its `MemoryKind`."""
 
 
-def calls(view: View, budget: Budget) -> Amount:
+def calls(view: RunView, budget: Budget) -> Amount:
     """CUDA calls that were recorded."""
     made = view.calls
     table = made.table
@@ -64,7 +64,7 @@ def _for_purpose(made: Calls, kind: str) -> Bool:
     if kind not in PURPOSES:
         raise Unassessable(f"There are no CUDA calls of kind {kind!r}.", nearest(kind, PURPOSES, "kinds"))
     found = made.is_for(kind)
-    if not found.any() and kind not in {purpose_of(name) for name in FUNCTIONS}:
+    if not found.any() and kind not in {role.purpose for role in FUNCTIONS.values() if role.traced}:
         raise Unassessable(
             f"The recording can't show calls of kind {kind!r}, because they are too frequent to trace.",
             "Use a kind that is traced: allocations, copies or waits.",
@@ -76,7 +76,7 @@ def _of_size(size_bytes: Int64, budget: Budget) -> Bool:
     return np.asarray(size_class(size_bytes) == math.ceil(math.log2(parse_bytes(budget.size.replace(" ", "")))))
 
 
-def pinned_bytes(view: View, budget: Budget) -> Amount:
+def pinned_bytes(view: RunView, budget: Budget) -> Amount:
     """The most page-locked memory at once, and who held it then."""
     made, activity = view.calls, view.capture.activity
     assert activity is not None
@@ -111,7 +111,7 @@ def pinned_bytes(view: View, budget: Budget) -> Amount:
     return Amount(float(max(level[peak], 0)), sites=sites, missing=view.missing(*ALLOCATIONS))
 
 
-def _begin(view: View, budget: Budget) -> Int64:
+def _begin(view: RunView, budget: Budget) -> Int64:
     """When the range or phase of a budget begins, each time."""
     if budget.range:
         return view.capture.ranges.start_ns[view.chosen(budget)]
@@ -120,7 +120,7 @@ def _begin(view: View, budget: Budget) -> Int64:
     return np.zeros(0, np.int64)
 
 
-def pairs(view: View, budget: Budget) -> Amount:
+def pairs(view: RunView, budget: Budget) -> Amount:
     """Memory that was allocated and freed again, where it was allocated."""
     found, made = view.pairs, view.calls
     mine = view.inside(budget, found.time_ns, found.pid)
@@ -137,7 +137,7 @@ def pairs(view: View, budget: Budget) -> Amount:
     return Amount(len(row), sites=sites, missing=view.missing(*ALLOCATIONS), remedy=_cure(view, sites))
 
 
-def pageable_bytes(view: View, budget: Budget) -> Amount:
+def pageable_bytes(view: RunView, budget: Budget) -> Amount:
     """Bytes copied between the device and pageable memory."""
     mine = _pageable(view, budget)
     copies = view.copies
@@ -151,7 +151,7 @@ def pageable_bytes(view: View, budget: Budget) -> Amount:
     return Amount(float(size.sum()), sites=sites, missing=missing, remedy=_PIN if len(row) else "")
 
 
-def pageable_async_calls(view: View, budget: Budget) -> Amount:
+def pageable_async_calls(view: RunView, budget: Budget) -> Amount:
     """Copies that promise to return at once and cannot, since their host memory is pageable."""
     copies = view.copies
     small = (copies.direction == CopyKind.HOST_TO_DEVICE) & (copies.size_bytes <= PAGEABLE_ASYNC_BYTES)
@@ -165,33 +165,33 @@ def pageable_async_calls(view: View, budget: Budget) -> Amount:
 _PIN = "Copy from and to pinned memory that you keep: pin_memory, cudaHostAlloc."
 
 
-def _of_host(view: View, kind: MemoryKind) -> Bool:
+def _of_host(view: RunView, kind: MemoryKind) -> Bool:
     """Which copies have this kind of memory at the host's end."""
     copies = view.copies
     host = np.where(copies.direction == CopyKind.HOST_TO_DEVICE, copies.source, copies.target)
     return np.asarray(host == kind)
 
 
-def _scope_of_copies(view: View, budget: Budget) -> Bool:
+def _scope_of_copies(view: RunView, budget: Budget) -> Bool:
     copies = view.copies
     mine = view.inside(budget, copies.start_ns, copies.pid)
     return mine & _of_size(copies.size_bytes, budget) if budget.size else mine
 
 
-def _pageable(view: View, budget: Budget) -> Bool:
+def _pageable(view: RunView, budget: Budget) -> Bool:
     return np.asarray(_scope_of_copies(view, budget) & _of_host(view, MemoryKind.PAGEABLE))
 
 
-def _unknown(view: View, budget: Budget) -> str:
+def _unknown(view: RunView, budget: Budget) -> str:
     count = int((_scope_of_copies(view, budget) & _of_host(view, MemoryKind.UNKNOWN)).sum())
     return f"The recording does not say whether the memory of {count:,} copies is pageable." if count else ""
 
 
-def page_faults(view: View, budget: Budget) -> Amount:
+def page_faults(view: RunView, budget: Budget) -> Amount:
     """The kernel's count of the run; of a part of it an estimate from samples."""
     capture = view.capture
     number = next((number for number, event in enumerate(capture.events) if event.unit == "faults"), None)
-    sites: tuple[Site, ...] = ()
+    sites: tuple[JudgedSite, ...] = ()
     note, value, error = "", 0.0, 0.0
     if number is not None:
         samples, events = capture.samples, view.analysis.members.samples
@@ -212,7 +212,7 @@ def page_faults(view: View, budget: Budget) -> Amount:
     return Amount(value, error, sites, lost, note=note)
 
 
-def _counted_faults(view: View) -> int | None:
+def _counted_faults(view: RunView) -> int | None:
     """The program and the processes it waited for (getrusage(2)); None where the recorder did not start it."""
     used = view.capture.manifest.outcome.get("resources")
     found = [used.get(name) for name in ("minor_faults", "major_faults")] if isinstance(used, Mapping) else []
@@ -220,7 +220,7 @@ def _counted_faults(view: View) -> int | None:
     return sum(whole) if len(whole) == 2 else None
 
 
-def opportunities(view: View, budget: Budget) -> Amount:
+def opportunities(view: RunView, budget: Budget) -> Amount:
     """The low end of what the largest opportunity saves."""
     found = view.analysis.opportunities
     if found is None or (not found.found and not found.headline):
@@ -252,7 +252,7 @@ def opportunities(view: View, budget: Budget) -> Amount:
     )
 
 
-def findings(view: View, budget: Budget) -> Amount:
+def findings(view: RunView, budget: Budget) -> Amount:
     """Rules that fired."""
     found = view.analysis.findings
     rules = list(dict.fromkeys(rule.name for rule in RULES))
@@ -274,7 +274,7 @@ def findings(view: View, budget: Budget) -> Amount:
     return Amount(len(fired), note=note, remedy=next((one.advice for one in fired if one.advice), ""))
 
 
-def _cure(view: View, sites: tuple[Site, ...]) -> str:
+def _cure(view: RunView, sites: tuple[JudgedSite, ...]) -> str:
     """What the opportunity at the largest of these sites says to change; empty without one there."""
     found = view.analysis.opportunities
     if found is None or not sites:
@@ -283,7 +283,7 @@ def _cure(view: View, sites: tuple[Site, ...]) -> str:
     return next((one.cure.text for one in found.found if (one.site.file, one.site.line) == place), "")
 
 
-MEASURES: Mapping[str, Callable[[View, Budget], Amount]] = MappingProxyType(
+MEASURES: Mapping[str, Callable[[RunView, Budget], Amount]] = MappingProxyType(
     {
         "calls": calls,
         "pinned-bytes": pinned_bytes,

@@ -29,7 +29,7 @@ _HOUR_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Request:
+class CheckRequest:
     """What to record."""
 
     command: tuple[str, ...]
@@ -44,19 +44,19 @@ class Request:
 
 
 @dataclass
-class Recorded:
+class RecordedSides:
     """The runs of both sides, number k of each beside the other."""
 
     runs: list[TakenRun] = field(default_factory=list)
     against: list[TakenRun] = field(default_factory=list)
 
 
-def record(request: Request, environment: Mapping[str, str], tell: Callable[[str], None]) -> Recorded:
+def record(request: CheckRequest, environment: Mapping[str, str], tell: Callable[[str], None]) -> RecordedSides:
     """Play all rounds; `tell` gets what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
     sides = [request.command, *([request.baseline] if request.baseline else [])]
     for command in sides:
         find_program(command[0])
-    order, result = random.Random(request.seed), Recorded()
+    order, result = random.Random(request.seed), RecordedSides()
     needed = max(budget.runs for budget in request.budgets)
     began = time.monotonic()
     with files.temporary_folder() as folder:
@@ -76,7 +76,9 @@ def record(request: Request, environment: Mapping[str, str], tell: Callable[[str
     return result
 
 
-def _run(request: Request, command: Sequence[str], name: str, folder: Path, environment: Mapping[str, str]) -> TakenRun:
+def _run(
+    request: CheckRequest, command: Sequence[str], name: str, folder: Path, environment: Mapping[str, str]
+) -> TakenRun:
     limit_s = max(request.time_s, _HOUR_S)
     found = recorded.record(command, environment, {}, folder, limit_s)
     if found.capture is None:

@@ -14,7 +14,7 @@ from pinprof.base.units import format_share
 from pinprof.check.budgets import Budget, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import Taken, TakenRun
-from pinprof.check.verdicts import Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict
 from pinprof.check.view import Amount
 
 LOOSE = 1.0
@@ -51,7 +51,7 @@ def _tested(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun
     found = now.found
     if found is None or not now.per_run:
         return Tested(budget, False, None, False, f"would go unnoticed: {now.why}")
-    if now.outcome is Outcome.BROKEN:
+    if now.outcome is BudgetOutcome.BROKEN:
         return Tested(budget, True, 0.0, False, f"is already broken: {now.why}")
     more = _least(budget, runs, against)
     if more is None:
@@ -69,14 +69,14 @@ def _noticed_below(budget: Budget, runs: Sequence[TakenRun], found: float) -> bo
     amounts = [taken for run in runs if isinstance(taken := _of(run, budget), Amount)]
     if budget.relative or not found or budget.limited.how != "count" or any(one.error for one in amounts):
         return True
-    return _judged(replace(budget, limit=found / 2), runs, ()).outcome is Outcome.BROKEN
+    return _judged(replace(budget, limit=found / 2), runs, ()).outcome is BudgetOutcome.BROKEN
 
 
 def _least(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> float | None:
     """The smallest amount that breaks a budget where every run shows so much more; None where none does."""
 
     def breaks(more: float) -> bool:
-        return _judged(budget, runs, against, more).outcome is Outcome.BROKEN
+        return _judged(budget, runs, against, more).outcome is BudgetOutcome.BROKEN
 
     high = _SMALLEST.get(budget.unit, 1.0)
     for _ in range(_DOUBLINGS):
@@ -95,7 +95,7 @@ def _least(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun]
     return high
 
 
-def _judged(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun], more: float = 0.0) -> Verdict:
+def _judged(budget: Budget, runs: Sequence[TakenRun], against: Sequence[TakenRun], more: float = 0.0) -> BudgetVerdict:
     """One budget's verdict where every run shows `more` than it does."""
     changed = [replace(run, amounts={budget: _with(_of(run, budget), more, budget)}) for run in runs]
     base = [replace(run, amounts={budget: _of(run, budget)}) for run in against]

@@ -10,7 +10,7 @@ from pinprof.analyze.run import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.measures import MEASURES
-from pinprof.check.view import Amount, Unassessable, View
+from pinprof.check.view import Amount, RunView, Unassessable
 from pinprof.compare.runs import identity_of
 from pinprof.compare.surroundings import surroundings_of
 from pinprof.streams.store import PARTIAL
@@ -42,7 +42,7 @@ class TakenRun:
 def take(analysis: Run, budgets: Sequence[Budget]) -> TakenRun:
     """One analysed recording, measured by every budget."""
     capture = analysis.capture
-    outcome, view = capture.manifest.outcome, View(analysis)
+    outcome, view = capture.manifest.outcome, RunView(analysis)
     status = outcome.get("exit_status")
     whole = _unfinished(analysis)
     return TakenRun(
@@ -56,7 +56,7 @@ def take(analysis: Run, budgets: Sequence[Budget]) -> TakenRun:
     )
 
 
-def _amount(view: View, budget: Budget) -> Taken:
+def _amount(view: RunView, budget: Budget) -> Taken:
     try:
         return MEASURES[budget.measure](view, budget)
     except Unassessable as error:

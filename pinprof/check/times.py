@@ -13,8 +13,8 @@ from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.results import RangeWall
 from pinprof.base.columns import Bool, Int64
 from pinprof.check.budgets import Budget
-from pinprof.check.verdicts import Site
-from pinprof.check.view import Amount, Unassessable, View, nearest
+from pinprof.check.verdicts import JudgedSite
+from pinprof.check.view import Amount, RunView, Unassessable, nearest
 from pinprof.data.model import clock_event
 
 _LEAVES = [row.name for row in CATEGORIES]
@@ -22,7 +22,7 @@ _SEEN_WITHOUT_KERNEL = ("user", "wait")
 """Levels of the taxonomy that a recording of the program's own code alone still shows."""
 
 
-def time(view: View, budget: Budget) -> Amount:
+def time(view: RunView, budget: Budget) -> Amount:
     """Wall time by clocks where there is one, of causes by samples."""
     if budget.call:
         return _of_calls(view, budget)
@@ -35,22 +35,22 @@ def time(view: View, budget: Budget) -> Amount:
         )
     if budget.phase:
         return Amount(float(view.phase(budget.phase).wall_ns), sites=_busiest(view, budget))
-    course, told = view.analysis.course, view.capture.manifest.outcome.get("duration_ns")
-    if isinstance(told, int) and told:
-        return Amount(float(told), sites=_busiest(view, budget) if course else ())
+    course, noted = view.analysis.course, view.capture.manifest.outcome.get("duration_ns")
+    if isinstance(noted, int) and noted:
+        return Amount(float(noted), sites=_busiest(view, budget) if course else ())
     return Amount(float(view.course.end_ns - view.course.start_ns), sites=_busiest(view, budget))
 
 
-def cpu_time(view: View, budget: Budget) -> Amount:
+def cpu_time(view: RunView, budget: Budget) -> Amount:
     """Time on processors of all threads: the kernel's clock of the run; of a part of it by samples."""
     capture, samples = view.capture, view.capture.samples
     clock = clock_event(capture.events)
     sites = _busiest(view, budget, leaves_of(budget.cause) if budget.cause else ())
     used = capture.manifest.outcome.get("resources")
     spent = [used.get(name) for name in ("user_ns", "system_ns")] if isinstance(used, Mapping) else []
-    told = [one for one in spent if isinstance(one, int)]
-    if len(told) == 2 and not (budget.range or budget.phase or budget.cause):
-        return Amount(float(sum(told)), sites=sites)
+    noted = [one for one in spent if isinstance(one, int)]
+    if len(noted) == 2 and not (budget.range or budget.phase or budget.cause):
+        return Amount(float(sum(noted)), sites=sites)
     if clock is None:
         raise Unassessable("The recording has no samples of CPU time.", "Record the program with pinprof.")
     mine = samples.event == clock
@@ -71,7 +71,7 @@ def cpu_time(view: View, budget: Budget) -> Amount:
     return Amount(value, math.hypot(error, chance), sites, missing or _blind(view, leaves), int(of_cause.sum()))
 
 
-def share(view: View, budget: Budget) -> Amount:
+def share(view: RunView, budget: Budget) -> Amount:
     """A cause's part of the time on processors, in a range, a phase, or the work; of waits the part of wall time.
 
     On a machine that does other work too, wall time holds the waits for a processor. Time on processors does not.
@@ -96,7 +96,7 @@ def share(view: View, budget: Budget) -> Amount:
     return Amount(value, _binomial(value, drawn), sites, _blind(view, leaves), drawn)
 
 
-def _share_of_wall(view: View, budget: Budget, leaves: tuple[str, ...]) -> Amount:
+def _share_of_wall(view: RunView, budget: Budget, leaves: tuple[str, ...]) -> Amount:
     """Of waits: the part of the wall time, of the threads that opened a range, else of the one that decides."""
     if budget.range:
         walls = _walls(view, budget)
@@ -121,7 +121,7 @@ def leaves_of(cause: str) -> tuple[str, ...]:
     return found
 
 
-def _of_calls(view: View, budget: Budget) -> Amount:
+def _of_calls(view: RunView, budget: Budget) -> Amount:
     made, activity = view.calls, view.capture.activity
     assert activity is not None
     mine = view.calls_of(budget.call) & view.inside(budget, made.table.start_ns, made.table.pid)
@@ -133,7 +133,7 @@ def _of_calls(view: View, budget: Budget) -> Amount:
     return Amount(float(length.sum()), sites=view.sites_of_calls(row, length), missing=view.missing())
 
 
-def _of_cause(view: View, budget: Budget) -> Amount:
+def _of_cause(view: RunView, budget: Budget) -> Amount:
     """Wall time of a cause: of the threads that opened a range, else of the thread that decides the run's length."""
     leaves = leaves_of(budget.cause)
     if budget.range:
@@ -150,7 +150,7 @@ def _of_cause(view: View, budget: Budget) -> Amount:
     return Amount(float(wall.ns[mine].sum()), error, _sites_of_wall(view, mine), _blind(view, leaves), len(mine))
 
 
-def _walls(view: View, budget: Budget) -> list[RangeWall]:
+def _walls(view: RunView, budget: Budget) -> list[RangeWall]:
     """Where the wall time of a budget's ranges went; Unassessable where that is not known."""
     walls = [view.analysis.ranges[number].wall for number in view.outermost(budget)]
     known = [wall for wall in walls if wall is not None]
@@ -160,7 +160,7 @@ def _walls(view: View, budget: Budget) -> list[RangeWall]:
     return known
 
 
-def _parts(sites: tuple[Site, ...], whole: float) -> tuple[Site, ...]:
+def _parts(sites: tuple[JudgedSite, ...], whole: float) -> tuple[JudgedSite, ...]:
     """Sites with their part of the whole instead of a time."""
     return tuple(replace(site, amount=min(site.amount / whole, 1.0)) for site in sites) if whole else ()
 
@@ -169,7 +169,7 @@ def _binomial(value: float, drawn: int) -> float:
     return math.sqrt(value * (1 - value) / drawn) if drawn else 0.0
 
 
-def _blind(view: View, leaves: tuple[str, ...]) -> str:
+def _blind(view: RunView, leaves: tuple[str, ...]) -> str:
     """Why there may be more of a cause: the kernel's part was not seen."""
     capture = view.capture
     kernel = [leaf for leaf in leaves if leaf.partition(".")[0] not in _SEEN_WITHOUT_KERNEL]
@@ -181,23 +181,23 @@ def _blind(view: View, leaves: tuple[str, ...]) -> str:
     return ""
 
 
-def _wall_rows(view: View, budget: Budget) -> Int64:
+def _wall_rows(view: RunView, budget: Budget) -> Int64:
     """The wall rows of the phase that a budget names, else of the work."""
     phase = view.phase(budget.phase or "work")
     return np.flatnonzero(view.course.wall.phase == PHASE_NAMES.index(phase.name))
 
 
-def _caused(view: View, rows: Int64, leaves: tuple[str, ...]) -> Bool:
+def _caused(view: RunView, rows: Int64, leaves: tuple[str, ...]) -> Bool:
     wanted = np.isin(np.arange(len(_LEAVES)), [_LEAVES.index(leaf) for leaf in leaves])
     return np.asarray(wanted[view.doing.leaf[rows]])
 
 
-def _sites_of_wall(view: View, rows: Int64) -> tuple[Site, ...]:
+def _sites_of_wall(view: RunView, rows: Int64) -> tuple[JudgedSite, ...]:
     """The lines that wall rows belong to, as opportunities name them."""
     return view.sites_of_frames(view.doing.place[rows], view.course.wall.ns[rows])
 
 
-def _busiest(view: View, budget: Budget, leaves: tuple[str, ...] = ()) -> tuple[Site, ...]:
+def _busiest(view: RunView, budget: Budget, leaves: tuple[str, ...] = ()) -> tuple[JudgedSite, ...]:
     """The lines in which a range, a phase or the run was sampled most; of these causes, if any are given."""
     capture, samples = view.capture, view.capture.samples
     clock = clock_event(capture.events)

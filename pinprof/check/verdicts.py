@@ -8,7 +8,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget, Unit
 
 
-class Outcome(StrEnum):
+class BudgetOutcome(StrEnum):
     """What became of a budget."""
 
     HOLDS = "holds"
@@ -16,12 +16,12 @@ class Outcome(StrEnum):
     UNASSESSABLE = "not-assessable"
 
 
-STATUS = {Outcome.HOLDS: 0, Outcome.BROKEN: 3, Outcome.UNASSESSABLE: 4}
+STATUS = {BudgetOutcome.HOLDS: 0, BudgetOutcome.BROKEN: 3, BudgetOutcome.UNASSESSABLE: 4}
 """Exit status of a check by the worst outcome in it: broken is worse than not assessable."""
 
 
 @dataclass(frozen=True)
-class Site:
+class JudgedSite:
     """A source line, and how much of what was found comes from there."""
 
     file: str
@@ -41,11 +41,11 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class BudgetVerdict:
     """One budget, judged."""
 
     budget: Budget
-    outcome: Outcome
+    outcome: BudgetOutcome
     found: float | None
     """What is compared with the limit, in `unit`: of exact figures the largest of the runs, of estimates their mean;
     None where it could not be measured."""
@@ -59,7 +59,7 @@ class Verdict:
     """One sentence: what was found, or why it cannot be judged."""
     remedy: str = ""
     """One sentence: what to change, or what makes it assessable; empty where nothing is to do."""
-    sites: tuple[Site, ...] = ()
+    sites: tuple[JudgedSite, ...] = ()
     """Where it comes from, the largest first; empty where that is not known."""
 
 
@@ -67,7 +67,7 @@ class Verdict:
 class Checked:
     """All budgets, judged by the same captures."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[BudgetVerdict, ...]
     """In the order of the budgets."""
     captures: tuple[str, ...]
     """Their paths, one for each run."""
@@ -79,16 +79,18 @@ class Checked:
     """Whether what is not assessable lets the check pass, because its caller said so: reports say it loudly."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> BudgetOutcome:
         """The worst one: broken, then not assessable, then holds."""
         outcomes = {verdict.outcome for verdict in self.verdicts}
-        return next((one for one in (Outcome.BROKEN, Outcome.UNASSESSABLE) if one in outcomes), Outcome.HOLDS)
+        return next(
+            (one for one in (BudgetOutcome.BROKEN, BudgetOutcome.UNASSESSABLE) if one in outcomes), BudgetOutcome.HOLDS
+        )
 
     @property
     def status(self) -> int:
         """The exit status: 0 all hold, 3 a budget is broken, 4 one is not assessable and that is not allowed."""
-        return 0 if self.allowed and self.outcome is Outcome.UNASSESSABLE else STATUS[self.outcome]
+        return 0 if self.allowed and self.outcome is BudgetOutcome.UNASSESSABLE else STATUS[self.outcome]
 
-    def of(self, outcome: Outcome) -> tuple[Verdict, ...]:
+    def of(self, outcome: BudgetOutcome) -> tuple[BudgetVerdict, ...]:
         """The verdicts with this outcome."""
         return tuple(verdict for verdict in self.verdicts if verdict.outcome is outcome)

@@ -17,14 +17,13 @@ from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, owners
 from pinprof.analyze.run import Run
-from pinprof.analyze.sites import Site as Spot
-from pinprof.analyze.sites import Sites
+from pinprof.analyze.sites import Site, Sites
 from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
-from pinprof.check.verdicts import Site
+from pinprof.check.verdicts import JudgedSite
 from pinprof.data.activity import MemoryOperation
-from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, is_traced, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."
@@ -48,7 +47,7 @@ class Amount:
     """In the measure's unit."""
     error: float = 0.0
     """Standard error that sampling gives it; 0 where it was counted."""
-    sites: tuple[Site, ...] = ()
+    sites: tuple[JudgedSite, ...] = ()
     missing: str = ""
     """Why there may be more of it, as one sentence; empty where the value is all of it."""
     samples: int = 0
@@ -60,7 +59,7 @@ class Amount:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pairs(Table):
+class FreedMemory(Table):
     """Memory that was allocated and freed, one row each."""
 
     time_ns: Int64
@@ -73,7 +72,7 @@ class Pairs(Table):
     """`MemoryKind`."""
 
 
-class View:
+class RunView:
     """One analysed run."""
 
     def __init__(self, analysis: Run) -> None:
@@ -114,8 +113,8 @@ class View:
         """Which calls are of a function; Unassessable for one that the recording would not show."""
         made, wanted = self.calls, plain_name(call)
         named = np.array([wanted in (name, name.partition(" (")[0]) for name in made.names], np.bool_)
-        if not named.any() and wanted not in FUNCTIONS:
-            known = sorted({*FUNCTIONS, *made.names[:-1]})
+        if not named.any() and not is_traced(wanted):
+            known = sorted({*filter(is_traced, FUNCTIONS), *made.names[:-1]})
             raise Unassessable(f"The recording can't show calls of {call!r}.", nearest(wanted, known, "calls"))
         return np.asarray(named[made.name])
 
@@ -144,7 +143,7 @@ class View:
         return table.take(np.isin(table.direction, [direction for direction, _, _ in WAYS]))
 
     @cached_property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> FreedMemory:
         """What was allocated and freed again, from the addresses of both."""
         activity, calls = self.capture.activity, self.calls
         assert activity is not None
@@ -158,7 +157,7 @@ class View:
         same = (np.diff(usage.pid[order]) == 0) & (usage.address[order][1:] == usage.address[order][:-1])
         row = order[:-1][same & opens[:-1] & ~opens[1:]] if len(order) else order
         row = np.sort(row)
-        return Pairs(
+        return FreedMemory(
             time_ns=usage.time_ns[row],
             pid=usage.pid[row],
             call=calls.correlation.find(usage.pid[row], usage.correlation_id[row]),
@@ -228,11 +227,11 @@ class View:
         instances = int(self.chosen(budget).sum()) if budget.range else 1
         return period * math.sqrt(threads * instances / 6)
 
-    def site(self, spot: Spot, amount: float) -> Site:
+    def site(self, spot: Site, amount: float) -> JudgedSite:
         """A place of the analysis as one of a verdict."""
-        return Site(spot.file, spot.line, spot.function, amount, self.sites.path(spot.file))
+        return JudgedSite(spot.file, spot.line, spot.function, amount, self.sites.path(spot.file))
 
-    def sites_of_calls(self, call: Int64, amount: Float64) -> tuple[Site, ...]:
+    def sites_of_calls(self, call: Int64, amount: Float64) -> tuple[JudgedSite, ...]:
         """Where calls, by their rows, were made from, by the amount that each stands for; rows of -1 are unknown."""
         table = self.calls.table
         if table.site is None:
@@ -242,18 +241,18 @@ class View:
         sums: Float64 = np.bincount(site[site >= 0], amount[site >= 0], len(table.sites)).astype(np.float64)
         return self._largest(sums, lambda number: self.sites.of_caller(table.sites[number], ""))
 
-    def sites_of_samples(self, row: Int64, weight: Int64) -> tuple[Site, ...]:
+    def sites_of_samples(self, row: Int64, weight: Int64) -> tuple[JudgedSite, ...]:
         """The program's own lines that samples, by their rows, belong to, by these weights."""
         return self.sites_of_frames(self.sites.frames(self.capture.samples.stack[row]), weight)
 
-    def sites_of_frames(self, frame: Int32, weight: Int64) -> tuple[Site, ...]:
+    def sites_of_frames(self, frame: Int32, weight: Int64) -> tuple[JudgedSite, ...]:
         """The same, of the frames that are the samples' places."""
         known = frame != NOTHING
         count = len(self.capture.stacks.frames)
         sums: Float64 = np.bincount(frame[known], weight[known], count).astype(np.float64)
         return self._largest(sums, lambda number: self.sites.site(number, ""))
 
-    def _largest(self, sums: Float64, spot: Callable[[int], Spot]) -> tuple[Site, ...]:
+    def _largest(self, sums: Float64, spot: Callable[[int], Site]) -> tuple[JudgedSite, ...]:
         order = np.argsort(-sums, kind="stable")[:MOST_SITES].tolist()
         return tuple(self.site(spot(number), float(sums[number])) for number in order if sums[number] > 0)
 
@@ -269,4 +268,4 @@ def nearest(word: str, known: Iterable[str], what: str) -> str:
 
 
 ALLOCATIONS, COPYING = (MEMORY,), (COPIES,)
-"""Kinds of calls that are given up together, as `View.missing` takes them."""
+"""Kinds of calls that are given up together, as `RunView.missing` takes them."""

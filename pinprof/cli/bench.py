@@ -16,7 +16,7 @@ from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
-    from pinprof.bench.plan import Request
+    from pinprof.bench.plan import BenchRequest
     from pinprof.bench.session import Results
     from pinprof.data.rates import Rates
     from pinprof.report.bench.data import BenchReport
@@ -81,9 +81,9 @@ def command(
     if ctx.invoked_subcommand is not None:
         return None
     from pinprof.base.units import parse_bytes, parse_duration_ns
-    from pinprof.bench.plan import Request
+    from pinprof.bench.plan import BenchRequest
 
-    request = Request(
+    request = BenchRequest(
         backend=backend,
         device=device,
         only=only,
@@ -113,7 +113,7 @@ def compare(before: Path, after: Path) -> int:
     return 0
 
 
-def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
+def _run(request: BenchRequest, file: Path, page: Path | None, words: str) -> None:
     """Measure, write the file first, then show everything."""
     from pinprof import __version__
     from pinprof.bench import session, suite

@@ -96,7 +96,7 @@ def command(
     _refuse_mixed(captures, program, baseline, keep, against, self_test=self_test)
     files = _files(also)
     from pinprof.check.budgets import no_worse, refuse_alike
-    from pinprof.check.judge import in_turns, judge, told
+    from pinprof.check.judge import in_turns, judge, judgeable
     from pinprof.cli.pipeline import form_of
 
     form = form or form_of(output, FORMATS)
@@ -114,7 +114,7 @@ def command(
         runs, others, paired = in_turns(runs, others)
     if self_test:
         return _self_test(runs, budgets, others, form, output)
-    implied, note = told(implied, runs, others)
+    implied, note = judgeable(implied, runs, others)
     budgets, notes = (*written, *implied), [note] if note else []
     checked = judge(runs, budgets, others, paired=paired, allowed=allowed, notes=notes)
     _write(checked, form, output, files)
@@ -194,7 +194,7 @@ def _recorded(
     keep: Path | None,
 ) -> tuple[list[TakenRun], list[TakenRun]]:
     from pinprof.base.units import parse_duration_ns
-    from pinprof.check.program import Request, record
+    from pinprof.check.program import CheckRequest, record
 
     try:
         other = tuple(shlex.split(baseline)) if baseline is not None else ()
@@ -204,7 +204,7 @@ def _recorded(
         ) from error
     if baseline is not None and not other:
         raise UsageError("--baseline is empty.", "Give a command line.", "check-what")
-    request = Request(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
+    request = CheckRequest(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
     with working("Starting") as tell:
         found = record(request, os.environ, tell)
     return found.runs, found.against

@@ -27,14 +27,12 @@ _FORMS = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", "
 """Endings of files, and the form of output that each asks for."""
 
 
-def explain(
-    path: Path, options: read.ReadOptions, *, all_frames: bool = False, selection: analyze.Selection | None = None
-) -> Run:
+def explain(path: Path, options: read.ReadOptions, *, selection: analyze.Selection | None = None) -> Run:
     """Read a recording, or a part of it, and give every sample its cause."""
     with measured(f"Reading {path.name}") as progress:
         capture = machine_rates.stored(read.read(path, replace(options, progress=progress)))
     with working(f"Attributing the samples of {path.name}"):
-        return analyze.analyze(capture, all_frames=all_frames, selection=selection)
+        return analyze.analyze(capture, selection=selection)
 
 
 def present(
@@ -43,6 +41,7 @@ def present(
     shared_assets: Path | None = None,
     *,
     summary: bool = True,
+    all_frames: bool = False,
     below: Sequence[str] = (),
 ) -> None:
     """Write recordings' page and say in the terminal what was found, where the page is, and then the lines `below`.
@@ -51,7 +50,7 @@ def present(
     """
     from pinprof.report.terminal.summary import print_summary
 
-    reports = write_page(analyses, page, shared_assets)
+    reports = write_page(analyses, page, shared_assets, all_frames=all_frames)
     if summary:
         print_summary(reports, (f"Page: {page}", *below))
     else:
@@ -64,7 +63,9 @@ def load() -> None:
         importlib.import_module(f"pinprof.report.{name}")
 
 
-def write_page(analyses: Sequence[Run], page: Path, shared_assets: Path | None = None) -> list[ReportData]:
+def write_page(
+    analyses: Sequence[Run], page: Path, shared_assets: Path | None = None, *, all_frames: bool = False
+) -> list[ReportData]:
     """Write recordings' page, and return what is on it."""
     from pinprof.report.gather import build
     from pinprof.report.page.collection import write_collection
@@ -73,7 +74,7 @@ def write_page(analyses: Sequence[Run], page: Path, shared_assets: Path | None =
     if page.is_dir():
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
     with working("Building the report"):
-        reports = [build(analysis) for analysis in analyses]
+        reports = [build(analysis, all_frames=all_frames) for analysis in analyses]
     with working(f"Writing {page.name}"):
         if len(reports) == 1:
             write_html(reports[0], page, shared_assets)

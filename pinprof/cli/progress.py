@@ -38,12 +38,12 @@ def measured(what: str) -> Iterator[Progress]:
     with working(what) as say:
         begun = time.monotonic()
 
-        def told(part: float) -> None:
+        def show_part(part: float) -> None:
             spent = time.monotonic() - begun
             if spent >= _SETTLED_S and 0 < part < 1:
                 say(f"{what}: {part:.0%}, {_rough(spent / part * (1 - part))} left")
 
-        yield told
+        yield show_part
 
 
 def _rough(seconds: float) -> str:

@@ -20,8 +20,8 @@ from pinprof.cli import ranks
 from pinprof.streams import holds_recording
 
 if TYPE_CHECKING:
-    from pinprof.collect.pace import Limits
-    from pinprof.collect.run import Told
+    from pinprof.collect.pace import SizeLimits
+    from pinprof.collect.run import RecordingHooks
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -189,7 +189,7 @@ def record(
         rank=launched.facts() if launched else None,
         labels=labels,
         kernel_symbols=not small,
-        told=replace(_told(pid, duration_s, quiet=quiet), recorders_end=_nothing if unexplained else _load_report),
+        hooks=replace(_hooks(pid, duration_s, quiet=quiet), recorders_end=_nothing if unexplained else _load_report),
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=(_nothing if quiet else _say_dimly) if calibrate and not (rank and rank.number) else None,
     )
@@ -232,17 +232,17 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def limits_of(size: str, *, small: bool) -> Limits:
+def limits_of(size: str, *, small: bool) -> SizeLimits:
     """The size limits of a recording; UsageError for a size that is too small."""
     from pinprof.base.units import parse_bytes
-    from pinprof.collect.pace import Limits
+    from pinprof.collect.pace import SizeLimits
 
     total = parse_bytes(size)
     if total < LEAST_SIZE:
         raise UsageError(
             f"--max-size {size} is too small.", f"Give at least {LEAST_SIZE >> 10} KiB, for example 300MB.", "max-size"
         )
-    return Limits(total, SMALL_PER_MINUTE if small else 0)
+    return SizeLimits(total, SMALL_PER_MINUTE if small else 0)
 
 
 def _not_given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,15 +256,15 @@ def _say_dimly(text: str) -> None:
     say(text, style="dim", error=True)
 
 
-def _told(pid: int, duration_s: float, *, quiet: bool) -> Told:
+def _hooks(pid: int, duration_s: float, *, quiet: bool) -> RecordingHooks:
     """What is said while a recording goes on: that it does, of a program whose terminal is another one."""
-    from pinprof.collect.run import Told
+    from pinprof.collect.run import RecordingHooks
 
     if quiet:
-        return Told()
+        return RecordingHooks()
     length = f" for {format_ns(duration_s * 1e9)}" if duration_s else ""
     begins = f"Recording {pid}{length}; Ctrl-C ends the recording, not the program."
-    return Told(
+    return RecordingHooks(
         meanwhile=(lambda: _say_dimly(begins)) if pid else lambda: None,
         program_goes_on=lambda: _say_dimly(
             f"Recorded{length}. The program continues; the summary follows when it ends."

@@ -129,22 +129,22 @@ def command(
 
     from pinprof.cli import pipeline
 
-    analyses = [pipeline.explain(path, options, all_frames=all_frames, selection=selection) for path in paths]
+    analyses = [pipeline.explain(path, options, selection=selection) for path in paths]
     if explain:
-        from pinprof import analyze
+        from pinprof.report import explanation
         from pinprof.report.terminal.text import print_explanation
 
-        print_explanation(analyze.explain(analyses[0], explain))
+        print_explanation(explanation.explain(analyses[0], explain, all_frames=all_frames))
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0], part=bool(selection)) if len(paths) == 1 else several)
         if quiet:
-            pipeline.write_page(analyses, page, shared_assets)
+            pipeline.write_page(analyses, page, shared_assets, all_frames=all_frames)
         else:
-            pipeline.present(analyses, page, shared_assets, summary=form is None)
+            pipeline.present(analyses, page, shared_assets, summary=form is None, all_frames=all_frames)
         showing.show(page)
     else:
-        _export(form, analyses[0], output)
+        _export(form, analyses[0], output, all_frames=all_frames)
 
 
 def _refuse_missing(side_files: Mapping[str, Any]) -> None:
@@ -153,22 +153,22 @@ def _refuse_missing(side_files: Mapping[str, Any]) -> None:
             raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
 
 
-def _export(form: str, analysis: Run, output: Path | None) -> None:
+def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool) -> None:
     from pinprof.report.gather import build
 
     if form == "text":
         from pinprof.report.terminal.text import print_text
 
-        print_text(build(analysis, drawn=False), output)
+        print_text(build(analysis, drawn=False, all_frames=all_frames), output)
     elif form == "json":
         from pinprof.report.export import document, streams
 
         with streams.text_output(output) as stream:
-            document.write_json(build(analysis, drawn=False), stream)
+            document.write_json(build(analysis, drawn=False, all_frames=all_frames), stream)
     else:
         from pinprof.report.export import formats
 
-        formats.export(form, analysis, output)
+        formats.export(form, analysis, output, all_frames=all_frames)
 
 
 @dataclass(frozen=True)
@@ -217,12 +217,11 @@ def _fold(
     from dataclasses import replace
 
     from pinprof import read
-    from pinprof.data.unnamed_runs import with_runs_apart, with_runs_joined
     from pinprof.report.export import plain, streams
+    from pinprof.report.joined_frames import as_shown
 
     with measured(f"Reading {path.name}") as progress:
         capture = part_alone(read.read(path, replace(options, progress=progress)), selection)
-        apart = all_frames or style == "flamegraph"
-        capture = with_runs_apart(capture) if apart else with_runs_joined(capture)[0]
+        capture = as_shown(capture, all_frames=all_frames or style == "flamegraph")
     with streams.text_output(output) as stream:
         plain.write_folded(capture, stream, event, style)

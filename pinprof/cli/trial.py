@@ -84,7 +84,7 @@ def command(
     from pinprof.trial import measure as measures
     from pinprof.trial import session
 
-    request = session.Request(
+    request = session.TrialRequest(
         command=program,
         cures=cures,
         measure=measures.parse(measure),

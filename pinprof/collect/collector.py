@@ -62,12 +62,12 @@ class Tool:
         """Called between waits while the program runs; in how many seconds at most to call it again."""
         return float("inf")
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """While the program runs: what was recorded until now lies in its files when this returns, if it can."""
 
     def pause(self) -> None:
-        """As `settle`; and what happens from now on need not be recorded, until `resume`."""
-        self.settle()
+        """As `flush`; and what happens from now on need not be recorded, until `resume`."""
+        self.flush()
 
     def resume(self) -> None:
         """Record again."""

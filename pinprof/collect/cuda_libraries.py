@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pinprof.collect import host
-from pinprof.collect.native.tracefs import Site
-from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, kind_of, plain_name
+from pinprof.collect.native.tracefs import ProbeSite
+from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, is_traced, kind_of, plain_name
 from pinprof.machine import elf_headers
 from pinprof.machine.elf_headers import Headers
 
@@ -34,7 +34,7 @@ _NAME = re.compile(rf"({EXPORTED})(?=\0)".encode())
 _FUNCTION = 2
 
 
-def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable[Path] = ()) -> list[Site]:
+def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable[Path] = ()) -> list[ProbeSite]:
     """Every watched CUDA function in the files that a program may load; empty where there is no CUDA.
 
     `loaded`: libraries of CUDA that it has loaded already.
@@ -59,9 +59,9 @@ def loaded_by(pid: int) -> list[Path]:
     return [Path(os.fsdecode(path)) for path in dict.fromkeys(_LIBRARY.findall(maps))]
 
 
-def _site(path: Path, offset: int, name: str) -> Site:
+def _site(path: Path, offset: int, name: str) -> ProbeSite:
     role = FUNCTIONS[name]
-    return Site(str(path), offset, kind_of(name), role.arguments, role.sizes, role.pieces, role.properties)
+    return ProbeSite(str(path), offset, kind_of(name), role.arguments, role.sizes, role.pieces, role.properties)
 
 
 def functions_in(path: Path) -> list[tuple[int, str]]:
@@ -82,7 +82,7 @@ def _functions(stream: BinaryIO) -> Iterator[tuple[int, str]]:
         if max(table.size, strings.size) > _LARGEST_SYMBOLS:
             continue
         found = {match.start(1): plain_name(match[1].decode()) for match in _NAME.finditer(headers.data(strings))}
-        wanted = {place: name for place, name in found.items() if name in FUNCTIONS}
+        wanted = {place: name for place, name in found.items() if is_traced(name)}
         for place, info, section, value in headers.symbols(table) if wanted else ():
             if place in wanted and info & 0xF == _FUNCTION and 0 < section < len(headers.sections):
                 there = headers.sections[section]

@@ -18,7 +18,7 @@ import re
 import select
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from pinprof.base.errors import CollectError, PinprofError, ToolMissing, UsageEr
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import chosen, nsys_export
 from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
-from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder, shim_command
+from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder
 from pinprof.collect.program import HeldSignals, find_program
 from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
@@ -188,10 +188,15 @@ class Launched(Launcher):
             "utc_offset_ns": self._utc_offset_ns,
             "options": {"report_kept": self._request.keep_report},
         }
-        report = next((path for name in _REPORTS if (path := self._folder / name).is_file()), None)
-        if report is None:
-            return ToolResult(facts, tuple(self._notes), self._no_report())
-        notes = list(self._notes)
+        failure = self._export()
+        return ToolResult(facts, tuple(self._notes), failure)
+
+    def _export(self) -> CollectError | None:
+        """Leave in the capture what nsys recorded; what is to say of that which is missing."""
+        died = self.recorder.died_first or not self.recorder.ended_well
+        if (report := self._report(_REPORTS)) is None:
+            how = "was ended by a signal" if died else f"left no report ({_complaint(self._log) or 'no message'})"
+            return _failed(f"nsys {how}; the rest of the recording is kept.", "Record again, or see collector.log.")
         try:
             export = tool.export_sqlite(report, self._folder)
             nsys_export.scrub(export, self._directory / NSYS_SQLITE, left_out=self._shims)
@@ -200,31 +205,31 @@ class Launched(Launcher):
             if not (self._directory / PERF_DATA).exists():
                 raise
             broken_off = "The nsys export was interrupted. The rest of the recording is kept."
-            return ToolResult(facts, tuple(notes), _failed(broken_off, "Record again, and let the export finish."))
+            return _failed(broken_off, "Record again, and let the export finish.")
         except (PinprofError, OSError) as error:
             files.copied(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
-            reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
-            remedy = error.remedy if isinstance(error, PinprofError) else "Free some disk space, and record again."
-            problem = (
-                f"The nsys report could not be exported: {reason} The capture keeps the report, which holds the "
-                "program's environment and the machine's process list."
-            )
-            return ToolResult(facts, tuple(notes), _failed(problem, remedy))
+            reason, remedy = f"{getattr(error, 'strerror', '')}.", "Free some disk space, and record again."
+            if isinstance(error, PinprofError):
+                reason, remedy = error.problem, error.remedy
+            problem = f"The nsys report could not be exported: {reason} The capture keeps the report, which holds"
+            return _failed(f"{problem} the program's environment and the machine's process list.", remedy)
         if self._request.keep_report:
-            whole = next((path for name in _REPORTS[:2] if (path := self._folder / name).is_file()), report)
-            files.copied(whole, self._directory / NSYS_REPORT)
-            notes.append(
+            files.copied(self._report(_REPORTS[:2]) or report, self._directory / NSYS_REPORT)
+            self._notes.append(
                 f"{NSYS_REPORT} holds the program's whole environment and the machine's process list: "
                 "remove it before sharing the capture."
             )
-        return ToolResult(facts, tuple(notes), self._unfinished())
+        ended = "nsys ended before it had finished; the recording up to then is kept."
+        return _failed(ended, "Record again.") if died else None
+
+    def _report(self, names: Sequence[str]) -> Path | None:
+        return next((path for name in names if (path := self._folder / name).is_file()), None)
 
     def _start(self, given: Mapping[str, str]) -> None:
         try:
-            self.recorder = NsysRecorder([*self._argv, *shim_command(self._folder)], given, self._log)
+            self.recorder = NsysRecorder(self._argv, given, self._log, self._folder)
         except OSError as error:
             raise _failed(f"nsys cannot be started: {error.strerror}.", "Reinstall Nsight Systems.") from error
-        self.recorder.folder = self._folder
 
     def _launch(self, server: socket.socket, given: Mapping[str, str], deadline: float) -> None:
         """Hand the program over to the shim that calls, and hear its pid."""
@@ -254,19 +259,6 @@ class Launched(Launcher):
         reason = _complaint(self._log) or "it printed no message"
         remedy = "Check whether `nsys profile true` works, and run `pinprof doctor` to check its shared memory."
         return _failed(f"nsys did not start the program: {reason}.", remedy)
-
-    def _no_report(self) -> CollectError:
-        how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'no message'})"
-        return _failed(f"nsys {how}; the rest of the recording is kept.", "Record again, or see collector.log.")
-
-    def _unfinished(self) -> CollectError | None:
-        if not self._died:
-            return None
-        return _failed("nsys ended before it had finished; the recording up to then is kept.", "Record again.")
-
-    @property
-    def _died(self) -> bool:
-        return self.recorder.died_first or not self.recorder.ended_well
 
 
 def _failed(problem: str, remedy: str) -> CollectError:

@@ -15,6 +15,8 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 TOOLS = ("nsys", "QdstrmImporter", "ImportAgent")
@@ -45,40 +47,28 @@ def end(folder: str) -> None:
 def of_run(folder: str) -> list[int]:
     """Processes of nsys whose TMPDIR is the folder; those that have ended but are not reaped do not count."""
     mark = b"\0TMPDIR=" + os.fsencode(folder) + b"\0"
-    pids = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            started_for_it = mark in b"\0" + (process / "environ").read_bytes()
-            if started_for_it and (process / "exe").readlink().name.startswith(TOOLS):
-                pids.append(int(process.name))
-        except OSError:
-            continue  # it has ended, or is somebody else's
-    return pids
+    return [pid for pid, environment in _running() if mark in environment]
 
 
 def left_behind(place: Path) -> list[Path]:
     """What an nsys that was killed has left in shared memory (/dev/shm); nothing while any nsys runs."""
     found = sorted(path for pattern in SHARED for path in place.glob(pattern))
-    return [] if found and _running() else found
+    return [] if found and any(_running()) else found
 
 
-def _running() -> bool:
-    for link in Path("/proc").glob("[0-9]*/exe"):
-        try:
-            if link.readlink().name.startswith(TOOLS):
-                return True
-        except OSError:
-            continue
-    return False
+def _running() -> Iterator[tuple[int, bytes]]:
+    """The processes of nsys, with the environment that each was started with, as far as this user may see it."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if (process / "exe").readlink().name.startswith(TOOLS):
+                yield int(process.name), b"\0" + (process / "environ").read_bytes()
 
 
 def _kill(pid: int) -> None:
-    try:
+    with suppress(OSError):
         os.kill(pid, signal.SIGKILL)
         # What an agent shares with its clients, which it would have removed itself.
         Path(f"/dev/shm/quadd-agent-instance-{pid}").unlink()  # noqa: S108 - nsys's choice
-    except OSError:
-        return
 
 
 if __name__ == "__main__":

@@ -23,11 +23,12 @@ from pathlib import Path
 from pinprof.base import files
 from pinprof.base.errors import CollectError
 from pinprof.collect import nsys_keeper, nsys_shim
+from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import HeldSignals, Program, find_program
 from pinprof.collect.recorder import Recorder
 
 _PR_SET_CHILD_SUBREAPER = 36
-_KEEPER_TIMEOUT_S = 20.0
+_LINE, _KEEPER_TIMEOUT_S = "line", 20.0
 STALL_S = 60.0
 """What nsys has collected by then can be imported later; what it has not, it never will."""
 
@@ -91,10 +92,16 @@ class NsysRecorder(Recorder):
 
     finish_timeout_s = 3600.0
 
-    folder: Path | None = None
     line: socket.socket | None = None
+    """To the shim, once it has called."""
     _written = (-1, 0.0)
     """Bytes in the folder, and after how many seconds of waiting that changed last."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path) -> None:
+        """`nsys profile …`, which writes into the folder, of the shim there."""
+        shim = (sys.executable, "-I", "-S", nsys_shim.__file__, str(folder / _LINE))
+        super().__init__([*command, *shim], environment, log)
+        self.folder = folder
 
     def finish(self) -> None:
         """Hang up: the shim ends, and nsys, whose program it is, with it."""
@@ -106,8 +113,6 @@ class NsysRecorder(Recorder):
 
     def stalled(self, waited_s: float) -> bool:
         """Nothing has been written for a while: 2022.4 can go round in circles over the end of a process."""
-        if self.folder is None:
-            return False
         size = 0
         for place, _, names in os.walk(self.folder):
             for name in names:
@@ -155,15 +160,10 @@ def _kept(folder: Path) -> Iterator[None]:
 def listen(folder: Path) -> socket.socket:
     """The socket that the shim will call."""
     server = socket.socket(socket.AF_UNIX)
-    server.bind(str(folder / "line"))
+    server.bind(str(folder / _LINE))
     server.listen(1)
     server.setblocking(False)
     return server
-
-
-def shim_command(folder: Path) -> list[str]:
-    """What nsys is to start."""
-    return [sys.executable, "-I", "-S", nsys_shim.__file__, str(folder / "line")]
 
 
 def adopted(answer: bytes) -> tuple[int, tuple[int, ...]]:
@@ -185,12 +185,11 @@ def _adopt_orphans(adopt: bool) -> None:
 
 def _reap() -> None:
     """Take note of the end of adopted processes of nsys; whatever else was adopted stays the program's affair."""
-    for place in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            name, _, rest = place.read_text("utf-8", "replace").rpartition(")")
-            state, parent = rest.split()[:2]
-            if state == "Z" and int(parent) == os.getpid() and name.partition("(")[2].startswith(nsys_keeper.TOOLS):
-                os.waitpid(int(place.parent.name), os.WNOHANG)
+    for pid in tree(os.getpid())[1:]:
+        name = contents(f"/proc/{pid}/comm").decode("utf-8", "replace")
+        with suppress(ChildProcessError):  # another process's child
+            if name.startswith(nsys_keeper.TOOLS):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def _umask() -> int:

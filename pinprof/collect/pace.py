@@ -30,7 +30,7 @@ _RESERVE = 64
 
 
 @dataclass(frozen=True)
-class Limits:
+class SizeLimits:
     """What may be written; 0 where there is no such limit."""
 
     total: int = 0
@@ -38,9 +38,9 @@ class Limits:
     per_minute: int = 0
     """Bytes for each minute; the first one has its own from the start."""
 
-    def share(self, part: float) -> Limits:
+    def share(self, part: float) -> SizeLimits:
         """A part of it."""
-        return Limits(round(self.total * part), round(self.per_minute * part))
+        return SizeLimits(round(self.total * part), round(self.per_minute * part))
 
     def allowed(self, passed_ns: int) -> int | None:
         """Bytes that may be there after so much time; None for any number."""
@@ -50,13 +50,13 @@ class Limits:
         return min(most, default=None)
 
 
-NO_LIMITS, USUAL_LIMITS = Limits(), Limits(total=2 << 30)
+NO_LIMITS, USUAL_LIMITS = SizeLimits(), SizeLimits(total=2 << 30)
 
 
 class Pace:
     """The step of a recording, by what it has written."""
 
-    def __init__(self, limits: Limits, now_ns: int) -> None:
+    def __init__(self, limits: SizeLimits, now_ns: int) -> None:
         """`now_ns`: when recording begins."""
         self._limits = limits
         self._began_ns = self._looked_ns = self._changed_ns = now_ns

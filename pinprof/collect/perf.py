@@ -72,7 +72,7 @@ def check(request: RecordRequest) -> None:
         )
 
 
-class Attached(Tool):
+class AttachedPerf(Tool):
     """perf, attached to a program that still waits; perf.data lies in the capture directory afterwards."""
 
     recorder: Recorder
@@ -252,4 +252,4 @@ def _output(*command: str) -> str:
     return asked(*command, environment=_perf_environment(), errors=True).output
 
 
-COLLECTOR = Collector(lambda setup: [Attached(setup)], check, samples=True, leaves=(PERF_DATA,))
+COLLECTOR = Collector(lambda setup: [AttachedPerf(setup)], check, samples=True, leaves=(PERF_DATA,))

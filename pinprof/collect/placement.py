@@ -107,10 +107,10 @@ class Placement:
         self._processes = {pid: process for pid, process in self._processes.items() if pid in resident}
         for pid, size in resident.items():
             process = self._processes.setdefault(pid, _Process(now))
-            settled = abs(size - process.before) < LEAST_BYTES
+            steady = abs(size - process.before) < LEAST_BYTES
             process.before = size
             passed, gap = now - process.looked, min(SHARE_OF_LIFE * (now - process.since), LONGEST_GAP_S)
-            changed = process.had_pages and settled and abs(size - process.seen) >= LEAST_BYTES
+            changed = process.had_pages and steady and abs(size - process.seen) >= LEAST_BYTES
             if passed >= gap and (changed or passed >= max(process.interval, gap)):
                 due.append((process.looked, pid))
         for pid in self._processes.keys() - resident.keys():

@@ -10,7 +10,6 @@ end of the lifeline ask for the last one.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import os
@@ -38,8 +37,6 @@ LOOK_SELDOM_S = 1.0
 TRIES = 10
 """py-spy may come too early or too late for a process; so often in a row does not happen by accident."""
 FINISH_S = 30.0
-MOST_FIRST = 0.3
-"""The share of a processor that py-spy may use ahead of all others."""
 
 _STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
 _LOOKS = re.compile(rb"Samples: (\d+)")
@@ -78,7 +75,6 @@ class Spy:
                 stderr=log,
                 env={**os.environ, "RUST_LOG": "info", "RUST_LOG_STYLE": "never"},
             )
-        _prefer(process.pid)
         return cls(process, folder, started, time.time_ns() - time.monotonic_ns())
 
     def clock(self) -> tuple[int, int]:
@@ -115,23 +111,6 @@ class Spy:
         return (self.folder / "log").read_bytes()
 
 
-class _Watched:
-    """py-spy's use of the processor: with thousands of threads to look at it never sleeps, and must not go first."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid, self._since, self._used_s = pid, time.monotonic(), cpu_seconds(pid)
-
-    def look(self) -> None:
-        """Take its priority away when it needs too much; seldom asked for more than a glance at the clock."""
-        now = time.monotonic()
-        if now < self._since + 1.0:
-            return
-        used = cpu_seconds(self._pid)
-        if used - self._used_s > MOST_FIRST * (now - self._since):
-            _as_others(self._pid)
-        self._since, self._used_s = now, used
-
-
 class Keeper:
     """The whole run: one py-spy after another."""
 
@@ -158,10 +137,9 @@ class Keeper:
         """From now until no interpreter is left."""
         spy: Spy | None = self._spy()
         while spy is not None:
-            until, watched = time.monotonic() + SEGMENT_S, _Watched(spy.process.pid)
+            until = time.monotonic() + SEGMENT_S
             while spy.process.poll() is None and not self._over() and time.monotonic() < until:
                 self._pause(0.05)
-                watched.look()
             following = None
             if spy.process.poll() is None and not self._over():
                 following = self._spy()
@@ -178,7 +156,6 @@ class Keeper:
             # It ends by itself soon after the last interpreter.
             if not alive(self.pid):
                 _wait(spy.process, 0.5)
-            _as_others(spy.process.pid)
             spy.process.send_signal(signal.SIGINT)
             if not _wait(spy.process, FINISH_S):
                 spy.process.kill()
@@ -206,29 +183,6 @@ class Keeper:
             ready, _, _ = select.select([0], [], [], min(left, 0.05))
             if ready and not os.read(0, 64):
                 self.stop()
-
-
-def _prefer(pid: int) -> None:
-    """Let py-spy run when it wants to, if we may: on a busy machine it would look late, and at the wrong line.
-
-    It sleeps nearly always, and the kernel leaves others a twentieth of each second whatever it does
-    (sched_rt_runtime_us). All its threads are to come, and inherit it.
-    """
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
-
-
-def _as_others(pid: int) -> None:
-    """The opposite, before it writes its file."""
-    for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(int(thread.name), os.SCHED_OTHER, os.sched_param(0))
-
-
-def cpu_seconds(pid: int) -> float:
-    """What a process has used of the processors; 0 when it is gone."""
-    fields = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def has_interpreter(pid: int) -> bool:

@@ -119,7 +119,7 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks
     begun: dict[int, bool] = {}
     last_ns = 0
 
-    def settle(address: int) -> None:
+    def note_change(address: int) -> None:
         time_ns, before = changed.pop(address), owners.get(address)
         owner = made.note(stacks[address], time_ns)
         if before is not None and owner is not before:
@@ -130,7 +130,7 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks
         address, last_ns = event["tid"], event["ts"] * 1000
         # A look writes its ends before its beginnings.
         if address in changed and (changed[address] != last_ns or (event["ph"] == "E" and begun.get(address))):
-            settle(address)
+            note_change(address)
         begun[address] = event["ph"] == "B"
         stack = stacks.setdefault(address, [])
         if event["ph"] == "B":
@@ -139,7 +139,7 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks
             stack.pop()
         changed[address] = last_ns
     for address in list(changed):
-        settle(address)
+        note_change(address)
     unnamed = made.identify()
     for thread in made.threads.values():
         thread.end(last_ns, period_ns)

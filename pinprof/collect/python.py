@@ -29,7 +29,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
-from pinprof.collect.python_frames.beside import Lines
+from pinprof.collect.python_frames.beside import LineRecorder
 from pinprof.collect.request import RecordRequest
 from pinprof.machine.children import asked
 from pinprof.machine.libraries import FRAMES
@@ -234,7 +234,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
     planned = plan(setup.request)
     setup.environment.update(planned.environment)
     setup.notes.extend(planned.notes)
-    tools: list[Tool] = [Lines(setup)] if planned.lines else []
+    tools: list[Tool] = [LineRecorder(setup)] if planned.lines else []
     if planned.py_spy:
         tools.append(PySpy(planned.py_spy, setup))
     return [*tools, *([_Trampoline()] if planned.environment else [])]

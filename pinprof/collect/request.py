@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pinprof.base.errors import CollectError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.pace import USUAL_LIMITS, Limits
+from pinprof.collect.pace import USUAL_LIMITS, SizeLimits
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RecordRequest:
     gpu: str = "auto"
     """What of the GPU's work is recorded where nsys does not: `auto`, as much as costs the program little; `cupti`, all
     of it, whatever it costs; `uvm`, as auto and all of managed memory; or `off` (cupti/, uvm/)."""
-    limits: Limits = USUAL_LIMITS
+    limits: SizeLimits = USUAL_LIMITS
     """How much of samples and memory over time may be written; beyond it they are thinned (pace.py)."""
     system_wide: bool = False
     python: str = "off"

@@ -101,7 +101,7 @@ class CollectorRun:
 
 
 @dataclass(frozen=True)
-class Told:
+class RecordingHooks:
     """What is called on the way of a recording."""
 
     meanwhile: Callable[[], object] = lambda: None
@@ -112,13 +112,13 @@ class Told:
     """When the recording has ended and the program that pinprof started has not."""
 
 
-def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outcome:
+def record(request: RecordRequest, directory: Path, hooks: RecordingHooks = RecordingHooks()) -> Outcome:
     """Record the program; what the tools saw, kallsyms.gz and the log lie in the capture's directory then."""
     with ExitStack() as places:
         if not request.delay_s:
             run = CollectorRun(request, directory, places)
             with signals_held() as signals:
-                session = _recorded(run, run.program(signals), signals, told)
+                session = _recorded(run, run.program(signals), signals, hooks)
         else:
             with signals_held() as signals:
                 program = _after_delay(request, signals)
@@ -128,26 +128,26 @@ def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outc
                     program.abandon()
                     Session(program, [], signals).until_gone()
                     raise
-                session = _recorded(run, program, signals, told)
+                session = _recorded(run, program, signals, hooks)
         # Signals are free again. To end the recording of a running program is what a signal is for.
         return run.outcome(session.program, interrupted=session.interruptions > 0 and not request.pid)
 
 
-def _recorded(run: CollectorRun, program: Program, signals: HeldSignals, told: Told) -> Session:
+def _recorded(run: CollectorRun, program: Program, signals: HeldSignals, hooks: RecordingHooks) -> Session:
     """A program and its tools, from their start to their end."""
     session = Session(program, run.tools, signals)
     try:
-        run.begin(program, session, told.meanwhile)
+        run.begin(program, session, hooks.meanwhile)
         session.until_program_ends()
         run.program_ended()
     finally:
         if not program.over:
             program.abandon()
-        session.finish_recorders(told.recorders_end if program.wait_status is not None else lambda: None)
+        session.finish_recorders(hooks.recorders_end if program.wait_status is not None else lambda: None)
         if not program.begun:
             run.discard()
         if program.wait_status is None:
-            told.program_goes_on()
+            hooks.program_goes_on()
             session.until_gone()
     return session
 

@@ -96,13 +96,13 @@ class OwnRecording:
         """What traces CUDA calls; None where there is nothing to trace."""
         return next((tool for tool in self._run.tools if isinstance(tool, CallTracer)), None)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""
         for tool in self._run.tools:
-            tool.settle()
+            tool.flush()
 
     def pause(self) -> None:
-        """As `settle`; and what happens from now on need not be recorded, until `resume`."""
+        """As `flush`; and what happens from now on need not be recorded, until `resume`."""
         for tool in self._run.tools:
             tool.pause()
 

@@ -16,7 +16,6 @@ from pinprof.data.own_code import library_part
 
 _LINE = re.compile(r" \(([^()]*?)(?::\d+)?\)$")
 """The end of `NAME (FILE:LINE)`."""
-_RUN = re.compile(r"(\[[^\[\]]+\]) × \d+$")
 _COPIES = re.compile(
     r"(?:\.(?:isra|constprop|part|cold|llvm|lto_priv|localalias|clone|resolver|warm|str|extracted"
     r"|__uniq|\d+)(?=\.|$)|\.\d+(?=\.|$))+"
@@ -80,8 +79,6 @@ def _plain_library(name: str) -> str:
 def function_key(symbol: str) -> str:
     """A function's name without what differs between builds and runs of the same function."""
     name = symbol[:LONGEST_NAME]
-    if run := _RUN.fullmatch(name):
-        name = run[1]
     if name.startswith("[") and name.endswith("]"):
         return f"[{_plain_library(name[1:-1])}]"
     place = _LINE.search(name)

@@ -177,11 +177,11 @@ def trust(before: Side, after: Side, rows: Sequence[Row], clock: Row | None) -> 
     if clock is None or not clock.detectable:
         return f"{runs}."
     least = f"{format_share(clock.detectable, 1)} of {_subject(clock).lower()}"
-    calm, told = undisturbed(rows), clock
+    calm, shown = undisturbed(rows), clock
     if calm is not None and calm is not clock and calm.detectable and calm.detectable < _MUCH * clock.detectable:
         least += f", or of {format_share(calm.detectable, 1)} of it without preemption,"
-        told = calm
-    return f"{runs}: a change of {least} is detected with 90 % probability.{_more_runs(told)}"
+        shown = calm
+    return f"{runs}: a change of {least} is detected with 90 % probability.{_more_runs(shown)}"
 
 
 def _more_runs(row: Row) -> str:

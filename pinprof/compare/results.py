@@ -13,7 +13,7 @@ from typing import Literal
 
 from pinprof.base.columns import Bool, Float64, Int16, Int32, Int64, Table, Texts, UInt8
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.statistics import Estimate
+from pinprof.base.statistics import MeanDifference
 
 Family = Literal["phase", "range", "call", "cause", "line", "event"]
 FAMILIES: tuple[Family, ...] = ("phase", "range", "call", "cause", "line", "event")
@@ -101,7 +101,7 @@ class Row:
     """How many each side's figures rest on, all runs together; 0 where it is exact."""
     was: str = ""
     """What it is called before, where that is another name."""
-    estimate: Estimate | None = None
+    estimate: MeanDifference | None = None
     """The logarithm of after / before; None where it cannot be tested."""
     chance: float | None = None
     """p, corrected for all comparisons of this one difference; None where it was not tested."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.analyze.evidence import worth_telling
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
+from pinprof.base.statistics import LEVEL, POWER, MeanDifference, difference, holm, moderated, runs_needed
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import FAMILIES, Family, MoreRuns, Row
 from pinprof.compare.runs import ALL, UNDISTURBED, ComparedRun, Figure
@@ -231,7 +231,7 @@ def _tested(rows: Sequence[Row], pairs: Sequence[_Pair], limit: _Limit) -> list[
     return result
 
 
-def _found(estimate: Estimate | None) -> Estimate:
+def _found(estimate: MeanDifference | None) -> MeanDifference:
     assert estimate is not None
     return estimate
 
@@ -251,7 +251,7 @@ def _varies_alike(row: Row) -> bool:
     return row.state == "both" and (row.family != "phase" or row.name in ("work", "whole run"))
 
 
-def _estimate(pair: _Pair) -> Estimate | None:
+def _estimate(pair: _Pair) -> MeanDifference | None:
     """The logarithm of after / before; at least as uncertain as sampling makes it."""
     larger = max(np.mean(pair.before), np.mean(pair.after))
     least = min((*pair.before, *pair.after))
@@ -266,8 +266,8 @@ def _estimate(pair: _Pair) -> Estimate | None:
 
 
 def _with_borrowed(
-    rows: Sequence[Row], pairs: Sequence[_Pair], estimates: Sequence[Estimate | None], tried: Sequence[int]
-) -> list[Estimate | None]:
+    rows: Sequence[Row], pairs: Sequence[_Pair], estimates: Sequence[MeanDifference | None], tried: Sequence[int]
+) -> list[MeanDifference | None]:
     """The estimates, their errors drawn towards those of their families."""
     result = list(estimates)
     for families in _ALIKE:
@@ -279,7 +279,7 @@ def _with_borrowed(
     return result
 
 
-def _one_sided(pair: _Pair) -> Estimate | None:
+def _one_sided(pair: _Pair) -> MeanDifference | None:
     """With one run of a side: how certain a change could be at best; None where nothing tells.
 
     What several runs of the other side vary by; else what sampling alone hides.
@@ -288,11 +288,11 @@ def _one_sided(pair: _Pair) -> Estimate | None:
     many = [side for side in sides if len(side) > 1 and (side > 0).all()]
     if many:
         error = float(np.log(many[0]).std(ddof=1)) * math.sqrt(1 + 1 / len(many[0]))
-        return Estimate(0.0, max(error, pair.noise), len(many[0]) - 1)
-    return Estimate(0.0, pair.noise, math.inf) if pair.noise else None
+        return MeanDifference(0.0, max(error, pair.noise), len(many[0]) - 1)
+    return MeanDifference(0.0, pair.noise, math.inf) if pair.noise else None
 
 
-def _more_runs(row: Row, found: Estimate | None, smallest: float | None, level: float) -> MoreRuns | None:
+def _more_runs(row: Row, found: MeanDifference | None, smallest: float | None, level: float) -> MoreRuns | None:
     """How many runs of each side detect less than these do, at most `_MOST_RUNS`; None without any need or hope."""
     sides = len(row.before), len(row.after)
     if found is None or smallest is None or smallest <= _WANTED[0] or max(sides) < 2 or not found.error:

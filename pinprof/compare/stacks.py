@@ -16,6 +16,7 @@ from pinprof.compare.frames import frame_key, library_key
 from pinprof.compare.results import ComparedFrames, ComparedStacks, ComparedWeights
 from pinprof.data.model import NO_NODE, USER, Capture, Dso, FrameTable, StackTable
 from pinprof.data.own_code import library_part
+from pinprof.data.unnamed_runs import as_single_frames
 
 INTERPRETER = re.compile(r"(?:python|pypy|ruby|perl|node|bash|sh|dash|zsh|java|julia|Rscript)[\d.]*t?")
 _EVERYWHERE = frozenset(("_start", "main", "_init", "_fini", "__libc_csu_init"))
@@ -53,9 +54,11 @@ class EventStacks:
 def event_stacks(capture: Capture, attribution: Attribution, name: Callable[[str], str]) -> dict[str, EventStacks]:
     """Name of an event → its stacks; waits, which are no samples of time on a processor, are an event of their own.
 
-    What the recorder took is none of the program's.
+    What the recorder took is none of the program's. A run of frames without a name is one function, however long: how
+    many of a library's functions call each other changes with its version.
     """
     samples = capture.samples
+    table, stack = as_single_frames(capture.stacks, samples.stack)
     found = {}
     for number, event in enumerate(capture.events):
         mine = samples.event == number
@@ -63,13 +66,13 @@ def event_stacks(capture: Capture, attribution: Attribution, name: Callable[[str
             continue
         rows = ComparedWeights.of(
             int(mine.sum()),
-            node=samples.stack[mine],
+            node=stack[mine],
             cause=attribution.leaf[mine],
             likely=attribution.heuristic[mine],
             weight=samples.weight[mine],
             samples=1,
         )
-        found[name(event.name)] = EventStacks(capture.stacks, summed(rows), event.unit, event.spans)
+        found[name(event.name)] = EventStacks(table, summed(rows), event.unit, event.spans)
     return found
 
 

@@ -3,7 +3,7 @@
 Nothing else knows their names: a vendor's functions are rows, and what its names have in common are its patterns.
 
 Prototypes of CUDA: cuda.h and cuda_runtime_api.h of CUDA 11.8 to 13.5; the versions of a function (`_v2`, `_ptsz`)
-take the arguments named here in the same places. Launches have no row: a probe would cost as much as the launch.
+take the arguments named here in the same places.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ from pinprof.data.activity_kinds import CopyKind, MemoryKind
 
 SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
 """`cuMemAlloc_v2`, `cuMemcpyHtoDAsync_v2_ptsz`, `cudaMemcpyAsync_ptsz`: versions and stream modes of a function."""
+
+Purpose = Literal[
+    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
+    "set", "prefetch", "advise", "launch", "sync", "other",
+]  # fmt: skip
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,30 @@ class Function:
     """A structure that says where memory lies: `Location`, and the number of device or node."""
     pool: int | None = None
     """The pool that memory comes from."""
+    does: Purpose | None = None
+    """What it is for, where its memory and its copies do not say it."""
+    asks: bool = False
+    """Whether programs and libraries take its error for an answer."""
+    on_host: bool = False
+    """What it queues is a function of the host's."""
+    traced: bool = True
+    """Whether recordings of calls have it: of a launch or an event, a probe would cost as much as the call."""
+
+    @property
+    def purpose(self) -> Purpose:
+        """What it is for."""
+        if self.does is not None:
+            return self.does
+        if self.copies is not None:
+            return "copy"
+        if self.registers:
+            return "unregister" if self.size is None else "register"
+        return _PURPOSE_OF_MEMORY.get((self.memory, self.grants), "other")
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may return only when the GPU is done."""
+        return self.purpose in ("copy", "set", "launch", "sync")
 
     @property
     def arguments(self) -> tuple[int, ...]:
@@ -71,13 +101,17 @@ class Function:
         return tuple(sorted({place for place in places if place is not None}))
 
 
-Purpose = Literal[
-    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
-    "set", "prefetch", "advise", "launch", "sync", "other",
-]  # fmt: skip
-PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
 Allocated = Literal["pinned", "registered", "managed", "pool", "device"]
 Freed = Literal["host", "registered", "device"]
+
+_PURPOSE_OF_MEMORY: Mapping[tuple[MemoryKind | None, bool], Purpose] = MappingProxyType(
+    {
+        (MemoryKind.DEVICE, True): "alloc device", (MemoryKind.PINNED, True): "alloc pinned",
+        (MemoryKind.MANAGED, True): "alloc managed", (MemoryKind.DEVICE, False): "free device",
+        (MemoryKind.PINNED, False): "free pinned",
+    }
+)  # fmt: skip
+"""By the kind of memory, and whether it is made."""
 
 NEVER = r"(?!)"
 """Matches nothing."""
@@ -121,11 +155,13 @@ def _takes(kind: MemoryKind) -> Function:
 
 
 _DEVICE, _PINNED, _MANAGED = MemoryKind.DEVICE, MemoryKind.PINNED, MemoryKind.MANAGED
-_ARRAYS = Function()
+_ARRAY, _ARRAY_FREED = Function(does="alloc device"), Function(does="free device")
 """What is laid out by the driver: its size stands in a structure, or follows from the format."""
 _UNSIZED_COPY = Function(copies=CopyKind.UNKNOWN)
-_BATCH = Function(sizes=1, pieces=2)
-_SIZE_1, _SIZE_2 = Function(size=1), Function(size=2)
+_BATCH = Function(sizes=1, pieces=2, does="advise")
+_SIZE_1, _SET = Function(size=1), Function(size=2, does="set")
+_LAUNCH = Function(does="launch", traced=False)
+_EVENT = Function(traced=False)
 
 _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
@@ -155,11 +191,13 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **dict.fromkeys(("cuMemFree", "cudaFree", "cuMemFreeAsync", "cudaFreeAsync"), _takes(_DEVICE)),
         **dict.fromkeys(
             (
-                "cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy", "cuMipmappedArrayCreate",
-                "cuMipmappedArrayDestroy", "cudaMalloc3D", "cudaMallocArray", "cudaMalloc3DArray", "cudaFreeArray",
-                "cudaMallocMipmappedArray", "cudaFreeMipmappedArray",
+                "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate", "cudaMalloc3D", "cudaMallocArray",
+                "cudaMalloc3DArray", "cudaMallocMipmappedArray",
             ),
-            _ARRAYS,
+            _ARRAY,
+        ),
+        **dict.fromkeys(
+            ("cuArrayDestroy", "cuMipmappedArrayDestroy", "cudaFreeArray", "cudaFreeMipmappedArray"), _ARRAY_FREED
         ),
         # Physical memory, addresses for it, and pools. A handle stands for memory: its address is that of a mapping.
         "cuMemCreate": _makes(_DEVICE, properties=2),
@@ -201,35 +239,56 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **_both(replace(_UNSIZED_COPY, sizes=2, pieces=3), "MemcpyBatchAsync"),
         **_both(_UNSIZED_COPY, "Memcpy3DBatchAsync"),
         # Setting.
-        **dict.fromkeys((*_with_async("cuMemsetD8"), *_with_async("cudaMemset")), _SIZE_2),
-        **dict.fromkeys(_with_async("cuMemsetD16"), replace(_SIZE_2, unit=2)),
-        **dict.fromkeys(_with_async("cuMemsetD32"), replace(_SIZE_2, unit=4)),
+        **dict.fromkeys((*_with_async("cuMemsetD8"), *_with_async("cudaMemset")), _SET),
+        **dict.fromkeys(_with_async("cuMemsetD16"), replace(_SET, unit=2)),
+        **dict.fromkeys(_with_async("cuMemsetD32"), replace(_SET, unit=4)),
         **dict.fromkeys(
-            _with_async("cuMemsetD2D8", "cuMemsetD2D16", "cuMemsetD2D32", "cudaMemset2D", "cudaMemset3D"), Function()
+            _with_async("cuMemsetD2D8", "cuMemsetD2D16", "cuMemsetD2D32", "cudaMemset2D", "cudaMemset3D"),
+            Function(does="set"),
         ),
         # Moving managed memory.
-        **_both(_SIZE_1, "MemPrefetchAsync", "MemAdvise"),
-        **_both(_BATCH, "MemPrefetchBatchAsync", "MemDiscardBatchAsync", "MemDiscardAndPrefetchBatchAsync"),
+        **_both(Function(size=1, does="prefetch"), "MemPrefetchAsync"),
+        **_both(Function(size=1, does="advise"), "MemAdvise"),
+        **_both(_BATCH, "MemDiscardBatchAsync"),
+        **_both(replace(_BATCH, does="prefetch"), "MemPrefetchBatchAsync", "MemDiscardAndPrefetchBatchAsync"),
         # Waiting.
         **dict.fromkeys(
             (
                 "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cudaDeviceSynchronize",
                 "cudaStreamSynchronize", "cudaEventSynchronize",
             ),
-            Function(),
+            Function(does="sync"),
         ),
+        "cudaThreadSynchronize": Function(does="sync", traced=False),
+        # Launching kernels, functions of the host's and graphs.
+        **dict.fromkeys(
+            (
+                "cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cudaLaunch", "cudaLaunchDevice",
+                "cudaLaunchKernelExC", "cudaLaunchKernelEx", "cuLaunchKernelEx",
+            ),
+            _LAUNCH,
+        ),
+        **_both(_LAUNCH, "LaunchKernel", "LaunchCooperativeKernel", "LaunchCooperativeKernelMultiDevice"),
+        **_both(replace(_LAUNCH, stream=0, on_host=True), "LaunchHostFunc"),
+        **_both(replace(_LAUNCH, stream=1), "GraphLaunch"),
+        # Events.
+        **_both(replace(_EVENT, stream=1), "EventRecord", "EventRecordWithFlags"),
+        **_both(replace(_EVENT, stream=0), "StreamWaitEvent"),
+        **_both(replace(_EVENT, asks=True), "EventQuery", "StreamQuery"),
+        **_both(_EVENT, "EventCreate", "EventCreateWithFlags", "EventDestroy", "EventElapsedTime"),
     }
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """A vendor's API. Patterns are of plain names, and also hold for functions that have no row yet."""
+    """A vendor's API: a row a function. Patterns are of plain names, for what the names have in common."""
 
     functions: Mapping[str, Function]
     """By plain name."""
     purposes: tuple[tuple[Purpose, str], ...] = ()
-    """What functions are for; the first pattern that a whole name matches decides."""
+    """What functions without a row are for: those of a version that is newer than the table. The first pattern that a
+    whole name matches decides."""
     libraries: tuple[str, ...] = ()
     """How the names of its libraries begin."""
     linked: str = NEVER
@@ -240,8 +299,6 @@ class Vendor:
     """Functions whose error may be an answer; how their names begin."""
     copies: str = NEVER
     """Functions that copy or set memory."""
-    waits: str = NEVER
-    """Functions that may wait for the GPU."""
     contexts: tuple[str, ...] = ()
     """Driver functions that create a context."""
     devices: tuple[str, ...] = ()
@@ -259,7 +316,7 @@ class Vendor:
 CUDA = Vendor(
     functions=_CUDA_FUNCTIONS,
     purposes=(
-        ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
+        ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc"),
         ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
         ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cu(Mipmapped)?Array(3D)?Create"),
         ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
@@ -270,15 +327,12 @@ CUDA = Vendor(
         ("set", r"cudaMemset\w*|cuMemset\w*"),
         ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
         ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
-        ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
-        ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
     ),
     libraries=("libcuda.", "libcudart."),
     linked=r"(?:__)?libcudart_static_\w+|cudart::.*",
     own=r"(?:__)?cuda[A-Z]\w+",
     asks=r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",
     copies=r"(cuda|cu)(Memcpy|Memset)\w*",
-    waits=r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\w*",
     contexts=("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain"),
     devices=("cudaSetDevice", "cudaInitDevice"),
     exports=r"cu(?:da)?[A-Z]\w{0,60}",
@@ -295,14 +349,14 @@ VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
 """The functions of all vendors, by plain name."""
-LINKED_RUNTIME, RUNTIME_API, COPYING, WAITING, EXPORTED, LOADING, STARTING, ENDING = (
+LINKED_RUNTIME, RUNTIME_API, COPYING, EXPORTED, LOADING, STARTING, ENDING = (
     "|".join(f"(?:{getattr(vendor, part)})" for vendor in VENDORS)
-    for part in ("linked", "own", "copies", "waits", "exports", "loads", "starts", "ends")
+    for part in ("linked", "own", "copies", "exports", "loads", "starts", "ends")
 )
 """The vendors' patterns as one regular expression each."""
 CREATE_CONTEXT = tuple(name for vendor in VENDORS for name in vendor.contexts)
 CREATE_ANY_CONTEXT = (*CREATE_CONTEXT, *(name for vendor in VENDORS for name in vendor.devices))
-_LINKED = re.compile(LINKED_RUNTIME)
+_LINKED, _COPY = re.compile(LINKED_RUNTIME), re.compile(COPYING)
 
 
 def plain_name(symbol: str) -> str:
@@ -312,15 +366,30 @@ def plain_name(symbol: str) -> str:
 
 def purpose_of(name: str) -> Purpose:
     """What a call is for, by its plain name; ` (host)` follows where memory of a pool or handle lies there."""
-    return next(
-        (
-            purpose
-            for vendor in VENDORS
-            for purpose, pattern in vendor.purposes
-            if re.fullmatch(pattern, name, re.DOTALL)
-        ),
-        "other",
-    )
+    plain, _, place = name.partition(" (")
+    if place.startswith("host"):
+        return "alloc pinned"
+    if plain in FUNCTIONS:
+        return FUNCTIONS[plain].purpose
+    patterns = (row for vendor in VENDORS for row in vendor.purposes)
+    return next((purpose for purpose, pattern in patterns if re.fullmatch(pattern, name, re.DOTALL)), "other")
+
+
+def is_traced(name: str) -> bool:
+    """Whether recordings of calls have a function, by its plain name."""
+    return name in FUNCTIONS and FUNCTIONS[name].traced
+
+
+def may_wait(symbol: str) -> bool:
+    """Whether a function may return only when the GPU is done, by its symbol, which may have a version behind an @."""
+    name, _, _ = symbol.partition("@")
+    role = FUNCTIONS.get(plain_name(name))
+    return _COPY.fullmatch(name) is not None or (role is not None and role.may_wait)
+
+
+def runs_on_host(name: str) -> bool:
+    """Whether what a call launches is a function of the host's, by its plain name."""
+    return name in FUNCTIONS and FUNCTIONS[name].on_host
 
 
 def allocates(name: str) -> Allocated | None:
@@ -355,7 +424,7 @@ def allocates_by_place(name: str) -> bool:
 
 def asks(name: str) -> bool:
     """Whether programs and libraries take a call's error for an answer."""
-    return any(re.match(vendor.asks, name) for vendor in VENDORS)
+    return (name in FUNCTIONS and FUNCTIONS[name].asks) or any(re.match(vendor.asks, name) for vendor in VENDORS)
 
 
 def of_vendor(function: str, library: str) -> bool:

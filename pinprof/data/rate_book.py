@@ -47,7 +47,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Source:
+class RateSource:
     """Rates that have one origin."""
 
     name: str
@@ -88,21 +88,21 @@ class Source:
 class RateBook:
     """Answers what an operation costs, from the first source that knows."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[RateSource]) -> None:
         self.sources = tuple(sources)
 
     @classmethod
     def of(cls, capture: Capture, run_rates: Sequence[Rate] = ()) -> Self:
         """The book of a capture; `run_rates` are what the run itself showed (analyze.costs.run_rates)."""
-        brought = capture.rates
-        found = _trusted(brought) if brought else ()
-        calibrated = brought is not None and brought.measured_by == "calibration"
+        stored = capture.rates
+        found = _trusted(stored) if stored else ()
+        calibrated = stored is not None and stored.measured_by == "calibration"
         return cls(
             [
-                *([Source(BENCH, found, 0.10)] if found and not calibrated else ()),
-                *([Source(RUN, tuple(run_rates), 0.20, reach=4.0)] if run_rates else ()),
-                *([Source(CALIBRATION, found, 0.20)] if found and calibrated else ()),
-                Source(REFERENCE, reference().rates, 0.50),
+                *([RateSource(BENCH, found, 0.10)] if found and not calibrated else ()),
+                *([RateSource(RUN, tuple(run_rates), 0.20, reach=4.0)] if run_rates else ()),
+                *([RateSource(CALIBRATION, found, 0.20)] if found and calibrated else ()),
+                RateSource(REFERENCE, reference().rates, 0.50),
             ]
         )
 

@@ -47,7 +47,7 @@ TABLE_AT = 512
 HEADER_BYTES = 5120
 
 
-class Event(IntEnum):
+class UvmEvent(IntEnum):
     """Kinds of events (UvmEventType)."""
 
     CPU_FAULT = 1

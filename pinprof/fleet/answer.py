@@ -12,7 +12,7 @@ from pinprof.base.units import format_count, format_counted, format_ns, format_s
 from pinprof.fleet.database import undamaged
 from pinprof.fleet.outliers import FEWEST_IN_GROUP, Facts, outliers_of
 from pinprof.fleet.panel import FEWEST, Panel, panel_of
-from pinprof.fleet.results import CAPTURE, Answer, Because, Member, Outlier, Saving, Spread
+from pinprof.fleet.results import CAPTURE, Answer, Because, CauseSpread, FleetSaving, Member, Outlier
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
 
@@ -136,7 +136,7 @@ def _with_lines(connection: Any, panel: Panel, outliers: Sequence[Outlier]) -> l
     return [explained.get(outlier.capture, outlier) if outlier.capture else outlier for outlier in outliers]
 
 
-def _savings(connection: Any) -> tuple[Saving, ...]:
+def _savings(connection: Any) -> tuple[FleetSaving, ...]:
     # Of equals the same one every time, in whatever order captures were mapped.
     best = "ORDER BY saving_ns DESC, path, title, advice"
     rows = connection.execute(
@@ -148,7 +148,7 @@ def _savings(connection: Any) -> tuple[Saving, ...]:
         f"ORDER BY sum(saving_ns) DESC, program, place, cure LIMIT {MOST_SAVINGS}"
     ).fetchall()
     return tuple(
-        Saving(
+        FleetSaving(
             program=row[0],
             place=row[1],
             cure=row[2],
@@ -166,7 +166,7 @@ def _savings(connection: Any) -> tuple[Saving, ...]:
     )
 
 
-def _spreads(panel: Panel) -> tuple[Spread, ...]:
+def _spreads(panel: Panel) -> tuple[CauseSpread, ...]:
     """Of every cause of the work, in captures that can be compared."""
     found = []
     for at, cause in enumerate(panel.measures[1:], 1):
@@ -177,7 +177,7 @@ def _spreads(panel: Panel) -> tuple[Spread, ...]:
         most = int(share.argmax())
         total = int((panel.value[:, at] * panel.count).sum())
         found.append(
-            Spread(
+            CauseSpread(
                 cause, total, int((share >= 0.01).sum()), low, quarter, median, three, high, float(share[most]),
                 panel.path[most],
             )

@@ -100,7 +100,7 @@ def _damaged(problem: str) -> CaptureError:
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueryResult:
     """The result of a query."""
 
     names: tuple[str, ...]
@@ -109,13 +109,13 @@ class Asked:
     """None, bool, int, float or text in each; UsageError where the query fails on the way."""
 
 
-def query(connection: Any, sql: str) -> Asked:
+def query(connection: Any, sql: str) -> QueryResult:
     """What a question gives, a part of the rows at a time; UsageError where it is none."""
     with _meant():
         relation = _relation(connection, sql)
         # DuckDB finds `relation` by its name in this function.
         cursor = connection.execute(f"SELECT {_plain(relation)} FROM relation")
-    return Asked(_distinct(relation.columns), _fetched(cursor))
+    return QueryResult(_distinct(relation.columns), _fetched(cursor))
 
 
 def frame(connection: Any, sql: str) -> Any:

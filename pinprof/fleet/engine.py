@@ -15,7 +15,7 @@ from typing import Any
 
 from pinprof.base.errors import CollectError, PinprofError
 from pinprof.fleet import tables
-from pinprof.fleet.mapping import Mapped, map_source, unreadable
+from pinprof.fleet.mapping import MappedCapture, map_source, unreadable
 from pinprof.fleet.packages import has, package
 from pinprof.fleet.sources import Source
 
@@ -27,7 +27,7 @@ _EACH = 8
 _WHAT = "Mapping captures by Dask"
 
 
-def mapped(sources: Sequence[Source], scheduler: str, workers: int | None, memory: str) -> Iterator[Mapped]:
+def mapped(sources: Sequence[Source], scheduler: str, workers: int | None, memory: str) -> Iterator[MappedCapture]:
     """What every source becomes, in the order in which they are done.
 
     `scheduler` is the address of a Dask scheduler, empty for processes of this machine: as many as `workers`, None for
@@ -69,7 +69,7 @@ def _client(scheduler: str, workers: int, memory: str) -> Iterator[Any]:
         yield client
 
 
-def _distributed(client: Any, sources: Sequence[Source]) -> Iterator[Mapped]:
+def _distributed(client: Any, sources: Sequence[Source]) -> Iterator[MappedCapture]:
     distributed = package("distributed", _WHAT)
     ahead = max(AHEAD, _EACH * sum(client.nthreads().values()))
     left = iter(sources)
@@ -91,7 +91,7 @@ def _distributed(client: Any, sources: Sequence[Source]) -> Iterator[Mapped]:
             futures.add(submit(following))
 
 
-def _result(future: Any, source: Source) -> Mapped:
+def _result(future: Any, source: Source) -> MappedCapture:
     distributed = package("distributed", _WHAT)
     try:
         result = future.result()
@@ -101,5 +101,5 @@ def _result(future: Any, source: Source) -> Mapped:
         return unreadable(source, "", "Every worker that read it died. It may need more memory.", again=True)
     except Exception as error:
         return unreadable(source, "", f"Its worker failed: {type(error).__name__}: {error}", again=True)
-    assert isinstance(result, Mapped)
+    assert isinstance(result, MappedCapture)
     return result

@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedCapture:
     """What one capture became."""
 
     path: str
@@ -38,7 +38,7 @@ class Mapped:
     """Whether another try may end differently, so it is made in the next run."""
 
 
-def map_source(source: Source, key: str = tables.KEY) -> Mapped:
+def map_source(source: Source, key: str = tables.KEY) -> MappedCapture:
     """The tables of one capture; UsageError where this process runs another pinprof than the one that asks."""
     if key != tables.KEY:
         raise UsageError(
@@ -62,11 +62,11 @@ def map_source(source: Source, key: str = tables.KEY) -> Mapped:
         return unreadable(source, capture, f"pinprof failed on it: {type(error).__name__}: {error}", again=not capture)
 
 
-def unreadable(source: Source, capture: str, reason: str, *, again: bool) -> Mapped:
+def unreadable(source: Source, capture: str, reason: str, *, again: bool) -> MappedCapture:
     """The row of a capture that became nothing else."""
     capture = capture or hashlib.blake2b(source.path.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
     row = {"capture": capture, "state": "unreadable", "reason": reason, "again": again}
-    return Mapped(source.path, source.stamp, capture, tables.packed({"captures": [row]}), again)
+    return MappedCapture(source.path, source.stamp, capture, tables.packed({"captures": [row]}), again)
 
 
 def digest_of(path: Path) -> str:
@@ -114,7 +114,7 @@ def fetched(source: Source) -> Iterator[Path]:
         yield target
 
 
-def _mapped(source: Source, capture: str, path: Path) -> Mapped:
+def _mapped(source: Source, capture: str, path: Path) -> MappedCapture:
     analysis = analyze.analyze(read.read(path))
     size = sum(file.stat().st_size for file in files_of(path))
     rows = rows_of(analysis, capture, size)
@@ -122,4 +122,4 @@ def _mapped(source: Source, capture: str, path: Path) -> Mapped:
     while sum(map(len, parts.values())) > tables.MOST_BYTES and most > _FEWEST_ROWS:
         most //= 2
         parts = tables.packed({**rows, "costs": bounded(list(rows["costs"]), most)})
-    return Mapped(source.path, source.stamp, capture, parts)
+    return MappedCapture(source.path, source.stamp, capture, parts)

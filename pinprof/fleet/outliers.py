@@ -121,8 +121,8 @@ def _clearest(panel: Panel, groups: _Groups) -> tuple[int, Outlier] | None:
         measure = 0
     # A cause may be there in some of the programs alone, so its part is a mean.
     part = np.clip(panel.residual[groups.compared[number]], -1, 1).mean(axis=0)
-    told = (adjusted[number] <= statistics.LEVEL) & (np.abs(part) >= _LEAST_PART)
-    causes = [at for at in np.argsort(-np.abs(part)).tolist() if at and told[at]]
+    clear = (adjusted[number] <= statistics.LEVEL) & (np.abs(part) >= _LEAST_PART)
+    causes = [at for at in np.argsort(-np.abs(part)).tolist() if at and clear[at]]
     inside = groups.members[number]
     alike = tuple(
         name for other, name in enumerate(groups.names)

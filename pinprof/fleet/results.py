@@ -69,7 +69,7 @@ class Outlier:
 
 
 @dataclass(frozen=True)
-class Saving:
+class FleetSaving:
     """One opportunity over the whole fleet."""
 
     program: str
@@ -90,7 +90,7 @@ class Saving:
 
 
 @dataclass(frozen=True)
-class Spread:
+class CauseSpread:
     """How one cause is distributed over the captures: shares of their work."""
 
     cause: str
@@ -173,8 +173,8 @@ class Answer:
     """How many comparisons the corrections are for."""
     untested: tuple[str, ...]
     """What was not tested, and why, one sentence each."""
-    savings: tuple[Saving, ...]
-    spreads: tuple[Spread, ...]
+    savings: tuple[FleetSaving, ...]
+    spreads: tuple[CauseSpread, ...]
     series: tuple[Series, ...]
     members: tuple[Member, ...] = field(default_factory=tuple)
 

@@ -14,7 +14,7 @@ from pinprof.fleet import engine
 from pinprof.fleet.mapping import digest_of
 from pinprof.fleet.packages import package
 from pinprof.fleet.sources import Source, sources_of
-from pinprof.fleet.store import Place, Store
+from pinprof.fleet.store import CapturePlace, Store
 
 Tell = Callable[[str], None]
 _HASHING = 4
@@ -25,7 +25,7 @@ _HASHING = 4
 class Gathered:
     """A fleet whose captures are all mapped."""
 
-    places: tuple[Place, ...]
+    places: tuple[CapturePlace, ...]
     mapped: int
     """Captures that were new, or had changed."""
 
@@ -73,11 +73,11 @@ def _digest(source: Source) -> str:
         return ""  # which whoever maps it says
 
 
-def _places(sources: Sequence[Source], capture: dict[str, str]) -> tuple[Place, ...]:
+def _places(sources: Sequence[Source], capture: dict[str, str]) -> tuple[CapturePlace, ...]:
     first: dict[str, str] = {}
     places = []
     for source in sources:
         name = capture[source.path]
         copy_of = first.setdefault(name, source.path)
-        places.append(Place(source.path, name, source.stamp, "" if copy_of == source.path else copy_of))
+        places.append(CapturePlace(source.path, name, source.stamp, "" if copy_of == source.path else copy_of))
     return tuple(places)

@@ -22,7 +22,7 @@ from pinprof.base import files
 from pinprof.base.errors import UsageError, unwritable
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet import tables
-from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.mapping import MappedCapture
 from pinprof.fleet.packages import package
 
 FAILED, STAMPS, PLACES = "failed.parquet", "stamps.parquet", "places.parquet"
@@ -35,7 +35,7 @@ _LOCK = ".lock"
 
 
 @dataclass(frozen=True)
-class Place:
+class CapturePlace:
     """Where a capture of this run lies."""
 
     path: str
@@ -50,8 +50,8 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / tables.KEY
-        self._waiting: list[Mapped] = []
-        self._failed: list[Mapped] = []
+        self._waiting: list[MappedCapture] = []
+        self._failed: list[MappedCapture] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, files.PRIVATE)
@@ -83,7 +83,7 @@ class Store:
             self.flush()
         os.close(self._lock)
 
-    def add(self, mapped: Mapped) -> None:
+    def add(self, mapped: MappedCapture) -> None:
         """Keep what a capture became."""
         if mapped.again:
             self._failed.append(mapped)
@@ -109,7 +109,7 @@ class Store:
             partial.rename(self.folder / name)
         self._waiting = []
 
-    def finish(self, places: Sequence[Place]) -> None:
+    def finish(self, places: Sequence[CapturePlace]) -> None:
         """Write what waits, and the list of this run's captures."""
         self.flush()
         failed = _joined("captures", [one.parts["captures"] for one in self._failed])

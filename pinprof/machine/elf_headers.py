@@ -38,7 +38,7 @@ _MOST = 1 << 20
 
 
 @dataclass(frozen=True)
-class Section:
+class SectionHeader:
     """One section header."""
 
     name: str
@@ -81,7 +81,7 @@ class Headers:
         _, self.machine, _, _, segments_at, sections_at, _, _, segment_size, segments, section_size, sections, names = (
             fields
         )
-        self.sections: list[Section] = []
+        self.sections: list[SectionHeader] = []
         if sections_at:
             first = self._raw(self._section, sections_at, section_size, 1)[0]
             sections = sections or first[5]
@@ -99,15 +99,15 @@ class Headers:
         self.stream.seek(offset)
         return self.stream.read(min(size, self.size - offset))
 
-    def data(self, section: Section) -> bytes:
+    def data(self, section: SectionHeader) -> bytes:
         """Its bytes, as they are in the file."""
         return b"" if section.kind == NOBITS else self.bytes_at(section.offset, section.size)
 
-    def section(self, name: str) -> Section | None:
+    def section(self, name: str) -> SectionHeader | None:
         """The first section of a name."""
         return next((section for section in self.sections if section.name == name), None)
 
-    def symbols(self, table: Section) -> Iterator[tuple[int, int, int, int]]:
+    def symbols(self, table: SectionHeader) -> Iterator[tuple[int, int, int, int]]:
         """(place of its name, info, section, value) of each symbol in a table."""
         raw = self.data(table)
         rows = self._symbol.iter_unpack(raw[: len(raw) // self._symbol.size * self._symbol.size])
@@ -133,7 +133,7 @@ class Headers:
         return Segment(kind, flags, offset, address, size)
 
 
-def _section(row: tuple[int, ...], names: bytes) -> Section:
+def _section(row: tuple[int, ...], names: bytes) -> SectionHeader:
     name, kind, flags, address, offset, size, link, _, _, entry_size = row
     text = names[name : names.find(b"\0", name)] if name < len(names) else b""
-    return Section(text.decode("utf-8", "replace"), kind, address, offset, size, link, flags, entry_size)
+    return SectionHeader(text.decode("utf-8", "replace"), kind, address, offset, size, link, flags, entry_size)

@@ -153,7 +153,7 @@ class _Running:
     def begin(self) -> Mark:
         """A portion begins."""
         if self._open:
-            self._session.settle()
+            self._session.flush()
         else:
             self._session.resume()
         self._open += 1
@@ -164,7 +164,7 @@ class _Running:
         self._open -= 1
         if os.getpid() == self._pid:
             if self._open:
-                self._session.settle()
+                self._session.flush()
             else:
                 self._session.pause()
         return self._mark(CallParts.end)

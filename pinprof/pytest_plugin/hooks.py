@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pinprof.pytest_plugin.recorder import Block, Blocks, Recorder
+    from pinprof.pytest_plugin.recorder import Block, Blocks, SuiteRecorder
     from pinprof.pytest_plugin.settings import Asked, Settings
 
 _FIGURES = pytest.StashKey[dict[str, Any] | None]()
@@ -31,7 +31,7 @@ class Hooks:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         _not_rewritten(config)
-        self._recorder: Recorder | None = None
+        self._recorder: SuiteRecorder | None = None
         self._calls = False
         """A test of this run asks for CUDA calls."""
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
@@ -45,13 +45,13 @@ class Hooks:
 
         return Settings.of(self._config)
 
-    def recorder(self) -> Recorder:
+    def recorder(self) -> SuiteRecorder:
         """The one of this process."""
         if self._recorder is None:
-            from pinprof.pytest_plugin.recorder import Recorder
+            from pinprof.pytest_plugin.recorder import SuiteRecorder
 
             asked = self.settings
-            self._recorder = Recorder(own_only=asked.own_only, frequency=asked.frequency, calls=self._calls)
+            self._recorder = SuiteRecorder(own_only=asked.own_only, frequency=asked.frequency, calls=self._calls)
         return self._recorder
 
     def blocks(self) -> Blocks:
@@ -122,27 +122,27 @@ class Hooks:
 
     def _judge(self, item: pytest.Item, block: Block, asked: Asked, attempt: int) -> None:
         """Note the figures of a test that passed; pytest.fail where a budget does not hold."""
-        from pinprof.check.verdicts import Outcome
+        from pinprof.check.verdicts import BudgetOutcome
         from pinprof.pytest_plugin.judging import judged, message
 
         try:
             checked = judged(block, asked.budgets)
-            after = self._kept(item, block, attempt) if checked.of(Outcome.BROKEN) else ""
-            told = message(checked, block, after) if checked.outcome is not Outcome.HOLDS else ""
+            after = self._kept(item, block, attempt) if checked.of(BudgetOutcome.BROKEN) else ""
+            sentence = message(checked, block, after) if checked.outcome is not BudgetOutcome.HOLDS else ""
         except Exception as error:  # a fault of ours is none of the test's
             block.missing = self.recorder().failed(error)
-            told = f"pinprof: the budgets are not assessable: {block.missing}" if asked.budgets else ""
-            unjudged = [f"all budgets: {block.missing}"] if told else []
-            item.stash[_FIGURES] = self._figures(block, "not-assessable" if told else "", unjudged)
-            if told and not self.settings.allow_unassessable:
-                pytest.fail(told, pytrace=False)
+            sentence = f"pinprof: the budgets are not assessable: {block.missing}" if asked.budgets else ""
+            unjudged = [f"all budgets: {block.missing}"] if sentence else []
+            item.stash[_FIGURES] = self._figures(block, "not-assessable" if sentence else "", unjudged)
+            if sentence and not self.settings.allow_unassessable:
+                pytest.fail(sentence, pytrace=False)
             return
         outcome = str(checked.outcome) if asked.budgets else ""
-        unjudged = [f"{one.budget.name}: {one.why} {one.remedy}" for one in checked.of(Outcome.UNASSESSABLE)]
+        unjudged = [f"{one.budget.name}: {one.why} {one.remedy}" for one in checked.of(BudgetOutcome.UNASSESSABLE)]
         item.stash[_FIGURES] = self._figures(block, outcome, unjudged)
-        allowed = checked.outcome is Outcome.UNASSESSABLE and self.settings.allow_unassessable
-        if told and not allowed:
-            pytest.fail(told, pytrace=False)
+        allowed = checked.outcome is BudgetOutcome.UNASSESSABLE and self.settings.allow_unassessable
+        if sentence and not allowed:
+            pytest.fail(sentence, pytrace=False)
 
     def _kept(self, item: pytest.Item, block: Block, attempt: int) -> str:
         """Where the capture of a broken budget is, or how to have it."""

@@ -14,7 +14,7 @@ from pinprof.base.units import format_count
 from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
-from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked, JudgedSite
 from pinprof.data.model import Capture
 from pinprof.pytest_plugin.recorder import Block
 
@@ -33,11 +33,11 @@ _LONGER = "Do more of it in the test, or sample more often (pinprof_frequency)."
 def judged(block: Block, budgets: Sequence[Budget]) -> Checked:
     """The verdicts, in the order of the budgets. Samples are only looked at where counts do not decide."""
     counted = [_exact(_unseen(block, budget), block) for budget in budgets]
-    if all(verdict.outcome is Outcome.HOLDS for verdict in counted):
+    if all(verdict.outcome is BudgetOutcome.HOLDS for verdict in counted):
         return Checked(tuple(counted), (block.name,))
     if all(budget.measure in {*CALLS, EXACT} and not budget.phase for budget in budgets) and (few := block.counted):
         checked = _by_samples(few, budgets, block)
-        if checked.outcome is Outcome.HOLDS:
+        if checked.outcome is BudgetOutcome.HOLDS:
             return checked
     analysis = block.analysis
     return _by_samples(analysis, budgets, block) if analysis else Checked(tuple(counted), (block.name,))
@@ -49,23 +49,23 @@ def _by_samples(analysis: Run, budgets: Sequence[Budget], block: Block) -> Check
     return replace(checked, verdicts=tuple(verdicts))
 
 
-def _unseen(block: Block, budget: Budget) -> Verdict:
+def _unseen(block: Block, budget: Budget) -> BudgetVerdict:
     """For a block without samples."""
     limit = None if budget.relative else budget.limit
     why, _, remedy = (block.missing or "The test was not sampled.").partition(". ")
     why = f"{why.rstrip('.')}."
-    return Verdict(budget, Outcome.UNASSESSABLE, None, (), limit, budget.unit, why, remedy or _DOCTOR)
+    return BudgetVerdict(budget, BudgetOutcome.UNASSESSABLE, None, (), limit, budget.unit, why, remedy or _DOCTOR)
 
 
-def _in_a_test(verdict: Verdict, capture: Capture) -> Verdict:
+def _in_a_test(verdict: BudgetVerdict, capture: Capture) -> BudgetVerdict:
     """The verdict with what is to do about a test, which is not always what is to do about a recording."""
-    if verdict.outcome is not Outcome.UNASSESSABLE:
+    if verdict.outcome is not BudgetOutcome.UNASSESSABLE:
         return verdict
     of_calls = verdict.budget.measure in CALLS or bool(verdict.budget.call)
     if of_calls and capture.activity is None:
         notes = (str(note) for note in capture.manifest.outcome.get("notes") or ())
-        told = next((note for note in notes if note.startswith(_UNTRACED)), _NO_CUDA)
-        why, _, remedy = told.partition(". ")
+        noted = next((note for note in notes if note.startswith(_UNTRACED)), _NO_CUDA)
+        why, _, remedy = noted.partition(". ")
         return replace(verdict, why=f"{why.rstrip('.')}.", remedy=remedy or _DOCTOR)
     if of_calls:
         return verdict
@@ -76,7 +76,7 @@ def _in_a_test(verdict: Verdict, capture: Capture) -> Verdict:
     return verdict
 
 
-def _exact(verdict: Verdict, block: Block) -> Verdict:
+def _exact(verdict: BudgetVerdict, block: Block) -> BudgetVerdict:
     """The verdict by the kernel's own count, where it is of the whole block."""
     budget = verdict.budget
     if budget.measure != EXACT or budget.relative or budget.range or budget.phase:
@@ -86,23 +86,23 @@ def _exact(verdict: Verdict, block: Block) -> Verdict:
     why = f"{format_count(block.page_faults)} page faults; the budget is {format_count(round(budget.limit))}."
     return replace(
         verdict,
-        outcome=Outcome.BROKEN if broken else Outcome.HOLDS,
+        outcome=BudgetOutcome.BROKEN if broken else BudgetOutcome.HOLDS,
         found=found,
         per_run=(found,),
         limit=budget.limit,
         why=why,
-        remedy=verdict.remedy if broken and verdict.outcome is not Outcome.UNASSESSABLE else "",
+        remedy=verdict.remedy if broken and verdict.outcome is not BudgetOutcome.UNASSESSABLE else "",
     )
 
 
 def message(checked: Checked, block: Block, after: str = "") -> str:
     """What is wrong with a test, for people; its first line says it. `after` comes last."""
-    wrong = [*checked.of(Outcome.BROKEN), *checked.of(Outcome.UNASSESSABLE)]
+    wrong = [*checked.of(BudgetOutcome.BROKEN), *checked.of(BudgetOutcome.UNASSESSABLE)]
     lines = []
     if len(wrong) > 1:
         lines.append(f"pinprof: {len(wrong)} of {len(checked.verdicts)} budgets are broken.")
     for verdict in wrong:
-        word = "broken" if verdict.outcome is Outcome.BROKEN else "not assessable"
+        word = "broken" if verdict.outcome is BudgetOutcome.BROKEN else "not assessable"
         begin = "pinprof:" if len(wrong) == 1 else " "
         lines.append(f"{begin} {verdict.budget.name} is {word}: {verdict.why}")
         lines += _told(verdict)
@@ -113,7 +113,7 @@ def message(checked: Checked, block: Block, after: str = "") -> str:
     return printable_lines("\n".join(lines))
 
 
-def _told(verdict: Verdict) -> Iterable[str]:
+def _told(verdict: BudgetVerdict) -> Iterable[str]:
     """Where it comes from, and what to do."""
     sites = [site for site in verdict.sites if _is_place(site)]
     if sites:
@@ -127,7 +127,7 @@ def _told(verdict: Verdict) -> Iterable[str]:
         yield f"    to do: {verdict.remedy}"
 
 
-def _is_place(site: Site) -> bool:
+def _is_place(site: JudgedSite) -> bool:
     """Whether it can be changed: not in pytest, and not a library without a function, as of ctypes' calls."""
     return not site.file.startswith(_PYTEST) and (bool(site.file) or not site.place.startswith("["))
 
@@ -140,6 +140,6 @@ def demanded(block: Block, keywords: Mapping[str, object]) -> Checked:
     except UsageError as error:
         pytest.fail(str(error), pytrace=False)
     checked = judged(block, budgets)
-    if checked.outcome is not Outcome.HOLDS:
+    if checked.outcome is not BudgetOutcome.HOLDS:
         pytest.fail(message(checked, block), pytrace=False)
     return checked

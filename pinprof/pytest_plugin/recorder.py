@@ -61,7 +61,7 @@ def request(frequency: int, *, calls: bool) -> RecordRequest:
     )
 
 
-class Recorder:
+class SuiteRecorder:
     """Records this process for tests; `close` once."""
 
     def __init__(self, *, own_only: bool = True, frequency: int = 999, calls: bool = False) -> None:
@@ -147,7 +147,7 @@ class Block:
     counts: Counts
     """Exact, once it has ended."""
 
-    def __init__(self, recorder: Recorder, name: str, *, samples: bool) -> None:
+    def __init__(self, recorder: SuiteRecorder, name: str, *, samples: bool) -> None:
         self.name = name
         self._recorder, self._samples = recorder, samples
         self._portion: Portion | None = None
@@ -272,7 +272,7 @@ class Block:
 class Blocks:
     """The fixture `pinprof_record`: call it to record a block."""
 
-    def __init__(self, recorder: Callable[[], Recorder]) -> None:
+    def __init__(self, recorder: Callable[[], SuiteRecorder]) -> None:
         self._recorder = recorder
         self._made: list[Block] = []
 

@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.check.budgets import Budget, Place, budgets_of
+from pinprof.check.budgets import Budget, BudgetPlace, budgets_of
 
 MARK = "pinprof"
 ALL, OWN = "all", "own"
@@ -66,7 +66,7 @@ def asked_of(item: pytest.Item, settings: Settings) -> Asked | None:
     marks = list(item.iter_markers(MARK))
     if not marks and not settings.every:
         return None
-    place = Place(str(item.location[0]), (item.location[1] or 0) + 1)
+    place = BudgetPlace(str(item.location[0]), (item.location[1] or 0) + 1)
     budgets: list[Budget] = []
     try:
         for mark in marks:
@@ -99,7 +99,7 @@ def _named_apart(budgets: list[Budget]) -> list[Budget]:
 
 def _defaults(config: pytest.Config) -> tuple[Budget, ...]:
     """`pinprof_budgets`: a line is what stands between the mark's parentheses."""
-    place = Place(config.inipath.name if config.inipath else "")
+    place = BudgetPlace(config.inipath.name if config.inipath else "")
     made: list[Budget] = []
     for line in config.getini("pinprof_budgets"):
         try:

@@ -76,9 +76,10 @@ def _mean(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _differs(causes: Mapping[str, float], usual: Mapping[str, float], lines: Sequence[Excess]) -> str:
     """`28 % fault.anon.huge instead of 2 %, at load.py:31`."""
     more = {cause: share - usual.get(cause, 0.0) for cause, share in causes.items()}
-    told = sorted((cause for cause in more if more[cause] >= TOLD), key=lambda cause: -more[cause])[:3]
+    notable = sorted((cause for cause in more if more[cause] >= TOLD), key=lambda cause: -more[cause])[:3]
     words = [
-        f"{format_share(causes[cause], 1)} {cause} instead of {format_share(usual.get(cause, 0), 1)}" for cause in told
+        f"{format_share(causes[cause], 1)} {cause} instead of {format_share(usual.get(cause, 0), 1)}"
+        for cause in notable
     ]
     place = next((line.place.text for line in lines if line.place), "")
     if place:

@@ -31,7 +31,7 @@ _FACTS = ("kernel", "cpu", "memory_bytes", "cores")
 
 
 @dataclass(frozen=True)
-class Clocks:
+class RankClocks:
     """How the ranks' clocks relate."""
 
     machine: tuple[int, ...]
@@ -49,12 +49,12 @@ class Clocks:
         return max(self.machine, default=-1) + 1
 
 
-def clocks_of(runs: Sequence[RankRun]) -> Clocks:
+def clocks_of(runs: Sequence[RankRun]) -> RankClocks:
     """The common clock of some ranks, at least one."""
     machine = _machines(runs)
     if max(machine) == 0:
         how = "All ranks ran on one machine and share its clock (CLOCK_MONOTONIC)."
-        return Clocks(machine, (0,) * len(runs), 0, how)
+        return RankClocks(machine, (0,) * len(runs), 0, how)
     first = [machine.index(number) for number in range(max(machine) + 1)]
     found = [_offset(runs, machine, number, runs[first[0]], runs[first[number]]) for number in range(1, len(first))]
     offsets = [0, *(offset for offset, _, _ in found)]
@@ -67,7 +67,7 @@ def clocks_of(runs: Sequence[RankRun]) -> Clocks:
         else f"The ranks ran on {len(first)} machines, and only UTC aligns their clocks. Times of different"
         f" machines may be off by {format_ns(uncertainty)} or more."
     )
-    return Clocks(machine, tuple(offsets[number] for number in machine), uncertainty, how)
+    return RankClocks(machine, tuple(offsets[number] for number in machine), uncertainty, how)
 
 
 def _machines(runs: Sequence[RankRun]) -> tuple[int, ...]:

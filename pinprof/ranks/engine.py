@@ -23,8 +23,8 @@ from pinprof.ranks.late import Late, lasts, latecomers, together_ns, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
 from pinprof.ranks.nodes import nodes_of
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.results import Excess, Hold, Lane, Launch, Meet, RankFacts, Start, Verdict
-from pinprof.ranks.spent import NO_PLACE, Place
+from pinprof.ranks.results import Excess, Hold, Launch, Meet, RankFacts, RankLane, Start, Verdict
+from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.why import excess
 
 MOST_LANES = 64
@@ -200,7 +200,7 @@ def _step_name(run: RankRun) -> int | None:
 
 def _cure(runs: Sequence[RankRun], late: Late, lines: Sequence[Excess]) -> str:
     """What the awaited ranks' own reports say to change at the first line."""
-    place: Place | None = lines[0].place if lines else None
+    place: ProgramPlace | None = lines[0].place if lines else None
     if place is None:
         return ""
     for rank in late.ranks:
@@ -212,7 +212,7 @@ def _cure(runs: Sequence[RankRun], late: Late, lines: Sequence[Excess]) -> str:
 
 def _closeup(
     runs: Sequence[RankRun], every: Meetings, found: Sequence[Late], shown: Sequence[int]
-) -> Mapping[int, Lane]:
+) -> Mapping[int, RankLane]:
     """The lanes from the meeting before a typical one that is held up to the one after it."""
     if not found or not len(found[0].held):
         return {}

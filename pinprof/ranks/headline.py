@@ -115,8 +115,8 @@ def _line(hold: Hold, line: Excess) -> str:
     place = line.place.text if line.place else "an unknown line"
     others = f"{format_ns(_each(hold, line.others_ns))}" if line.others_ns else "nothing"
     cause, ns, whole = main_cause(line)
-    told = f"; {format_share(ns, whole)} of it is {cause} ({_MEANING.get(cause, cause)})" if cause else ""
-    return f"{place}{inside} takes {_time(hold, line.ns)}, and {others} on the other ranks{told}"
+    reason = f"; {format_share(ns, whole)} of it is {cause} ({_MEANING.get(cause, cause)})" if cause else ""
+    return f"{place}{inside} takes {_time(hold, line.ns)}, and {others} on the other ranks{reason}"
 
 
 def _time(hold: Hold, ns: int) -> str:

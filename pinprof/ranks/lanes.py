@@ -9,13 +9,13 @@ import numpy as np
 from pinprof.base.columns import Int16, Int64
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.rank_run import RankRun
-from pinprof.ranks.results import UNSEEN, WAITS, Lane
+from pinprof.ranks.results import UNSEEN, WAITS, RankLane
 
 BINS, MOST_PIECES = 600, 12_000
 """Pieces of time in a lane, and in all lanes together."""
 
 
-def lane_of(run: RankRun, rank: int, meetings: Meetings, begin: int, end: int, ranks: int) -> Lane:
+def lane_of(run: RankRun, rank: int, meetings: Meetings, begin: int, end: int, ranks: int) -> RankLane:
     """One rank between two instants: what most of each piece of time went to, equal neighbours as one."""
     bins = max(60, min(BINS, MOST_PIECES // max(ranks, 1)))
     width = max((end - begin) / bins, 1.0)
@@ -38,7 +38,7 @@ def lane_of(run: RankRun, rank: int, meetings: Meetings, begin: int, end: int, r
     chosen = np.where(known, _codes[most] if len(_codes) else UNSEEN, UNSEEN).astype(np.int16)
     change = np.flatnonzero(np.diff(chosen.astype(np.int64), prepend=99_999))
     edges = begin + (np.append(change, bins) * width).astype(np.int64)
-    lane = Lane(edges[:-1], edges[1:], chosen[change])
+    lane = RankLane(edges[:-1], edges[1:], chosen[change])
     return lane.take(lane.cause != UNSEEN)
 
 
@@ -55,6 +55,6 @@ def _pieces(run: RankRun, rank: int, meetings: Meetings) -> tuple[Int64, Int64, 
 
 def lanes_of(
     runs: Sequence[RankRun], meetings: Meetings, begin: int, end: int, shown: Sequence[int]
-) -> dict[int, Lane]:
+) -> dict[int, RankLane]:
     """Rank's number → its lane, of the columns in `shown`."""
     return {runs[rank].number: lane_of(runs[rank], rank, meetings, begin, end, len(shown)) for rank in shown}

@@ -23,7 +23,7 @@ from pinprof.analyze.evidence import worth_telling
 from pinprof.base.columns import Bool, Float64, Int64
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.statistics import LEVEL, Estimate
+from pinprof.base.statistics import LEVEL, MeanDifference
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.results import How
 
@@ -73,7 +73,7 @@ class Late:
         if len(blocks) < 2 or self.how == "once":
             return self.cost_ns, self.cost_ns
         error = float(blocks.std(ddof=1)) / math.sqrt(len(blocks))
-        low, high = Estimate(float(blocks.mean()), error, len(blocks) - 1).interval()
+        low, high = MeanDifference(float(blocks.mean()), error, len(blocks) - 1).interval()
         return max(low, 0.0) * len(blocks), high * len(blocks)
 
 
@@ -251,13 +251,13 @@ def _chance(theirs: int, whole: int, size: int, ranks: int) -> float:
     return min(1.0, binomial_above(theirs - 1, whole, size / ranks) * math.comb(ranks, size))
 
 
-def _net(losses: Float64, by_others: Float64, size: int, ranks: int, count: int) -> Estimate:
+def _net(losses: Float64, by_others: Float64, size: int, ranks: int, count: int) -> MeanDifference:
     """What they cost beyond what as many of the others do, per block of neighbouring meetings."""
     share = size / max(ranks - size, 1)
     blocks = _blocks(losses - share * by_others)
     if len(blocks) < 2 or not count:
-        return Estimate(float(blocks.sum()), math.inf, 1)
-    return Estimate(float(blocks.mean()), float(blocks.std(ddof=1)) / math.sqrt(len(blocks)), len(blocks) - 1)
+        return MeanDifference(float(blocks.sum()), math.inf, 1)
+    return MeanDifference(float(blocks.mean()), float(blocks.std(ddof=1)) / math.sqrt(len(blocks)), len(blocks) - 1)
 
 
 def _blocks(values: Float64) -> Float64:

@@ -20,8 +20,8 @@ from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.spent import NO_PLACE, Place
-from pinprof.ranks.waits import Waits
+from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from pinprof.ranks.waits import RankWaits
 
 LONG_NS = 200_000
 """A meeting of threads has a wait of at least this length: shorter ones cost nothing that is worth telling."""
@@ -59,7 +59,7 @@ class Meetings(Table):
     """Where ranks wait: index into `places`, NO_PLACE where that is not known."""
     gpu: Bool
     """Whether GPUs meet."""
-    places: tuple[Place, ...]
+    places: tuple[ProgramPlace, ...]
 
     @property
     def present(self) -> Bool:
@@ -74,7 +74,7 @@ class Meetings(Table):
 
 def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     """All meetings of ranks that are on one clock."""
-    numbers: dict[Place, int] = {}
+    numbers: dict[ProgramPlace, int] = {}
     gpus, threads = _of_gpus(runs, numbers), _of_threads(runs, numbers)
     threads = threads.take(np.flatnonzero(_at_meeting_places(runs, threads, tuple(numbers))))
     whole = replace(gpus.joined(threads), places=tuple(numbers))
@@ -82,7 +82,7 @@ def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     return whole.take(np.argsort(whole.release_ns, kind="stable"))
 
 
-def _at_meeting_places(runs: Sequence[RankRun], meetings: Meetings, places: Sequence[Place]) -> Bool:
+def _at_meeting_places(runs: Sequence[RankRun], meetings: Meetings, places: Sequence[ProgramPlace]) -> Bool:
     """Which meetings are some: others show themselves there, or do so in the function that is waited in.
 
     Enough is more than if each rank's clock were wrong by a part of a step: any waits end together at times, by chance.
@@ -163,7 +163,7 @@ class _Open:
     """Rank → row of its wait."""
 
 
-def _clusters(waits: Sequence[Waits], least_ns: int) -> list[_Open]:
+def _clusters(waits: Sequence[RankWaits], least_ns: int) -> list[_Open]:
     """Waits of at least this length that are open together and end together, ordered by when the first of them ends."""
     rank = np.concatenate([np.full(len(one), number) for number, one in enumerate(waits)])
     row = np.concatenate([np.arange(len(one)) for one in waits])
@@ -196,7 +196,7 @@ def _members(clusters: Sequence[_Open], ranks: int) -> Int64:
     return table
 
 
-def _of_threads(runs: Sequence[RankRun], numbers: dict[Place, int]) -> Meetings:
+def _of_threads(runs: Sequence[RankRun], numbers: dict[ProgramPlace, int]) -> Meetings:
     """Meetings of threads: long waits that end together, and the ranks that did not wait then."""
     clusters = _clusters([run.waits for run in runs], LONG_NS)
     member = _members(clusters, len(runs))
@@ -228,7 +228,7 @@ def _of_threads(runs: Sequence[RankRun], numbers: dict[Place, int]) -> Meetings:
 _BUSY, _ELSEWHERE = -1, -2
 
 
-def _nearest(waits: Waits, release: Int64) -> Int64:
+def _nearest(waits: RankWaits, release: Int64) -> Int64:
     """Per meeting the row of a wait that begins or ends there; _BUSY without one, _ELSEWHERE in a wait that goes on."""
     result = np.full(len(release), _BUSY, np.int64)
     if not len(waits):
@@ -242,7 +242,7 @@ def _nearest(waits: Waits, release: Int64) -> Int64:
     return result
 
 
-def _in_function(run: RankRun, release: Int64, places: Sequence[Place | None]) -> Bool:
+def _in_function(run: RankRun, release: Int64, places: Sequence[ProgramPlace | None]) -> Bool:
     """Per meeting whether the rank's samples near it lie in the function that others wait in there, or on their line.
 
     A function, or line, where the rank spends much of its own time shows nothing: there it is at any time.
@@ -276,9 +276,9 @@ def _belongs(shown: Bool, unseen: Bool) -> Bool:
     return np.asarray(unseen & (met | never[None, :]))
 
 
-def _where(runs: Sequence[RankRun], one: _Open) -> Place | None:
+def _where(runs: Sequence[RankRun], one: _Open) -> ProgramPlace | None:
     """Where most of its ranks wait."""
-    places: Counter[Place] = Counter()
+    places: Counter[ProgramPlace] = Counter()
     for rank, row in one.members.items():
         number = int(runs[rank].waits.place[row])
         if number != NO_PLACE:
@@ -286,7 +286,7 @@ def _where(runs: Sequence[RankRun], one: _Open) -> Place | None:
     return places.most_common(1)[0][0] if places else None
 
 
-def _of_gpus(runs: Sequence[RankRun], numbers: dict[Place, int]) -> Meetings:
+def _of_gpus(runs: Sequence[RankRun], numbers: dict[ProgramPlace, int]) -> Meetings:
     """Meetings of GPUs. For ranks with one sequence of collectives the nth are one; for others those that overlap."""
     names = [tuple(run.collective_names[number] for number in run.collectives.place.tolist()) for run in runs]
     if len(set(names)) == 1:
@@ -312,13 +312,14 @@ def _of_gpus(runs: Sequence[RankRun], numbers: dict[Place, int]) -> Meetings:
         lost[rows, rank] -= run.computing.covered(start, until)
     first = [next((rank for rank in range(len(runs)) if row[rank] >= 0), -1) for row in member.tolist()]
     place = tuple(
-        Place(name, "", name, 0) if (name := names[rank][member[row, rank]]) else None for row, rank in enumerate(first)
+        ProgramPlace(name, "", name, 0) if (name := names[rank][member[row, rank]]) else None
+        for row, rank in enumerate(first)
     )
     every = np.ones(len(release), np.bool_)
     return Meetings(release, wait, lost, end, shown, _numbered(place, numbers), every, ())
 
 
-def _numbered(places: Sequence[Place | None], numbers: dict[Place, int]) -> Int32:
+def _numbered(places: Sequence[ProgramPlace | None], numbers: dict[ProgramPlace, int]) -> Int32:
     """Per place its number, new ones added."""
     found = [NO_PLACE if place is None else numbers.setdefault(place, len(numbers)) for place in places]
     return np.array(found, np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyze.memory import PAGE_BYTES
 from pinprof.base.columns import Int64
-from pinprof.ranks.clocks import Clocks
+from pinprof.ranks.clocks import RankClocks
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import Node
 
@@ -16,7 +16,7 @@ HELD = ("rss", "pinned", "locked", "shmem", "huge", "swap")
 _MOST_TIMES = 4_000
 
 
-def nodes_of(runs: Sequence[RankRun], clocks: Clocks) -> tuple[Node, ...]:
+def nodes_of(runs: Sequence[RankRun], clocks: RankClocks) -> tuple[Node, ...]:
     """One per machine whose ranks recorded memory."""
     nodes = []
     for machine in range(clocks.machines):

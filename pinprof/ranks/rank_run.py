@@ -25,8 +25,8 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.ranks.spent import NO_PLACE, Place, Spent
-from pinprof.ranks.waits import Waits, waits_for_others
+from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
+from pinprof.ranks.waits import RankWaits, waits_for_others
 
 COLLECTIVE = re.compile(r"\bnccl\w*|\brccl\w*", re.IGNORECASE)
 """Names of the kernels in which GPUs meet."""
@@ -40,7 +40,7 @@ _LONGEST_NAME = 512
 
 
 @dataclass(frozen=True)
-class Spans(Table):
+class RangeSpans(Table):
     """Instances of the ranges of the critical thread, ordered by start."""
 
     start_ns: Int64
@@ -61,17 +61,17 @@ class RankRun:
     start_ns: int
     end_ns: int
     phases: Mapping[str, tuple[Interval, ...]]
-    places: tuple[Place, ...]
+    places: tuple[ProgramPlace, ...]
     spent: Spent
-    waits: Waits
+    waits: RankWaits
     """For others than its own process."""
-    collectives: Waits
+    collectives: RankWaits
     """Kernels in which its GPU meets others; `place` is the name's number in `collective_names`."""
     collective_names: tuple[str, ...]
     computing: Intervals
     """When its GPU worked at anything else."""
     uses_nccl: bool
-    spans: Spans
+    spans: RangeSpans
     range_names: tuple[str, ...]
     memory: MemoryResult | None
     machine: Mapping[str, tuple[int, int, int]]
@@ -138,7 +138,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     )
 
 
-def _spent(doing: CourseTable) -> tuple[tuple[Place, ...], Spent]:
+def _spent(doing: CourseTable) -> tuple[tuple[ProgramPlace, ...], Spent]:
     capture, wall = doing.capture, doing.course.wall
     samples = capture.samples
     place, places = _places(doing)
@@ -158,17 +158,19 @@ def _spent(doing: CourseTable) -> tuple[tuple[Place, ...], Spent]:
     return places, spent.take(np.argsort(start, kind="stable"))
 
 
-def _places(doing: CourseTable) -> tuple[Int32, tuple[Place, ...]]:
+def _places(doing: CourseTable) -> tuple[Int32, tuple[ProgramPlace, ...]]:
     """Per wall row its place, and the places, each once."""
     frames, which = np.unique(doing.place, return_inverse=True)
-    numbers: dict[Place, int] = {}
+    numbers: dict[ProgramPlace, int] = {}
     of = np.full(len(frames), NO_PLACE, np.int32)
     for row, frame in enumerate(frames.tolist()):
         if frame == NOTHING:
             continue
         site = doing.sites.site(frame, "")
         if text := (site.place or site.function)[:_LONGEST_NAME]:
-            of[row] = numbers.setdefault(Place(text, site.file, site.function[:_LONGEST_NAME], site.line), len(numbers))
+            of[row] = numbers.setdefault(
+                ProgramPlace(text, site.file, site.function[:_LONGEST_NAME], site.line), len(numbers)
+            )
     return of[which.reshape(-1)], tuple(numbers)
 
 
@@ -181,22 +183,22 @@ def _runnable(spent: Spent) -> Intervals:
 _LEAF_RUNNABLE = next(number for number, row in enumerate(CATEGORIES) if row.name == "wait.runnable")
 
 
-def _spans(capture: Capture, course: Course) -> tuple[Spans, tuple[str, ...]]:
+def _spans(capture: Capture, course: Course) -> tuple[RangeSpans, tuple[str, ...]]:
     ranges = capture.ranges
     rows = np.flatnonzero((ranges.pid == course.pid) & (ranges.tid == course.tid) & ranges.closed)
     if not len(rows):
         rows = np.flatnonzero((ranges.pid == course.pid) & ranges.closed)
     numbers: dict[str, int] = {}
     name = np.array([numbers.setdefault(ranges.name[row][:_LONGEST_NAME], len(numbers)) for row in rows.tolist()])
-    spans = Spans(ranges.start_ns[rows], ranges.end_ns[rows], name.astype(np.int32), ranges.depth[rows])
+    spans = RangeSpans(ranges.start_ns[rows], ranges.end_ns[rows], name.astype(np.int32), ranges.depth[rows])
     return spans.take(np.argsort(spans.start_ns, kind="stable")), tuple(numbers)
 
 
-def _gpu(capture: Capture, course: Course) -> tuple[Waits, tuple[str, ...], Intervals]:
+def _gpu(capture: Capture, course: Course) -> tuple[RankWaits, tuple[str, ...], Intervals]:
     """The collectives of the process's GPUs, and when these did anything else."""
     none = np.zeros(0, np.int64)
     if capture.activity is None or not len(capture.activity.gpu_ops):
-        return Waits.empty(), (), Intervals(none, none)
+        return RankWaits.empty(), (), Intervals(none, none)
     ops = capture.activity.gpu_ops
     meets = np.array([COLLECTIVE.search(name[:_LONGEST_NAME]) is not None for name in ops.names], np.bool_)
     mine = ops.pid == course.pid
@@ -205,11 +207,11 @@ def _gpu(capture: Capture, course: Course) -> tuple[Waits, tuple[str, ...], Inte
     work = mine & ~collective & (ops.kind != OpKind.SYNC) & (ops.kind != OpKind.GRAPH)
     rows = np.flatnonzero(collective)
     rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
-    found = Waits(ops.start_ns[rows], ops.end_ns[rows], ops.name[rows].astype(np.int32))
+    found = RankWaits(ops.start_ns[rows], ops.end_ns[rows], ops.name[rows].astype(np.int32))
     return found, ops.names if len(rows) else (), union(ops.start_ns[work], ops.end_ns[work])
 
 
-def _apart(waits: Waits, collectives: Waits) -> Waits:
+def _apart(waits: RankWaits, collectives: RankWaits) -> RankWaits:
     """Waits in which no collective runs: what a thread waits for there is the GPU's meeting, which is known better."""
     if not len(collectives) or not len(waits):
         return waits

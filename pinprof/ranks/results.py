@@ -7,7 +7,7 @@ from typing import Literal
 
 from pinprof.base.columns import Float64, Int16, Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.ranks.spent import Place
+from pinprof.ranks.spent import ProgramPlace
 
 Verdict = Literal["held", "turns", "even", "unknown"]
 """One or several ranks hold the others up; each in its turn does; nobody does; nothing shows where ranks meet."""
@@ -45,7 +45,7 @@ class RankFacts:
 class Excess:
     """What the awaited ranks spend more time on than the others, before the meetings at which these wait for them."""
 
-    place: Place | None
+    place: ProgramPlace | None
     """None where no line is known."""
     ns: int
     """Of one awaited rank (their mean), all those meetings together."""
@@ -99,7 +99,7 @@ class Hold:
     tested: str
     """One sentence."""
     phase: str
-    place: Place | None
+    place: ProgramPlace | None
     """Where the others wait."""
     shown: float
     """The part of these meetings at which the awaited ranks' own recordings show that they take part."""
@@ -166,7 +166,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Lane(Table):
+class RankLane(Table):
     """What one rank did over time, in order, without gaps worth drawing."""
 
     start_ns: Int64
@@ -216,8 +216,8 @@ class Launch:
     """One sentence: how the ranks' clocks relate."""
     uncertainty_ns: int
     meetings: Meet
-    lanes: Mapping[int, Lane]
+    lanes: Mapping[int, RankLane]
     """Rank → what it did, start to end; of many ranks some of each group."""
-    closeup: Mapping[int, Lane]
+    closeup: Mapping[int, RankLane]
     """The same around a typical meeting at which others are held up; empty where none is."""
     notes: tuple[str, ...] = ()

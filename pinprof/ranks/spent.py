@@ -9,7 +9,7 @@ NO_PLACE = -1
 
 
 @dataclass(frozen=True)
-class Place:
+class ProgramPlace:
     """Where in the program; `text` is what people read, the others what ranks are matched by."""
 
     text: str

@@ -24,7 +24,7 @@ _POLLS, _IN_A_ROW = 20, 3
 
 
 @dataclass(frozen=True)
-class Waits(Table):
+class RankWaits(Table):
     """Waits of one thread, or collectives of one GPU, in order of time, without overlap."""
 
     start_ns: Int64
@@ -33,15 +33,15 @@ class Waits(Table):
     """Where the longest part of it waits, -1 where that is not known."""
 
 
-def waits_for_others(spent: Spent, runnable: Intervals) -> Waits:
+def waits_for_others(spent: Spent, runnable: Intervals) -> RankWaits:
     """The waits of a rank's thread for what its own process does not do."""
     rows = np.flatnonzero(spent.outside | _polling(spent, runnable))
     if not len(rows):
-        return Waits.empty()
+        return RankWaits.empty()
     start, end = spent.start_ns[rows], np.maximum.accumulate(spent.end_ns[rows])
     whole = _joined(start, end, runnable, GAP_NS)
     first, last = np.flatnonzero(np.diff(whole, prepend=-1)), np.flatnonzero(np.diff(whole, append=whole[-1] + 1))
-    return Waits(start[first], end[last], _longest(whole, spent.place[rows], spent.ns[rows]))
+    return RankWaits(start[first], end[last], _longest(whole, spent.place[rows], spent.ns[rows]))
 
 
 def _joined(start: Int64, end: Int64, runnable: Intervals, gap_ns: int) -> Int64:

@@ -16,7 +16,7 @@ from pinprof.ranks.late import Late
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import CauseExcess, Excess
-from pinprof.ranks.spent import NO_PLACE, Place
+from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 
 MOST_LINES, MOST_CAUSES = 8, 12
 RUNNABLE = "wait.runnable"
@@ -111,7 +111,7 @@ def _lines(
     windows: Sequence[Intervals],
     theirs: Sequence[int],
     others: Sequence[int],
-    known: Mapping[PlaceKey, Place],
+    known: Mapping[PlaceKey, ProgramPlace],
 ) -> Iterable[Excess]:
     """Per line what the awaited ranks spend there, the largest excess first."""
     by_line = [_by_line(part) for part in sums]

@@ -18,11 +18,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-import numpy as np
-
 from pinprof.base import files
 from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.data.model import Capture
+from pinprof.data.time_window import TimeWindow
+from pinprof.data.unnamed_runs import with_runs_apart
 from pinprof.read.packed import is_packed
 from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
@@ -79,7 +79,7 @@ def _whole(path: Path, place: Path, options: ReadOptions) -> Capture:
     """The capture at `place`, with what explains it; `path` is what it is called."""
     from pinprof.read.directory import with_context
 
-    capture = _as_recorded(_with_summable_ranges(_read(path, place, options)))
+    capture = _as_recorded(_with_summable_ranges(with_runs_apart(_read(path, place, options))))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))
     return with_possible_times(with_context(capture, path, options))
@@ -90,18 +90,7 @@ def _as_recorded(capture: Capture) -> Capture:
     times = capture.manifest.outcome.get("recorded_ns")
     if not isinstance(times, Sequence) or len(times) != 2 or capture.clock.source != "monotonic":
         return capture
-    start, end = times
-    ranges = capture.ranges
-    cut = replace(
-        ranges, start_ns=np.maximum(ranges.start_ns, start), end_ns=np.maximum(np.minimum(ranges.end_ns, end), start)
-    )
-    activity = capture.activity
-    return replace(
-        capture,
-        ranges=cut.take((ranges.end_ns > start) & (ranges.start_ns < end)),
-        activity=activity and activity.each(lambda table: table.within(start, end)),
-        marks=capture.marks.within(start, end),
-    )
+    return TimeWindow(*times).begun(capture)
 
 
 def _with_summable_ranges(capture: Capture) -> Capture:

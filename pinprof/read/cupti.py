@@ -42,7 +42,7 @@ LARGEST_FILE = 5 << 30
 """Bytes; the writer stops at 4 GiB."""
 
 
-class Kind(IntEnum):
+class CuptiKind(IntEnum):
     """What a record is; the numbers are those of injection.c."""
 
     COPY = 1
@@ -58,7 +58,7 @@ class Kind(IntEnum):
     OTHER_COUNTER = 11
 
 
-class State(IntEnum):
+class CuptiState(IntEnum):
     """How a file's recording ended."""
 
     RUNNING = 0
@@ -109,11 +109,11 @@ RECORD = np.dtype(
 )
 
 _OPERATIONS = {
-    Kind.COPY: OpKind.COPY,
-    Kind.SET: OpKind.MEMSET,
-    Kind.LAUNCH: OpKind.KERNEL,
-    Kind.WAIT: OpKind.SYNC,
-    Kind.MIGRATION: OpKind.MIGRATION,
+    CuptiKind.COPY: OpKind.COPY,
+    CuptiKind.SET: OpKind.MEMSET,
+    CuptiKind.LAUNCH: OpKind.KERNEL,
+    CuptiKind.WAIT: OpKind.SYNC,
+    CuptiKind.MIGRATION: OpKind.MIGRATION,
 }
 _MIGRATIONS = {1: CopyKind.UVM_HOST_TO_DEVICE, 2: CopyKind.UVM_DEVICE_TO_HOST, 8: CopyKind.UVM_DEVICE_TO_DEVICE}
 """By CUPTI's counter (CUpti_ActivityUnifiedMemoryCounterKind)."""
@@ -150,7 +150,7 @@ class GpuFile:
     @property
     def is_whole(self) -> bool:
         """Whether it holds the process's work to the end: sums of a part would be taken for those of the whole."""
-        return bool(self.api) and self.state in (State.RUNNING, State.ENDED)
+        return bool(self.api) and self.state in (CuptiState.RUNNING, CuptiState.ENDED)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def parse(data: bytes) -> GpuFile | None:
     rows, names = _without_names(rows)
     # Where recording ended early, CUPTI hands over work that the GPU had not finished.
     rows = rows[(rows["start_ns"] > 0) & (rows["end_ns"] > 0)]
-    sound = np.isin(rows["kind"], [kind.value for kind in Kind])
+    sound = np.isin(rows["kind"], [kind.value for kind in CuptiKind])
     sound &= (rows["start_ns"] <= rows["end_ns"]) & (rows["end_ns"] < _LATEST_NS) & (rows["bytes"] < _MOST_BYTES)
     return GpuFile(
         pid=int(header["pid"]) & 0x7FFFFFFF,
@@ -211,7 +211,7 @@ def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str,
     """The records other than names, and the names by number; texts lie in place of records behind their name's."""
     text = np.zeros(len(rows), np.bool_)
     names: list[str] = []
-    for at in np.flatnonzero(rows["kind"] == Kind.NAME).tolist():
+    for at in np.flatnonzero(rows["kind"] == CuptiKind.NAME).tolist():
         length = int(rows["bytes"][at])
         if text[at] or length > _LONGEST_NAME or int(rows["name"][at]) != len(names) + 1:
             continue  # bytes of a text, or a forgery
@@ -292,7 +292,7 @@ def _operations(file: GpuFile, names: dict[str, int]) -> GpuOpTable:
     """The rows of one process; `names` numbers the kernels of all."""
     rows = file.records[np.isin(file.records["kind"], list(_OPERATIONS))]
     kind = rows["kind"]
-    is_copy, migrates, launches = (kind == each for each in (Kind.COPY, Kind.MIGRATION, Kind.LAUNCH))
+    is_copy, migrates, launches = (kind == each for each in (CuptiKind.COPY, CuptiKind.MIGRATION, CuptiKind.LAUNCH))
     moved = np.full(256, int(CopyKind.UNKNOWN), np.uint8)
     moved[list(_MIGRATIONS)] = list(_MIGRATIONS.values())
     number = [names.setdefault(demangle(name), len(names)) for name in file.names]
@@ -310,14 +310,14 @@ def _operations(file: GpuFile, names: dict[str, int]) -> GpuOpTable:
         device=np.maximum(rows["device"], -1),
         stream=_small(rows["stream"]),
         correlation_id=np.where(migrates, 0, rows["correlation"].astype(np.int64)),
-        size_bytes=np.where(launches | (kind == Kind.WAIT), 0, rows["bytes"]).astype(np.int64),
+        size_bytes=np.where(launches | (kind == CuptiKind.WAIT), 0, rows["bytes"]).astype(np.int64),
         copy_kind=np.where(migrates, moved[rows["detail"]], np.where(is_copy, rows["detail"], UNRECORDED)).astype(
             np.uint8
         ),
         src_kind=np.where(is_copy, _memory_kind(rows["source"]), UNRECORDED).astype(np.uint8),
-        dst_kind=np.where(is_copy | (kind == Kind.SET), _memory_kind(rows["target"]), UNRECORDED).astype(np.uint8),
+        dst_kind=np.where(is_copy | (kind == CuptiKind.SET), _memory_kind(rows["target"]), UNRECORDED).astype(np.uint8),
         cause=np.where(migrates, np.minimum(rows["flags"], UNRECORDED), UNRECORDED).astype(np.uint8),
-        sync=np.where(kind == Kind.WAIT, rows["detail"], UNRECORDED).astype(np.uint8),
+        sync=np.where(kind == CuptiKind.WAIT, rows["detail"], UNRECORDED).astype(np.uint8),
         address=np.where(migrates, rows["address"], np.uint64(0)),
         threads=_threads(rows, launches),
     )
@@ -330,8 +330,8 @@ def _threads(rows: NDArray[np.void], launches: NDArray[np.bool_]) -> Int64:
 
 
 def _faults(file: GpuFile) -> PageFaultTable:
-    rows = file.records[np.isin(file.records["kind"], (Kind.GPU_FAULT, Kind.CPU_FAULT))]
-    on_gpu = rows["kind"] == Kind.GPU_FAULT
+    rows = file.records[np.isin(file.records["kind"], (CuptiKind.GPU_FAULT, CuptiKind.CPU_FAULT))]
+    on_gpu = rows["kind"] == CuptiKind.GPU_FAULT
     return PageFaultTable.of(
         len(rows),
         time_ns=rows["start_ns"].astype(np.int64),
@@ -346,7 +346,7 @@ def _faults(file: GpuFile) -> PageFaultTable:
 
 
 def _memory(file: GpuFile) -> MemoryUsageTable:
-    rows = file.records[file.records["kind"] == Kind.ALLOCATION]
+    rows = file.records[file.records["kind"] == CuptiKind.ALLOCATION]
     rows = rows[np.isin(rows["detail"], (1, 2))]  # CUpti_ActivityMemoryOperationType
     return MemoryUsageTable.of(
         len(rows),
@@ -438,20 +438,20 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
             "Set PINPROF_CUPTI to the path of libcupti.so."
         )
     states = [file.state for file in files if file.api]
-    if State.STEPPED_BACK in states:
+    if CuptiState.STEPPED_BACK in states:
         notes.append(
             "The program began to profile itself with CUPTI, so pinprof stopped recording the GPU's work. "
             "It is left out."
         )
-    if State.OVER_BUDGET in states:
-        late = min(file.stopped_ns - file.opened_ns for file in files if file.state == State.OVER_BUDGET)
+    if CuptiState.OVER_BUDGET in states:
+        late = min(file.stopped_ns - file.opened_ns for file in files if file.state == CuptiState.OVER_BUDGET)
         notes.append(
             "The program calls CUDA so often that recording the GPU's work would slow it down. Recording ended after "
             f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to record everything."
         )
-    if State.RUNNING in states:
+    if CuptiState.RUNNING in states:
         notes.append("A process ended without exit(), so GPU work of its last half second may be missing.")
-    if State.NO_ROOM in states or State.LIMIT in states:
+    if CuptiState.NO_ROOM in states or CuptiState.LIMIT in states:
         notes.append("Recording of the GPU's work ended early for lack of space. It is left out.")
     dropped, damaged = sum(file.dropped for file in files), sum(file.damaged for file in files) + unreadable
     if dropped:
@@ -462,7 +462,7 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
     if used:
         tool = sum(
             int((rows["end_ns"] - rows["start_ns"]).sum())
-            for rows in (file.records[file.records["kind"] == Kind.TOOL] for file in used)
+            for rows in (file.records[file.records["kind"] == CuptiKind.TOOL] for file in used)
         )
         cost = sum(file.cost_ns for file in used)
         notes.append(

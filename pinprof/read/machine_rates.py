@@ -1,4 +1,4 @@
-"""The rates of the machine of a capture: those it brought, or those stored for that machine here."""
+"""The rates of the machine of a capture: those in it, or those stored for that machine here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pinprof.data.rates import Rates
 from pinprof.read.directory import Reading
 
 
-def brought(capture: Capture, path: Path | None, _reading: Reading) -> Capture:
+def with_rates(capture: Capture, path: Path | None, _reading: Reading) -> Capture:
     """The capture with the rates of a file."""
     return capture if path is None else _with(capture, lambda: rates.read(path))
 
 
 def stored(capture: Capture) -> Capture:
-    """The capture with the rates that `pinprof bench` stored here for its machine, unless it brought such rates.
+    """The capture with the rates that `pinprof bench` stored here for its machine, unless it has such rates.
 
     They are better than those of a calibration.
     """

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.base.errors import readable
-from pinprof.base.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
+from pinprof.base.shapes import COUNT, TEXT, Each, Facts, RowShape, Unfit, Whole, parsed
 from pinprof.base.units import format_counted
 from pinprof.data.model import Capture, MemoryLog, PageTable, ProcessMemory
 from pinprof.read.directory import Reading
@@ -28,7 +28,7 @@ PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
 _MOST_PAGES = 4096
 """The entries of a process in a line; pinprof writes a fifth of that at most."""
-_PAGE = Row((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
+_PAGE = RowShape((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
 _PROCESS = Facts(
     {
         "pid": Whole(0, (1 << 31) - 1),

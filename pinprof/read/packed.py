@@ -10,7 +10,7 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from pinprof.base.errors import FormatError
 
@@ -29,46 +29,32 @@ class PackedError(ValueError):
     """Compressed data that are damaged, end early, or are more than may be; the text says which."""
 
 
-class _Member(Protocol):
-    """One compressed stream; a file may hold several, one after the other."""
+class _Member:
+    """One compressed stream, by a library's decompressor; a file may hold several, one after the other."""
+
+    _stream: Any
+    damaged: type[Exception]
+    """What `plain` raises where the bytes are damaged."""
 
     @property
     def ended(self) -> bool:
         """Whether it is whole."""
-
-    @property
-    def behind(self) -> bytes:
-        """The last packed bytes that follow its end."""
-
-    @property
-    def damaged(self) -> type[Exception]:
-        """What `plain` raises where the bytes are damaged."""
-
-    def plain(self, packed: bytes, size: int, /) -> Iterator[bytes]:
-        """What packed bytes stand for, in pieces of at most about `size` bytes."""
-
-
-class _Decompressor:
-    """One of a library's, which keeps what it has not given yet."""
-
-    _stream: Any
-
-    @property
-    def ended(self) -> bool:
         return bool(self._stream.eof)
 
     @property
     def behind(self) -> bytes:
+        """The last packed bytes that follow its end."""
         return bytes(self._stream.unused_data)
 
     def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
+        """What packed bytes stand for, in pieces of at most about `size` bytes."""
         yield self._stream.decompress(packed, size)
         while not self._stream.eof and not self._stream.needs_input:
             yield self._stream.decompress(b"", size)
 
 
-class _Gzip(_Decompressor):
-    damaged: type[Exception] = zlib.error
+class _Gzip(_Member):
+    damaged = zlib.error
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(_WITH_GZIP_HEADER)
@@ -79,53 +65,29 @@ class _Gzip(_Decompressor):
             packed = self._stream.unconsumed_tail
 
 
-class _Xz(_Decompressor):
-    damaged: type[Exception] = lzma.LZMAError
+class _Xz(_Member):
+    damaged = lzma.LZMAError
 
     def __init__(self) -> None:
         self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
 
 
-class _Zstd(_Decompressor):
+class _Zstd(_Member):
     def __init__(self) -> None:
         # Imported here: few inputs are compressed with it.
         from pinprof.read.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
-        self.damaged: type[Exception] = ZstdError
+        self.damaged = ZstdError
         limit = WINDOW_BYTES.bit_length() - 1
         self._stream = ZstdDecompressor(options={DecompressionParameter.window_log_max: limit})
-
-
-class _Skipped:
-    """A frame of zstd that holds no data: what pzstd and seekable archives put between frames."""
-
-    damaged: type[Exception] = ValueError
-
-    def __init__(self) -> None:
-        self._head, self._left = b"", -1
-        self.behind = b""
-
-    @property
-    def ended(self) -> bool:
-        return self._left == 0
-
-    def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
-        if self._left < 0:
-            self._head += packed
-            if len(self._head) < 8:
-                return
-            self._left = int.from_bytes(self._head[4:8], "little")
-            packed = self._head[8:]
-        self.behind = packed[self._left :]
-        self._left -= min(self._left, len(packed))
-        yield from ()
 
 
 _MEMBERS: tuple[tuple[str, bytes, Callable[[], _Member]], ...] = (
     ("gzip", b"\x1f\x8b", _Gzip),
     ("xz", b"\xfd7zXZ\0", _Xz),
     ("zstd", b"\x28\xb5\x2f\xfd", _Zstd),
-    *(("zstd", bytes([0x50 + number]) + b"\x2a\x4d\x18", _Skipped) for number in range(16)),
+    # Frames that hold no data: what pzstd and seekable archives put between frames.
+    *(("zstd", bytes([0x50 + number]) + b"\x2a\x4d\x18", _Zstd) for number in range(16)),
 )
 """(what a format is called, how its members begin, what reads one)."""
 

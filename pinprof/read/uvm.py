@@ -35,8 +35,8 @@ from pinprof.data.uvm_events import (
     MAGIC,
     VERSION,
     Counter,
-    Event,
     State,
+    UvmEvent,
 )
 from pinprof.read.directory import Reading
 
@@ -47,8 +47,8 @@ HEADER_TYPE = np.dtype([(name, kind, count) if count > 1 else (name, kind) for n
 _CPU_FAULT = {"access": ("u1", 1), "address": ("<u8", 8), "time": ("<u8", 16)}
 _READING = {"raw": ("<u8", CLOCK_RAW_AT), "time": ("<u8", CLOCK_AT)}
 _PLACES: dict[int, dict[int, dict[str, tuple[str, int]]]] = {
-    Event.CPU_FAULT: dict.fromkeys((1, 2), _CPU_FAULT),
-    Event.MIGRATION: {
+    UvmEvent.CPU_FAULT: dict.fromkeys((1, 2), _CPU_FAULT),
+    UvmEvent.MIGRATION: {
         1: {
             "cause": ("u1", 1), "source": ("u1", 2), "target": ("u1", 3), "address": ("<u8", 8), "bytes": ("<u8", 16),
             "begin": ("<u8", 24), "end": ("<u8", 32), "gpu_begin": ("<u8", 48), "gpu_end": ("<u8", 56),
@@ -59,7 +59,7 @@ _PLACES: dict[int, dict[int, dict[str, tuple[str, int]]]] = {
             "gpu_end": ("<u8", 64),
         },
     },
-    Event.GPU_FAULT: {
+    UvmEvent.GPU_FAULT: {
         1: {
             "access": ("u1", 2), "processor": ("u1", 3), "address": ("<u8", 8), "time": ("<u8", 16),
             "batch": ("<u4", 32), "client": ("u1", 36),
@@ -69,7 +69,7 @@ _PLACES: dict[int, dict[int, dict[str, tuple[str, int]]]] = {
             "batch": ("<u4", 32), "client": ("u1", 36),
         },
     },
-    Event.GPU_FAULT_REPLAY: {
+    UvmEvent.GPU_FAULT_REPLAY: {
         1: {"processor": ("u1", 1), "client": ("u1", 2), "batch": ("<u4", 4), "time": ("<u8", 8)},
         2: {"processor": ("<u2", 2), "client": ("u1", 1), "batch": ("<u4", 4), "time": ("<u8", 8)},
     },
@@ -78,16 +78,16 @@ _PLACES: dict[int, dict[int, dict[str, tuple[str, int]]]] = {
 """Kind → layout → what is read of an event: type and place (uvm_types.h)."""
 
 _SAID = {
-    Event.THRASHING: ("move of memory back and forth (thrashing)", "moves of memory back and forth (thrashing)"),
-    Event.THROTTLING_START: ("throttling of a processor because of it", "throttlings of a processor because of it"),
-    Event.MAP_REMOTE: ("remote mapping", "remote mappings"),
-    Event.EVICTION: ("eviction", "evictions"),
-    Event.READ_DUPLICATE: ("page copied to several processors", "pages copied to several processors"),
-    Event.FAULT_BUFFER_OVERFLOW: ("overflow of the fault buffer", "overflows of the fault buffer"),
-    Event.FATAL_FAULT: ("fatal fault", "fatal faults"),
+    UvmEvent.THRASHING: ("move of memory back and forth (thrashing)", "moves of memory back and forth (thrashing)"),
+    UvmEvent.THROTTLING_START: ("throttling of a processor because of it", "throttlings of a processor because of it"),
+    UvmEvent.MAP_REMOTE: ("remote mapping", "remote mappings"),
+    UvmEvent.EVICTION: ("eviction", "evictions"),
+    UvmEvent.READ_DUPLICATE: ("page copied to several processors", "pages copied to several processors"),
+    UvmEvent.FAULT_BUFFER_OVERFLOW: ("overflow of the fault buffer", "overflows of the fault buffer"),
+    UvmEvent.FATAL_FAULT: ("fatal fault", "fatal faults"),
 }
 """Kinds that have no table: one, several."""
-_KNOWN = np.isin(np.arange(256), [*map(int, Event), CLOCK])
+_KNOWN = np.isin(np.arange(256), [*map(int, UvmEvent), CLOCK])
 _PER_GPU = 8
 """UVM_PARENT_ID_MAX_SUB_PROCESSORS: numbers that each GPU has in the second layout."""
 _BLOCK_BITS = 21
@@ -241,7 +241,7 @@ def combine(files: Sequence[UvmFile], *, unreadable: int = 0) -> UvmWork:
 
 
 def _migrations(file: UvmFile) -> GpuOpTable:
-    rows = file.of_kind(Event.MIGRATION)
+    rows = file.of_kind(UvmEvent.MIGRATION)
     source, target = _devices(rows["source"], file.layout), _devices(rows["target"], file.layout)
     # What moves between nodes of the host's memory is not the GPU's work.
     sound = (rows["begin"] > 0) & (rows["bytes"] > 0) & (rows["bytes"] < _MOST_BYTES) & ((source >= 0) | (target >= 0))
@@ -280,23 +280,23 @@ def _ran(rows: NDArray[np.void], device: Int64) -> tuple[Int64, Int64]:
     begin = rows["begin"].astype(np.int64)
     end = np.maximum(rows["end"].astype(np.int64), begin)  # 0 for what was not waited for
     gpu_begin, gpu_end = (np.minimum(rows[name], _LATEST_GPU_NS).astype(np.int64) for name in ("gpu_begin", "gpu_end"))
-    told = (gpu_begin > 0) & (gpu_end >= gpu_begin) & (gpu_end < _LATEST_GPU_NS)
-    if not told.any():
+    timed = (gpu_begin > 0) & (gpu_end >= gpu_begin) & (gpu_end < _LATEST_GPU_NS)
+    if not timed.any():
         return begin, end
     _, window = np.unique(np.stack([device, begin // _WINDOW_NS]), axis=1, return_inverse=True)
     window = window.reshape(-1)
     ahead = np.full(int(window.max()) + 1, -(2**63), np.int64)
-    np.maximum.at(ahead, window[told], (begin - gpu_begin)[told])
-    offset = np.where(told, ahead[window], 0)
+    np.maximum.at(ahead, window[timed], (begin - gpu_begin)[timed])
+    offset = np.where(timed, ahead[window], 0)
     start, stop = gpu_begin + offset, gpu_end + offset
-    fits = told & (start >= begin) & (stop <= np.where(rows["end"] > 0, end, _LATEST_NS))
+    fits = timed & (start >= begin) & (stop <= np.where(rows["end"] > 0, end, _LATEST_NS))
     # A clock that was set meanwhile fits nowhere: the length is the GPU's, if there was time for it.
-    length = np.where(told, np.minimum(gpu_end - gpu_begin, end - begin), end - begin)
+    length = np.where(timed, np.minimum(gpu_end - gpu_begin, end - begin), end - begin)
     return np.where(fits, start, begin), np.where(fits, stop, begin + length)
 
 
 def _cpu_faults(file: UvmFile) -> PageFaultTable:
-    rows = file.of_kind(Event.CPU_FAULT)
+    rows = file.of_kind(UvmEvent.CPU_FAULT)
     rows = rows[(rows["time"] > 0) & (rows["time"] < _LATEST_NS)]
     return PageFaultTable.of(
         len(rows),
@@ -312,9 +312,9 @@ def _cpu_faults(file: UvmFile) -> PageFaultTable:
 
 def _gpu_faults(file: UvmFile) -> PageFaultTable:
     """Faults of a block that were served together, from when the driver began to when it let the GPU try again."""
-    rows = file.of_kind(Event.GPU_FAULT)
+    rows = file.of_kind(UvmEvent.GPU_FAULT)
     rows = rows[(rows["time"] > 0) & (rows["time"] < _LATEST_NS) & (rows["processor"] > 0)]
-    replays = file.of_kind(Event.GPU_FAULT_REPLAY)
+    replays = file.of_kind(UvmEvent.GPU_FAULT_REPLAY)
     ends: dict[tuple[int, int, int], int] = {}
     for processor, client, batch, time in zip(
         *(replays[name].tolist() for name in ("processor", "client", "batch", "time")), strict=True
@@ -406,7 +406,7 @@ def _notes(files: Sequence[UvmFile], unreadable: int) -> list[str]:
     said = {kind: sum(file.count(kind) for file in used) for kind in _SAID}
     if parts := [format_counted(count, *_SAID[kind]) for kind, count in said.items() if count]:
         notes.append(f"The unified-memory driver reports: {', '.join(parts)}.")
-    if any(file.count(Event.MIGRATION) for file in used):
+    if any(file.count(UvmEvent.MIGRATION) for file in used):
         cost = sum(file.cost_ns for file in used)
         notes.append(f"Recording managed memory took {format_ns(cost)} of CPU time in addition to the program.")
     return notes

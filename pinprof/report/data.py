@@ -16,6 +16,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_share
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.instances import InstanceData
+from pinprof.report.joined_frames import JoinedFrames
 from pinprof.report.shown import ShownRanges, shown_ranges
 
 LEVEL_TITLES: Mapping[str, str] = {level: title[:1].upper() + title[1:] for level, title in LEVELS}
@@ -86,6 +87,8 @@ class Shared:
     """Over the whole recording. Events are never merged."""
     ranges: tuple[RangeResult, ...]
     """Each with all of `events`, in their order."""
+    stacks: JoinedFrames | None = None
+    """The stacks as people see them; None where no section shows any."""
     flame: FlameData | None = None
     """All stacks and samples; None without samples."""
     threads: tuple[Thread, ...] = ()

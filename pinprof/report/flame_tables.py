@@ -11,6 +11,7 @@ import numpy as np
 from pinprof.analyze import Run
 from pinprof.data.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows
+from pinprof.report.joined_frames import JoinedFrames
 from pinprof.report.names import NO_CALLCHAIN
 from pinprof.report.threads import numbered_threads, thread_numbers
 
@@ -32,9 +33,9 @@ class Numbered(Generic[_Value]):
         return self.index.setdefault(value, len(self.index))
 
 
-def flame_data(analysis: Run, row_of: Int32) -> FlameData | None:
+def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData | None:
     """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`."""
-    capture = analysis.capture
+    capture = shown.capture
     samples, stacks = capture.samples, capture.stacks
     if not samples.weight.any():
         return None
@@ -45,7 +46,10 @@ def flame_data(analysis: Run, row_of: Int32) -> FlameData | None:
     number[kept] = np.arange(len(kept), dtype=np.int32)
     name, dso, kind = _frames(stacks.frames, kept.tolist(), names, dsos)
     node = place[samples.stack]
-    node_frame, decided = number[stacks.frame[order]], _callers_up(analysis.attribution.decided, depth, place, order)
+    node_frame, decided = (
+        number[stacks.frame[order]],
+        _callers_up(shown.carried(analysis.attribution.decided), depth, place, order),
+    )
     if (node == NO_NODE).any():
         # Samples without callchain end in a function of their own, after all others.
         node[node == NO_NODE] = len(depth)
@@ -78,14 +82,14 @@ def flame_data(analysis: Run, row_of: Int32) -> FlameData | None:
         start_ns=start,
         names=tuple(names.index),
         dsos=tuple(dsos.index),
-        opportunities=tuple(_opportunity_nodes(analysis, place)),
+        opportunities=tuple(_opportunity_nodes(analysis, shown, place)),
     )
     return data if timed else data.merged()
 
 
-def _opportunity_nodes(analysis: Run, place: Int32) -> Iterator[Int32]:
+def _opportunity_nodes(analysis: Run, shown: JoinedFrames, place: Int32) -> Iterator[Int32]:
     for opportunity in analysis.opportunities.found if analysis.opportunities else ():
-        nodes = place[np.fromiter(opportunity.samples, np.int64, len(opportunity.samples))]
+        nodes = place[shown.nodes(np.fromiter(opportunity.samples, np.int32, len(opportunity.samples)))]
         yield np.sort(nodes[nodes != NO_NODE])
 
 

@@ -12,6 +12,7 @@ from pinprof.report import sections
 from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
 from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
+from pinprof.report.joined_frames import with_frames_joined
 from pinprof.report.names import without_home
 from pinprof.report.rows import timed_span
 from pinprof.report.section import picked
@@ -20,23 +21,28 @@ from pinprof.report.steps import in_steps
 from pinprof.report.threads import numbered_threads
 
 
-def build(analysis: Run, *, drawn: bool = True) -> ReportData:
-    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`."""
-    shared = _shared(analysis, drawn=drawn)
+def build(analysis: Run, *, drawn: bool = True, all_frames: bool = False) -> ReportData:
+    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`.
+
+    Runs of frames without a name become one frame unless `all_frames`.
+    """
+    shared = _shared(analysis, drawn=drawn, all_frames=all_frames)
     made = {section.key: section.build(analysis, shared) for section in sections.SECTIONS}
     return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
 
 
-def _shared(analysis: Run, *, drawn: bool) -> Shared:
+def _shared(analysis: Run, *, drawn: bool, all_frames: bool) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
-    flame = flame_data(analysis, shown.place)
+    stacks = with_frames_joined(capture, all_frames=all_frames)
+    flame = flame_data(analysis, stacks, shown.place)
     calls, span = capture.manifest.scenario.get("calls"), timed_span(capture)
     return Shared(
         headline=analysis.answer,
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
+        stacks=stacks,
         events=analysis.events,
         ranges=analysis.ranges,
         flame=in_steps(flame) if flame and drawn else flame,

@@ -28,26 +28,26 @@ if TYPE_CHECKING:
         Backend,
         Comparable,
         DeviceMemory,
-        Event,
         Gpu,
         HostFlag,
         HostMemory,
         MemoryKind,
         Place,
         Stream,
+        StreamEvent,
     )
     from pinprof.scenario.catalog import Scenario, load, names, resolve, specs
     from pinprof.scenario.context import BACKENDS, Options, RunContext
-    from pinprof.scenario.ranges import DOMAIN, RANGES_VARIABLE, Phase, phase
+    from pinprof.scenario.ranges import DOMAIN, RANGES_VARIABLE, OpenPhase, phase
     from pinprof.scenario.recorder import CONTROL_VARIABLE, SCENARIO_VARIABLE, measured
     from pinprof.scenario.session import RunResult, run
     from pinprof.scenario.spec import ScenarioSpec, Variant, paragraphs
 
 _PLACES = {
-    "backend": "Advice Backend Comparable DeviceMemory Event Gpu HostFlag HostMemory MemoryKind Place Stream",
+    "backend": "Advice Backend Comparable DeviceMemory Gpu HostFlag HostMemory MemoryKind Place Stream StreamEvent",
     "catalog": "Scenario load names resolve specs",
     "context": "BACKENDS Options RunContext",
-    "ranges": "DOMAIN RANGES_VARIABLE Phase phase",
+    "ranges": "DOMAIN OpenPhase RANGES_VARIABLE phase",
     "recorder": "CONTROL_VARIABLE SCENARIO_VARIABLE measured",
     "session": "RunResult run",
     "spec": "ScenarioSpec Variant paragraphs",
@@ -74,19 +74,19 @@ __all__ = [
     "Backend",
     "Comparable",
     "DeviceMemory",
-    "Event",
     "Gpu",
     "HostFlag",
     "HostMemory",
     "MemoryKind",
+    "OpenPhase",
     "Options",
-    "Phase",
     "Place",
     "RunContext",
     "RunResult",
     "Scenario",
     "ScenarioSpec",
     "Stream",
+    "StreamEvent",
     "Variant",
     "load",
     "measured",

@@ -44,7 +44,7 @@ class HostMemory(DeviceMemory, Comparable, Protocol):
         """Let the CPU read at least one element of every 4 KiB page, in order."""
 
 
-class Event(Protocol):
+class StreamEvent(Protocol):
     """A point in the work of a stream."""
 
     def synchronize(self) -> None:
@@ -66,10 +66,10 @@ class Stream(Protocol):
     def prefetch(self, memory: DeviceMemory, place: Place) -> None:
         """Queue the migration of managed memory."""
 
-    def record(self) -> Event:
+    def record(self) -> StreamEvent:
         """An event behind everything that is queued so far."""
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: StreamEvent) -> None:
         """Let the work queued from now on wait for an event of another stream."""
 
     def synchronize(self) -> None:

@@ -11,7 +11,7 @@ from pinprof.base.errors import ScenarioError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted
 from pinprof.scenario.backend import Backend, Comparable, DeviceMemory, Gpu
-from pinprof.scenario.ranges import Phase
+from pinprof.scenario.ranges import OpenPhase
 from pinprof.scenario.spec import ScenarioSpec
 
 BACKENDS = ("auto", "cuda", "host")
@@ -120,7 +120,7 @@ class RunContext:
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[object]:
         """A phase of the iteration: NVTX range, line of ranges.jsonl, duration in the result."""
-        return Phase(name, self._closed) if self.recording else contextlib.nullcontext()
+        return OpenPhase(name, self._closed) if self.recording else contextlib.nullcontext()
 
     def tell_memory(self, what: str, size_bytes: int) -> None:
         """Note how much memory of a kind a framework holds now; the report shows the maximum."""

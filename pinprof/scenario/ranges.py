@@ -63,7 +63,7 @@ def _nvtx_attributes(name: str) -> Any:
     return _nvtx_domain().get_event_attributes(message=name)
 
 
-class Phase:
+class OpenPhase:
     """One open range; see `phase`."""
 
     __slots__ = ("_closed", "_depth", "_pid", "_start_ns", "name")
@@ -98,9 +98,9 @@ def prepare() -> None:
     _nvtx_domain()
 
 
-def phase(name: str) -> Phase:
+def phase(name: str) -> OpenPhase:
     """Mark a phase of the program as `name`: a context manager. Phases nest, and each thread has its own."""
-    return Phase(name)
+    return OpenPhase(name)
 
 
 class PhaseInto:

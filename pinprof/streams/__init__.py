@@ -101,7 +101,7 @@ STREAMS: tuple[Stream, ...] = (
     ),
     Stream(
         store.RATES, "what memory operations cost on this machine", "pinprof.recording",
-        read="pinprof.read.machine_rates:brought",
+        read="pinprof.read.machine_rates:with_rates",
         cut=_WHOLE,
         scrub=_AS_IS,
         context=True,

@@ -35,7 +35,7 @@ _PIECE = 1 << 23
 Words = NDArray[np.uint64]
 
 
-class Moved:
+class MovedAddresses:
     """Where each kernel address is moved to."""
 
     def __init__(self, found: Words) -> None:
@@ -81,7 +81,7 @@ class Scrub:
         """Words in it, all kernel addresses among them."""
         yield from ()
 
-    def change(self, path: Path, moved: Moved) -> None:
+    def change(self, path: Path, moved: MovedAddresses) -> None:
         """Move those that it holds."""
 
 
@@ -110,7 +110,7 @@ class _Binary(Scrub):
         for words in self._pieces(path):
             yield np.unique(words[_is_kernel(words)])
 
-    def change(self, path: Path, moved: Moved) -> None:
+    def change(self, path: Path, moved: MovedAddresses) -> None:
         for words in self._pieces(path):
             words[:] = moved.words(words)
 
@@ -127,7 +127,7 @@ class _Symbols(Scrub):
     def addresses(self, path: Path) -> Iterator[Words]:
         yield _sealed(path).kernel.addresses
 
-    def change(self, path: Path, moved: Moved) -> None:
+    def change(self, path: Path, moved: MovedAddresses) -> None:
         symbols = _sealed(path)
         kernel = replace(symbols.kernel, addresses=moved.words(symbols.kernel.addresses))
         replace(symbols, kernel=kernel).save(path)
@@ -143,7 +143,7 @@ class _Text(Scrub):
     def addresses(self, path: Path) -> Iterator[Words]:
         yield _words_in(self._text(path))
 
-    def change(self, path: Path, moved: Moved) -> None:
+    def change(self, path: Path, moved: MovedAddresses) -> None:
         text = moved.text(self._text(path)).encode("utf-8", "surrogateescape")
         files.written(path, gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text)
 
@@ -165,7 +165,7 @@ class _Database(Scrub):
                 for (text,) in base.execute(query):
                     yield _words_in(text)
 
-    def change(self, path: Path, moved: Moved) -> None:
+    def change(self, path: Path, moved: MovedAddresses) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode = OFF")
             base.create_function("moved", 1, lambda number: _signed(moved, number), deterministic=True)
@@ -197,7 +197,7 @@ def _words_in(text: str) -> Words:
     return np.array([int(word, 16) for word in set(_IN_TEXT.findall(text))], np.uint64)
 
 
-def _signed(moved: Moved, number: int) -> int:
+def _signed(moved: MovedAddresses, number: int) -> int:
     word = int(moved.words(np.array([number & (2**64 - 1)], np.uint64))[0])
     return word - 2**64 if word >= 2**63 else word
 

@@ -20,7 +20,7 @@ import numpy as np
 from pinprof.base import files
 from pinprof.base.errors import CaptureError, CollectError, PinprofError, unwritable
 from pinprof.streams import owner, store
-from pinprof.streams.scrubs import Moved, Scrub
+from pinprof.streams.scrubs import MovedAddresses, Scrub
 from pinprof.streams.stream import found
 
 _NAMED = 4
@@ -83,6 +83,6 @@ def _copy(capture: Path, target: Path, scrubs: dict[str, Scrub]) -> None:
     words = [np.zeros(0, np.uint64)]
     for name, scrub in scrubs.items():
         words += scrub.addresses(target / name)
-    moved = Moved(np.concatenate(words))
+    moved = MovedAddresses(np.concatenate(words))
     for name, scrub in scrubs.items():
         scrub.change(target / name, moved)

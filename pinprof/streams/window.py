@@ -3,7 +3,7 @@
 Files of a recording grow. A mark is a moment at which its recorders had written what they held: how far every file went
 then. What lies between two marks is what was recorded between these two moments, so a window is cut without a look at
 what is outside of it. What cannot be divided goes into a window whole; its manifest has the window's times
-(`outcome.recorded_ns`), and reading keeps what they cover.
+(`outcome.recorded_ns`), and reading keeps what that `TimeWindow` has.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MEMORY_VARIABLE, CUDA_VARIABLE = "PINPROF_TRY_MEMORY", "PINPROF_TRY_CUDA"
 
 
 @dataclass(frozen=True)
-class Cure:
+class TrialCure:
     """One thing to try."""
 
     id: str
@@ -78,7 +78,7 @@ def _export(*settings: Setting) -> str:
 
 
 _ROWS = (
-    Cure(
+    TrialCure(
         "glibc-huge-pages",
         "huge pages for malloc",
         "glibc requests huge pages for the heap and for mapped blocks.",
@@ -89,7 +89,7 @@ _ROWS = (
         permanent=_export(*_HUGE),
         source=f"{_GLIBC}; glibc 2.35 or later",
     ),
-    Cure(
+    TrialCure(
         "glibc-keep-memory",
         "keeping freed memory",
         "malloc takes large blocks from the heap and returns no memory to the kernel.",
@@ -100,7 +100,7 @@ _ROWS = (
         permanent=_export(*_KEEP),
         source=_GLIBC,
     ),
-    Cure(
+    TrialCure(
         "glibc-keep-huge-pages",
         "huge pages that malloc keeps",
         "Combines both: the heap also holds large blocks, uses huge pages and returns no memory to the kernel.",
@@ -111,7 +111,7 @@ _ROWS = (
         permanent=_export(*_HUGE, *_KEEP),
         source=f"{_GLIBC}; glibc 2.35 or later",
     ),
-    Cure(
+    TrialCure(
         "torch-huge-pages",
         "huge pages for PyTorch's CPU tensors",
         "PyTorch's CPU allocator aligns large tensors and requests huge pages.",
@@ -123,7 +123,7 @@ _ROWS = (
         source="PyTorch's c10/core/impl/alloc_cpu.cpp",
         needs="torch",
     ),
-    Cure(
+    TrialCure(
         "torch-register-pins",
         "registering what PyTorch pins",
         "PyTorch touches pinned memory with 8 threads and then registers it, instead of cudaHostAlloc.",
@@ -137,7 +137,7 @@ _ROWS = (
         source=_TORCH,
         needs="torch",
     ),
-    Cure(
+    TrialCure(
         "torch-exact-pins",
         "pinning the exact size",
         "PyTorch no longer rounds pinned blocks above 64 MiB up to a power of two.",
@@ -149,7 +149,7 @@ _ROWS = (
         source="PyTorch's pull request 171662 of 2026; only later releases",
         needs="torch",
     ),
-    Cure(
+    TrialCure(
         "cuda-lazy-loading",
         "lazy loading of kernels",
         "CUDA loads each kernel at its first launch, instead of all kernels at the start.",
@@ -161,7 +161,7 @@ _ROWS = (
         source="CUDA C++ Programming Guide, “Lazy Loading”; the default since CUDA 12.2",
         needs="cuda",
     ),
-    Cure(
+    TrialCure(
         "large-blocks",
         "a pool of huge pages for large blocks",
         "malloc takes blocks of 1 MiB or more from huge pages, and keeps them after they are freed.",
@@ -173,7 +173,7 @@ _ROWS = (
         source=f"{_OURS}/memory.c",
         libraries=(CURE_MEMORY,),
     ),
-    Cure(
+    TrialCure(
         "populate-files",
         "mapping files at once",
         "mmap of a file maps all of its pages at once (MAP_POPULATE).",
@@ -185,7 +185,7 @@ _ROWS = (
         source=f"{_OURS}/memory.c; mmap(2)",
         libraries=(CURE_MEMORY,),
     ),
-    Cure(
+    TrialCure(
         "unshared-forks",
         "forks without the large blocks",
         "Forked children do not have the blocks of 1 MiB and more, so that writing to them copies nothing.",
@@ -197,7 +197,7 @@ _ROWS = (
         source=f"{_OURS}/memory.c; madvise(2), MADV_DONTFORK",
         libraries=(CURE_MEMORY,),
     ),
-    Cure(
+    TrialCure(
         "pinned-pool",
         "a pool of pinned memory",
         "Pinned memory comes from huge pages that several threads touch before they are registered, and is kept.",
@@ -210,7 +210,7 @@ _ROWS = (
         libraries=(CURE_CUDA,),
         needs="cuda",
     ),
-    Cure(
+    TrialCure(
         "pinned-pieces",
         "pinning in pieces",
         "Pinned memory is registered in pieces of 256 MiB, so that other CUDA calls can run in between.",
@@ -223,7 +223,7 @@ _ROWS = (
         libraries=(CURE_CUDA,),
         needs="cuda",
     ),
-    Cure(
+    TrialCure(
         "pinned-ring",
         "copying through a pinned ring",
         "Copies of pageable memory go through a ring of pinned buffers, which is allocated once and filled by "
@@ -237,7 +237,7 @@ _ROWS = (
         libraries=(CURE_CUDA,),
         needs="cuda",
     ),
-    Cure(
+    TrialCure(
         "registered-blocks",
         "registering large blocks once",
         "malloc keeps large blocks in huge pages, and each block is registered with CUDA at its first copy.",
@@ -252,10 +252,10 @@ _ROWS = (
     ),
 )
 
-CURES: Mapping[str, Cure] = MappingProxyType({row.id: row for row in _ROWS})
+CURES: Mapping[str, TrialCure] = MappingProxyType({row.id: row for row in _ROWS})
 """By id, in the order in which they are listed."""
 
 
-def answering(cure_ids: frozenset[str]) -> tuple[Cure, ...]:
+def answering(cure_ids: frozenset[str]) -> tuple[TrialCure, ...]:
     """The rows to try for opportunities with these cures."""
     return tuple(row for row in CURES.values() if row.answers & cure_ids)

@@ -13,7 +13,7 @@ from pinprof.analyze import analyze
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
-from pinprof.trial.processes import Ended
+from pinprof.trial.processes import EndedRun
 from pinprof.trial.result import Unit
 
 Kind = Literal["wall", "work", "range", "regex", "memory"]
@@ -54,7 +54,7 @@ class Measure:
             return f"The program has no range {self.argument!r}."
         return f"The program's recording has no {self.kind} time."
 
-    def of_run(self, run: Ended) -> float | None:
+    def of_run(self, run: EndedRun) -> float | None:
         """The number of a run that was not recorded; None where it tells none. Of several matches the last counts."""
         if self.kind == "wall":
             return float(run.wall_ns)

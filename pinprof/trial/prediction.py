@@ -14,7 +14,7 @@ from pinprof.analyze import Run
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.opportunities.results import Opportunity, ToMeasure
-from pinprof.trial.cures import Cure
+from pinprof.trial.cures import TrialCure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import Ratio
 
@@ -28,12 +28,12 @@ def candidates(analysis: Run | None) -> tuple[Opportunity | ToMeasure, ...]:
     return (*answer.found, *answer.to_measure) if answer else ()
 
 
-def answered(found: Sequence[Opportunity | ToMeasure], cure: Cure) -> tuple[Opportunity | ToMeasure, ...]:
+def answered(found: Sequence[Opportunity | ToMeasure], cure: TrialCure) -> tuple[Opportunity | ToMeasure, ...]:
     """Those that a cure is tried for."""
     return tuple(one for one in found if one.cure.id in cure.answers)
 
 
-def predicted(analysis: Run, cure: Cure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
+def predicted(analysis: Run, cure: TrialCure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
     """The ratio that the opportunities promise of a cure; None where they promise nothing of this measure.
 
     `as_is` is what was measured in the recorded run, and `wall_ns` how long that took.

@@ -26,7 +26,7 @@ _TAIL = 4096
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedRun:
     """A run that has ended."""
 
     status: int
@@ -65,7 +65,7 @@ def run(
     *,
     watch_input: bool = False,
     gently: bool = False,
-) -> Ended:
+) -> EndedRun:
     """Run a program to its end, or for `limit_s` at most; ProgramNotFound where there is none of that name.
 
     Its streams lie in `folder` meanwhile. It reads the file that pinprof's own standard input is, every run from the
@@ -90,7 +90,7 @@ def run(
     finally:
         for file in (source, output, errors):
             os.close(file)
-    return Ended(
+    return EndedRun(
         status=exit_status(status),
         signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         wall_ns=wall_ns,

@@ -19,7 +19,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
 from pinprof.read import machine_rates
 from pinprof.trial import processes
-from pinprof.trial.processes import Ended
+from pinprof.trial.processes import EndedRun
 
 _NAME = "run.pinprof"
 _MARGIN_S = 60.0
@@ -29,10 +29,10 @@ _SLOWER = 3.0
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecordedRun:
     """A recorded run."""
 
-    ended: Ended
+    ended: EndedRun
     capture: Capture | None
     """None where nothing could be recorded."""
     problem: str = ""
@@ -47,7 +47,7 @@ def record(
     limit_s: float,
     *,
     calibrate: bool = False,
-) -> Recording:
+) -> RecordedRun:
     """Record a run; `changed` reaches the program alone, not the recorder."""
     target = folder / _NAME
     for left in (target, target.with_name(f"{_NAME}.partial")):
@@ -61,11 +61,11 @@ def record(
         capture = machine_rates.stored(read.read(target, read.ReadOptions()))
     except PinprofError as error:
         said = ended.complaint.removeprefix("pinprof: error: ")
-        return Recording(ended, None, said or error.problem)
+        return RecordedRun(ended, None, said or error.problem)
     used = capture.manifest.outcome.get("resources")
     peak = used.get("max_resident_bytes") if isinstance(used, Mapping) else None
     wall = capture.manifest.outcome.get("duration_ns")
-    return Recording(
+    return RecordedRun(
         replace(
             ended,
             peak_bytes=peak if isinstance(peak, int) else ended.peak_bytes,
@@ -75,7 +75,7 @@ def record(
     )
 
 
-def explained(recording: Recording) -> Run | None:
+def explained(recording: RecordedRun) -> Run | None:
     """The recording with its opportunities; None where nothing was recorded."""
     return analyze(recording.capture) if recording.capture is not None else None
 

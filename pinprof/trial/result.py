@@ -33,7 +33,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Side:
+class TrialSide:
     """What was measured of one kind of run: as is, or with one cure. Rounds alone, no warm-up."""
 
     median: float
@@ -63,7 +63,7 @@ class CureResult:
     """Why it failed or was left out, one sentence; empty otherwise."""
     rounds: int
     """Pairs of runs that the ratio rests on."""
-    side: Side | None
+    side: TrialSide | None
     """Its runs; None where there was none to measure."""
     ratio: Ratio | None
     """Measured, with the interval that all cures together miss with at most 5 %; None of too few rounds."""
@@ -110,7 +110,7 @@ class TrialResult:
     measure: str
     """As `--measure` has it: `wall`, `work`, `range:load`, `regex:…`, `memory`."""
     unit: Unit
-    as_is: Side
+    as_is: TrialSide
     rounds: int
     """Rounds in which the program ran as it is."""
     runs: int

@@ -16,10 +16,10 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
 from pinprof.base.units import format_share
 from pinprof.trial import environment, prediction, processes, recorded, rounds
-from pinprof.trial.cures import CURES, Cure, answering
+from pinprof.trial.cures import CURES, TrialCure, answering
 from pinprof.trial.measure import Measure
-from pinprof.trial.processes import Ended
-from pinprof.trial.result import CureResult, Ratio, Side, TrialResult, ranked
+from pinprof.trial.processes import EndedRun
+from pinprof.trial.result import CureResult, Ratio, TrialResult, TrialSide, ranked
 from pinprof.trial.rounds import AS_IS, Failed, Pairs
 
 REPORT_VARIABLE = "PINPROF_TRY_REPORT"
@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Request:
+class TrialRequest:
     """What to try, and how."""
 
     command: tuple[str, ...]
@@ -66,7 +66,7 @@ class _Run:
 class _Candidate:
     """A cure on its way through the trial."""
 
-    cure: Cure
+    cure: TrialCure
     changed: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
     """Why it is left out or failed."""
@@ -87,7 +87,7 @@ def unknown(ids: Sequence[str]) -> None:
 
 
 def trial(
-    request: Request, given: Mapping[str, str], say: Say, clock: Callable[[], float] = time.monotonic
+    request: TrialRequest, given: Mapping[str, str], say: Say, clock: Callable[[], float] = time.monotonic
 ) -> TrialResult:
     """Try a program's cures; `given` is its environment as is, `say` gets what is going on.
 
@@ -102,7 +102,7 @@ def trial(
 
 class _Trial:
     def __init__(
-        self, request: Request, given: Mapping[str, str], folder: Path, say: Say, clock: Callable[[], float]
+        self, request: TrialRequest, given: Mapping[str, str], folder: Path, say: Say, clock: Callable[[], float]
     ) -> None:
         self._request, self._given, self._folder, self._say, self._clock = request, given, folder, say, clock
         self._began = clock()
@@ -111,7 +111,7 @@ class _Trial:
         self._reference: bytes | None = None
         self._peaks: dict[str, list[int]] = {}
         self._analysis: Run | None = None
-        self._recorded_run: Ended | None = None
+        self._recorded_run: EndedRun | None = None
         self._notes: list[str] = []
 
     def result(self) -> TrialResult:
@@ -155,7 +155,7 @@ class _Trial:
                 f"The time was up before the error of every ratio reached {asked}; the largest is {known}."
             )
 
-    def _check(self) -> Ended:
+    def _check(self) -> EndedRun:
         """The program as it is, once, or twice where its output counts; TrialError where it cannot be repeated."""
         self._say("Running the program as it is")
         ended = processes.run(self._request.command, self._given, self._folder, self._request.limit_s, watch_input=True)
@@ -181,7 +181,7 @@ class _Trial:
         if self._request.record:
             self._record(needed=not self._request.cures or self._request.measure.recorded)
         asked = [CURES[name] for name in dict.fromkeys(self._request.cures)]
-        rows: Sequence[Cure] = asked or self._selected()
+        rows: Sequence[TrialCure] = asked or self._selected()
         candidates = [_Candidate(row) for row in rows]
         for one in candidates:
             answered = prediction.answered(prediction.candidates(self._analysis), one.cure)
@@ -210,7 +210,7 @@ class _Trial:
         self._say("Finding what to change")
         self._analysis, self._recorded_run = recorded.explained(found), found.ended
 
-    def _selected(self) -> Sequence[Cure]:
+    def _selected(self) -> Sequence[TrialCure]:
         """The rows that answer an opportunity, and that the program can use."""
         assert self._analysis is not None
         found = self._analysis.opportunities.found if self._analysis.opportunities else ()
@@ -323,7 +323,7 @@ class _Trial:
             ) from error
 
     @staticmethod
-    def _check_ending(ended: Ended) -> None:
+    def _check_ending(ended: EndedRun) -> None:
         if ended.timed_out or ended.status:
             raise Failed(f"The program {ended.ending}.")
 
@@ -334,11 +334,11 @@ class _Trial:
         value = measure.of_recording(self._analysis.capture) if measure.recorded else measure.of_run(run)
         one.predicted = prediction.predicted(self._analysis, one.cure, measure, value or 0.0, run.wall_ns)
 
-    def _side(self, name: str, values: Sequence[float]) -> Side:
+    def _side(self, name: str, values: Sequence[float]) -> TrialSide:
         peaks = self._peaks.get(name) or [0]
-        return Side(medians.median(values), min(values), max(values), int(medians.median(peaks)), tuple(values))
+        return TrialSide(medians.median(values), min(values), max(values), int(medians.median(peaks)), tuple(values))
 
-    def _found(self, one: _Candidate, played: rounds.Rounds, base: Side, comparisons: int) -> CureResult:
+    def _found(self, one: _Candidate, played: rounds.Rounds, base: TrialSide, comparisons: int) -> CureResult:
         pairs = played.pairs.get(one.cure.id, Pairs())
         ratio = pairs.ratio(comparisons) if not one.problem else None
         side = self._side(one.cure.id, pairs.cured) if pairs.cured and not one.problem else None

@@ -39,7 +39,7 @@ if os.environ.get("{WITHOUT}"):
     placement.Placement.look = lambda *_: None
     load = sampler.Orders.load.__func__
     sampler.Orders.load = classmethod(lambda kind, path: replace(load(kind, path), wakeups=False))
-begin, ended, look = run.Run.begin, run.Run.program_ended, placement.Placement.look
+begin, ended, look = run.CollectorRun.begin, run.CollectorRun.program_ended, placement.Placement.look
 looked, begun = [0.0], [0.0]
 def noted_begin(*given):
     begin(*given)
@@ -53,7 +53,7 @@ def noted_look(self, *given):
         return look(self, *given)
     finally:
         looked[0] = getattr(self, "spent", 0.0)
-run.Run.begin, run.Run.program_ended, placement.Placement.look = noted_begin, noted_end, noted_look
+run.CollectorRun.begin, run.CollectorRun.program_ended, placement.Placement.look = noted_begin, noted_end, noted_look
 main()
 """
 TRAINING = """

@@ -55,10 +55,10 @@ from pinprof import recording
 from pinprof.collect import run
 told("commands and recording imported")
 timed(recording, "create", "capture created")
-timed(run.Run, "__init__", "tools joined")
+timed(run.CollectorRun, "__init__", "tools joined")
 timed(recording, "_load_reader", "recorders started, reader loaded")
-timed(run.Run, "begin", "program started")
-timed(run.Run, "program_ended", "program ended")
+timed(run.CollectorRun, "begin", "program started")
+timed(run.CollectorRun, "program_ended", "program ended")
 timed(run.Session, "finish_recorders", "recorders ended")
 timed(recording, "_store_symbols", "symbols stored")
 timed(recording, "finish", "capture whole")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from pinprof.fleet.results import Answer, Because, Change, Member, Outlier, Saving, Series, Spread
+from pinprof.fleet.results import Answer, Because, CauseSpread, Change, FleetSaving, Member, Outlier, Series
 from pinprof.report.fleet.page import render
 from tests.browser.conftest import Pages
 from tests.browser.test_hostile import NAMES
@@ -61,8 +61,8 @@ def fleet(name: str, count: int = 250) -> Answer:
         ),
         tests=100,
         untested=(name,),
-        savings=(Saving(name, name, name, name, name, 3, 10**9, 10**9, 10**8, 10**10, 10**11, f"{name}7"),),
-        spreads=(Spread("fault.anon", 10**9, 20, 0.0, 0.1, 0.2, 0.3, 0.4, 0.9, f"{name}7"),),
+        savings=(FleetSaving(name, name, name, name, name, 3, 10**9, 10**9, 10**8, 10**10, 10**11, f"{name}7"),),
+        spreads=(CauseSpread("fault.anon", 10**9, 20, 0.0, 0.1, 0.2, 0.3, 0.4, 0.9, f"{name}7"),),
         series=(
             Series(
                 name, tuple(one.started for one in members), tuple(1 + n / 1000 for n in range(count)), ("",), (change,)

@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.analyze.lines import SourceLine
 from pinprof.report.data import ReportData
-from pinprof.report.sections.lines import Lines, LineTable
+from pinprof.report.sections.lines import LinesSection, LineTable
 from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
@@ -32,7 +32,7 @@ def report(place: str = "app/train.py", function: str = "train") -> ReportData:
     )
     table = LineTable("cpu-clock/freq=999/", "ns", 1_000_000_000, 700_000_000, 0, True, (line,), 3, 100_000_000)
     data = sample_report("train (train.py:88)")
-    return replace(data, sections={**data.sections, "lines": Lines((table,))})
+    return replace(data, sections={**data.sections, "lines": LinesSection((table,))})
 
 
 def test_a_line_is_found_in_the_flamegraph(open_page: Callable[..., Any]) -> None:

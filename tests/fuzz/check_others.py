@@ -20,7 +20,7 @@ from pinprof.analyze import Run
 from pinprof.base import settings as project
 from pinprof.base.errors import PinprofError
 from pinprof.check import configuration
-from pinprof.check.judge import judge, told
+from pinprof.check.judge import judge, judgeable
 from pinprof.check.selftest import self_test
 from pinprof.check.taken import take
 from pinprof.check.verdicts import Checked
@@ -156,7 +156,7 @@ def budgets(path: Path, thorough: Thorough, _known: Known) -> bool:
             found = configuration.budgets_in(path)
             run = take(_judged(), found)
             runs, others = ([replace(run, path=f"{at}", identity=f"{at}") for at in part] for part in ((1, 2, 3), (4,)))
-            told(found, runs, others)
+            judgeable(found, runs, others)
             checked = judge(runs, found, others, paired=False, allowed=False, notes=[])
             if thorough.text:
                 self_test(runs, found, others)

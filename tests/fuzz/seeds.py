@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.data import perf_format as perf
-from pinprof.data.uvm_events import CLOCK, ENTRY_BYTES, Event
+from pinprof.data.uvm_events import CLOCK, ENTRY_BYTES, UvmEvent
+from pinprof.read.nvtx.file import NvtxKind
 from pinprof.read.perf import records as rec
 from tests.fuzz import slim
 from tests.support import fleet_store, uvm_layout
-from tests.support.nvtx_events import Kind, Writer
+from tests.support.nvtx_events import Writer
 from tests.support.perf_file import (
     BASIC,
     KERNEL_IP,
@@ -237,11 +238,11 @@ def _ranges(memory: bytes) -> bytes:
 
 def _nvtx() -> bytes:
     writer = Writer()
-    writer.say(Kind.PUSH, 1000, "outer")
-    writer.say(Kind.PUSH, 2000, "inner", domain=1)
-    writer.say(Kind.POP, 3000, domain=1)
-    writer.say(Kind.MARK, 3500, "mark")
-    writer.say(Kind.POP, 4000)
+    writer.say(NvtxKind.PUSH, 1000, "outer")
+    writer.say(NvtxKind.PUSH, 2000, "inner", domain=1)
+    writer.say(NvtxKind.POP, 3000, domain=1)
+    writer.say(NvtxKind.MARK, 3500, "mark")
+    writer.say(NvtxKind.POP, 4000)
     return writer.bytes()
 
 
@@ -324,15 +325,15 @@ def _uvm(layout: int) -> bytes:
     for turn in range(2):
         at = 10**9 * (1 + turn)
         given: dict[int, dict[str, int]] = {
-            Event.CPU_FAULT: {"address": 1 << 21, "time": at + 10, "access": 1, "pid": 7},
-            Event.MIGRATION: {
+            UvmEvent.CPU_FAULT: {"address": 1 << 21, "time": at + 10, "access": 1, "pid": 7},
+            UvmEvent.MIGRATION: {
                 "source": turn, "target": 1 - turn, "address": 1 << 21, "bytes": 1 << 16, "begin": at + 20,
                 "end": at + 90, "gpu_begin": at + 30, "gpu_end": at + 80,
             },
-            Event.GPU_FAULT: {"address": 1 << 21, "time": at + 12, "batch": 4, "client": 1, "processor": 1},
-            Event.GPU_FAULT_REPLAY: {"processor": 1, "client": 1, "batch": 4, "time": at + 95},
+            UvmEvent.GPU_FAULT: {"address": 1 << 21, "time": at + 12, "batch": 4, "client": 1, "processor": 1},
+            UvmEvent.GPU_FAULT_REPLAY: {"processor": 1, "client": 1, "batch": 4, "time": at + 95},
         }  # fmt: skip
-        events += [uvm_layout.event(kind, layout, **given.get(kind, {})) for kind in Event]
+        events += [uvm_layout.event(kind, layout, **given.get(kind, {})) for kind in UvmEvent]
         reading = struct.pack("<Q", CLOCK) + struct.pack("<QQ", at + 99, at + 1099)
         events.append(reading.ljust(ENTRY_BYTES[layout], b"\0"))
     return uvm_layout.file(*events, version=layout, opened_ns=10**9 + 1000, opened_raw_ns=10**9)

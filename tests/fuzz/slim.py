@@ -172,7 +172,7 @@ def gpu(data: bytes, most: int = FEW) -> bytes:
     end = at + int(header["written"][0])
     while at + cupti.RECORD.itemsize <= end:
         record = np.frombuffer(data, cupti.RECORD, 1, at)[0]
-        kind, is_name = int(record["kind"]), record["kind"] == cupti.Kind.NAME
+        kind, is_name = int(record["kind"]), record["kind"] == cupti.CuptiKind.NAME
         # The text of a name lies in place of the records behind it.
         texts = -(-int(record["bytes"]) // cupti.RECORD.itemsize) if is_name else 0
         size = (1 + texts) * cupti.RECORD.itemsize

@@ -18,6 +18,7 @@ from pinprof.analyze import analyze
 from pinprof.analyze.blame.results import BlameResult, HolderKind
 from pinprof.collect import permission
 from pinprof.collect.native import tracefs
+from pinprof.data.model import NO_NODE
 from pinprof.read import read
 
 pytestmark = [
@@ -225,4 +226,4 @@ def test_a_process_outside_the_program_is_named_in_a_recording_of_the_whole_mach
         waits = [row for row in blame.rows if row.wait == "wait.ipc" and row.holder.kind is kind]
         assert waits
         assert {row.holder.pid for row in waits} == ({other.pid} if kind is HolderKind.PROCESS else {0})
-        assert bool(waits[0].holder.stack) == (kind is HolderKind.PROCESS)
+        assert (waits[0].holder.node != NO_NODE) == (kind is HolderKind.PROCESS)

@@ -18,7 +18,7 @@ from pyarrow import parquet
 import pinprof
 from pinprof.base.errors import PinprofError
 from pinprof.fleet import engine
-from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.mapping import MappedCapture
 from tests.support.command import pinprof as command
 from tests.support.dask_cluster import cluster
 from tests.support.fleet_captures import BAD_HOST, BAD_NODE, SLOW_DRIVER, Plan, bases_of, make, plan
@@ -146,12 +146,12 @@ def test_hostile_names_labels_and_paths_reach_no_output_as_they_are(fleet: Fleet
 def test_a_scheduler_gives_the_same_answer_though_a_worker_dies(
     fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done: list[Mapped] = []
+    done: list[MappedCapture] = []
     original = engine._result
 
     with cluster(tmp_path) as (address, workers):
 
-        def counted(future: Any, source: Any) -> Mapped:
+        def counted(future: Any, source: Any) -> MappedCapture:
             done.append(original(future, source))
             if len(done) == 30:
                 os.kill(workers[0].pid, signal.SIGKILL)

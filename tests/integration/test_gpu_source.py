@@ -15,7 +15,7 @@ import pytest
 from pinprof.data.activity import CopyKind, MemoryKind, OpKind
 from pinprof.machine.libraries import CUPTI, compiler
 from pinprof.read import cupti
-from pinprof.read.cupti import GpuFile, GpuWork, State
+from pinprof.read.cupti import CuptiState, GpuFile, GpuWork
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="no C compiler")
 
@@ -127,7 +127,7 @@ def test_what_cupti_hands_over_is_in_the_file(running: Running, loaded: bool) ->
     )
     code = f"fake.fake_name(0, b'_Z3addPfS_'); fake.fake_name(1, b'scale'); assert deliver({records!r}) == 0"
     file = running(code, loaded=loaded)
-    assert (file.state, file.damaged, file.dropped, file.api) == (State.ENDED, 0, 0, 130001)
+    assert (file.state, file.damaged, file.dropped, file.api) == (CuptiState.ENDED, 0, 0, 130001)
     work = work_of(file)
     operations = work.operations
     assert operations.kind.tolist() == [
@@ -176,7 +176,7 @@ assert {call} == 0
 assert counts.unsubscribed == 1 and counts.finalized == 1 and counts.refused == 0 and counts.unsafe == 0
 """
     file = running(code)
-    assert file.state == State.STEPPED_BACK
+    assert file.state == CuptiState.STEPPED_BACK
     assert len(file.records) == 1
     assert any("profile itself" in note for note in work_of(file).notes)
 
@@ -188,7 +188,7 @@ assert fake.cuptiSubscribe(ctypes.byref(ctypes.c_void_p()), None, None) == 0
 fake.fake_return(282, ctypes.c_void_p.in_dll(fake, "fake_kept"))
 assert counts.unsubscribed == 1 and counts.finalized == 0 and counts.unsafe == 0
 """
-    assert running(code).state == State.STEPPED_BACK
+    assert running(code).state == CuptiState.STEPPED_BACK
 
 
 @pytest.mark.parametrize("binding", ["-Wl,-z,now", "-Wl,-z,lazy"])
@@ -215,7 +215,7 @@ def test_a_profiler_that_was_linked_before_is_noticed_too(running: Running, bind
     (path,) = place.iterdir()
     file = cupti.load(path)
     assert file is not None
-    assert file.state == State.STEPPED_BACK
+    assert file.state == CuptiState.STEPPED_BACK
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_profiler_that_was_linked_before_is_noticed_too(running: Running, bind
 def test_what_was_done_half_a_second_before_any_death_is_kept(running: Running, end: str, status: int) -> None:
     code = f"deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r}); time.sleep(1.2); {end}"
     file = running(code, status=status)
-    assert file.state == State.RUNNING
+    assert file.state == CuptiState.RUNNING
     assert len(file.records) == 1
     assert any("half second" in note for note in work_of(file).notes)
 
@@ -256,7 +256,7 @@ os.wait()
 deliver({record!r})
 """
     file = running(code)
-    assert file.state == State.ENDED
+    assert file.state == CuptiState.ENDED
     assert len(file.records) == 2
 
 
@@ -294,9 +294,11 @@ def test_a_cupti_of_an_unknown_version_is_left_alone(running: Running) -> None:
     assert any("no usable CUPTI" in note for note in work_of(file).notes)
 
 
-@pytest.mark.parametrize(("budget", "state"), [("30", State.OVER_BUDGET), ("", State.ENDED), ("1000", State.ENDED)])
-def test_a_program_that_calls_too_often_is_let_go(running: Running, budget: str, state: State) -> None:
-    within = state == State.ENDED
+@pytest.mark.parametrize(
+    ("budget", "state"), [("30", CuptiState.OVER_BUDGET), ("", CuptiState.ENDED), ("1000", CuptiState.ENDED)]
+)
+def test_a_program_that_calls_too_often_is_let_go(running: Running, budget: str, state: CuptiState) -> None:
+    within = state == CuptiState.ENDED
     code = f"""
 many = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000
 for _ in range(20):
@@ -316,7 +318,7 @@ deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 700)
 time.sleep(0.7)
 """
     file = running(code, budget="30")
-    assert (file.state, len(file.records)) == (State.ENDED, 700)
+    assert (file.state, len(file.records)) == (CuptiState.ENDED, 700)
 
 
 def test_calls_count_before_their_buffer_is_full(running: Running) -> None:
@@ -325,7 +327,7 @@ deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1100)
 time.sleep(0.3)
 assert counts.disabled
 """
-    assert running(code, budget="30").state == State.OVER_BUDGET
+    assert running(code, budget="30").state == CuptiState.OVER_BUDGET
 
 
 OFTEN = f"""
@@ -343,7 +345,7 @@ for _ in range(100):
     time.sleep(0.01)
 assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 and counts.unsafe == 0
 """
-    assert running(code, budget="30").state == State.OVER_BUDGET
+    assert running(code, budget="30").state == CuptiState.OVER_BUDGET
 
 
 def test_a_program_that_calls_now_and_then_is_recorded_to_its_end(running: Running) -> None:
@@ -354,4 +356,4 @@ for _ in range(20):
     time.sleep(0.02)
 """
     file = running(code, budget="30")
-    assert (file.state, len(file.records)) == (State.ENDED, 100)
+    assert (file.state, len(file.records)) == (CuptiState.ENDED, 100)

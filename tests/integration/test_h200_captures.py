@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinprof.analyze import LEAF, EventResult, RangeResult, explain
+from pinprof.analyze import LEAF, EventResult, RangeResult
 from pinprof.data.model import KERNEL
+from pinprof.report.explanation import explain
 from tests.support.h200 import NAMES, analysis
 
 TOLERANCE = 0.015

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pinprof.check.budgets import Place, budgets_of
-from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
+from pinprof.check.budgets import BudgetPlace, budgets_of
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked, JudgedSite
 
-PLACE = Place("pyproject.toml", 12)
+PLACE = BudgetPlace("pyproject.toml", 12)
 SITES = (
-    Site("train.py", 20, "load", 2, "/ci/run-1/project/src/train.py"),
-    Site("other.py", 7, "helper", 1, "/usr/lib/python3/dist-packages/other.py"),
-    Site("", 0, "cuStaging", 1),
+    JudgedSite("train.py", 20, "load", 2, "/ci/run-1/project/src/train.py"),
+    JudgedSite("other.py", 7, "helper", 1, "/usr/lib/python3/dist-packages/other.py"),
+    JudgedSite("", 0, "cuStaging", 1),
 )
 HOSTILE = (
     "::error::x\r\n::set-env name=A::b\n##[add-mask]a \x1b[31m\x00\x9b\ufffe\uffff\ud800\u202e]]> <b onclick=a>&amp;"
@@ -22,8 +22,11 @@ HOSTILE = (
 
 
 def verdict(
-    outcome: Outcome = Outcome.BROKEN, limits: Mapping[str, Any] | None = None, name: str = "", **changed: Any
-) -> Verdict:
+    outcome: BudgetOutcome = BudgetOutcome.BROKEN,
+    limits: Mapping[str, Any] | None = None,
+    name: str = "",
+    **changed: Any,
+) -> BudgetVerdict:
     """One of a budget for pairs, or for what `limits` says."""
     mapping = dict(limits or {"pairs": 0, "range": "load"})
     (budget,) = budgets_of(mapping, PLACE)
@@ -31,31 +34,31 @@ def verdict(
     facts: dict[str, Any] = {
         "budget": budget,
         "outcome": outcome,
-        "found": None if outcome is Outcome.UNASSESSABLE else 3.0 if outcome is Outcome.BROKEN else 0.0,
-        "per_run": (3.0,) if outcome is Outcome.BROKEN else (),
+        "found": None if outcome is BudgetOutcome.UNASSESSABLE else 3.0 if outcome is BudgetOutcome.BROKEN else 0.0,
+        "per_run": (3.0,) if outcome is BudgetOutcome.BROKEN else (),
         "limit": budget.limit,
         "unit": budget.unit,
         "why": {
-            Outcome.BROKEN: "3 pairs were found, 0 may be.",
-            Outcome.HOLDS: "No pair was found.",
-            Outcome.UNASSESSABLE: "CUDA calls were not recorded.",
+            BudgetOutcome.BROKEN: "3 pairs were found, 0 may be.",
+            BudgetOutcome.HOLDS: "No pair was found.",
+            BudgetOutcome.UNASSESSABLE: "CUDA calls were not recorded.",
         }[outcome],
         "remedy": {
-            Outcome.BROKEN: "Keep the buffer and use it again.",
-            Outcome.HOLDS: "",
-            Outcome.UNASSESSABLE: "Record with the rights that `pinprof doctor` names.",
+            BudgetOutcome.BROKEN: "Keep the buffer and use it again.",
+            BudgetOutcome.HOLDS: "",
+            BudgetOutcome.UNASSESSABLE: "Record with the rights that `pinprof doctor` names.",
         }[outcome],
-        "sites": SITES if outcome is Outcome.BROKEN else (),
+        "sites": SITES if outcome is BudgetOutcome.BROKEN else (),
     }
-    return Verdict(**(facts | changed))
+    return BudgetVerdict(**(facts | changed))
 
 
-def checked(*verdicts: Verdict, allowed: bool = False, **changed: Any) -> Checked:
+def checked(*verdicts: BudgetVerdict, allowed: bool = False, **changed: Any) -> Checked:
     """One of each outcome, or these."""
     three = (
-        verdict(Outcome.HOLDS, {"pinned-bytes": "1 GiB"}, found=float(1 << 29), per_run=(float(1 << 29),)),
-        verdict(Outcome.BROKEN),
-        verdict(Outcome.UNASSESSABLE, {"calls": 10, "call": "cudaMalloc"}),
+        verdict(BudgetOutcome.HOLDS, {"pinned-bytes": "1 GiB"}, found=float(1 << 29), per_run=(float(1 << 29),)),
+        verdict(BudgetOutcome.BROKEN),
+        verdict(BudgetOutcome.UNASSESSABLE, {"calls": 10, "call": "cudaMalloc"}),
     )
     facts: dict[str, Any] = {
         "verdicts": verdicts or three,
@@ -68,10 +71,10 @@ def checked(*verdicts: Verdict, allowed: bool = False, **changed: Any) -> Checke
 
 def hostile() -> Checked:
     """Every text of it is an attack, and one is very long."""
-    site = Site(HOSTILE, 3, HOSTILE, 1.0, f"/x/{HOSTILE}/{HOSTILE}")
+    site = JudgedSite(HOSTILE, 3, HOSTILE, 1.0, f"/x/{HOSTILE}/{HOSTILE}")
     mine = [
         verdict(outcome, name=f"{number}{HOSTILE}", why=HOSTILE, remedy=HOSTILE * 1000, sites=(site,) * 30)
-        for number, outcome in enumerate(Outcome)
+        for number, outcome in enumerate(BudgetOutcome)
     ]
-    mine = [replace(one, budget=replace(one.budget, place=Place(HOSTILE, 1))) for one in mine]
+    mine = [replace(one, budget=replace(one.budget, place=BudgetPlace(HOSTILE, 1))) for one in mine]
     return checked(*mine, captures=(HOSTILE,), notes=(HOSTILE,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinprof.analyze import attribute
-from pinprof.base.statistics import Estimate
+from pinprof.base.statistics import MeanDifference
 from pinprof.compare.results import Difference, OpportunityChange, Row, Side, Surrounding, WorkUnit
 from pinprof.compare.stacks import compared_stacks, event_stacks
 from pinprof.data.model import KERNEL, NO_NODE, USER, Capture
@@ -68,7 +68,7 @@ def row(family: str, name: str, before: float, after: float, significant: bool |
     """Milliseconds of an iteration; None for what has too few samples."""
     return Row(
         family=family, name=name, unit="ns", before=(before * MS,), after=(after * MS,), exact=False, per="iteration",  # type: ignore[arg-type]
-        samples=(500, 500), estimate=Estimate(-0.5, 0.02, 6) if significant else None,
+        samples=(500, 500), estimate=MeanDifference(-0.5, 0.02, 6) if significant else None,
         chance=0.001 if significant else None, significant=bool(significant), detectable=0.05,
         untested="" if significant else "too few samples",
     )  # fmt: skip

@@ -21,5 +21,5 @@ def with_facts(run: Run, **facts: Any) -> Run:
 
 def with_capture(run: Run, **changes: Any) -> Run:
     """The run of a recording that differs in these fields."""
-    capture, attribution = replace(run.every_frame.capture, **changes), run.every_frame.attribution
-    return replace(run, every_frame=Attributed.of(capture, attribution))
+    capture, attribution = replace(run.capture, **changes), run.attribution
+    return replace(run, attributed=Attributed.of(capture, attribution))

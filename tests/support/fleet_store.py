@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pinprof.fleet import tables
-from pinprof.fleet.mapping import Mapped
-from pinprof.fleet.store import Place, Store
+from pinprof.fleet.mapping import MappedCapture
+from pinprof.fleet.store import CapturePlace, Store
 
 COUNT = 24
 WORK_NS = 10**9
 
 
-def mapped(count: int = COUNT) -> Iterator[Mapped]:
+def mapped(count: int = COUNT) -> Iterator[MappedCapture]:
     """What captures become; the last one cannot be read, and would be tried again."""
     for number in range(count):
         yield _readable(number)
     row = {"capture": "bad", "state": "unreadable", "reason": "It is empty.", "again": True}
-    yield Mapped("bad.pinprof", "stamp-bad", "bad", tables.packed({"captures": [row]}), again=True)
+    yield MappedCapture("bad.pinprof", "stamp-bad", "bad", tables.packed({"captures": [row]}), again=True)
 
 
-def _readable(number: int) -> Mapped:
+def _readable(number: int) -> MappedCapture:
     name, slow = f"c{number}", number % 3 == 0
     work = WORK_NS + 1_000_000 * (number % 7) + 300_000_000 * slow
     rows: dict[str, list[tables.Row]] = {
@@ -59,14 +59,14 @@ def _readable(number: int) -> Mapped:
         ],
         "losses": [{"capture": name, "what": "lost_samples", "count": 2}],
     }  # fmt: skip
-    return Mapped(f"/captures/{name}.pinprof", f"stamp-{name}", name, tables.packed(rows))
+    return MappedCapture(f"/captures/{name}.pinprof", f"stamp-{name}", name, tables.packed(rows))
 
 
 def write(folder: Path) -> Path:
     """Write it; the folder that has the files."""
     found = list(mapped())
-    places = [Place(one.path, one.capture, one.stamp) for one in found]
-    places.append(Place("/captures/copy.pinprof", "c1", "stamp-copy", "/captures/c1.pinprof"))
+    places = [CapturePlace(one.path, one.capture, one.stamp) for one in found]
+    places.append(CapturePlace("/captures/copy.pinprof", "c1", "stamp-copy", "/captures/c1.pinprof"))
     with Store(folder) as store:
         for one in found:
             store.add(one)

@@ -12,14 +12,14 @@ from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.memory import MemoryResult
 from pinprof.data.manifest import Manifest
-from pinprof.ranks.rank_run import RankRun, Spans
-from pinprof.ranks.spent import Place, Spent
-from pinprof.ranks.waits import Waits, waits_for_others
+from pinprof.ranks.rank_run import RangeSpans, RankRun
+from pinprof.ranks.spent import ProgramPlace, Spent
+from pinprof.ranks.waits import RankWaits, waits_for_others
 
 MS = 1_000_000
-WORK = Place("step.py:10", "step.py", "step", 10)
-LOAD = Place("load.py:31", "load.py", "load", 31)
-BARRIER = Place("comm.py:7", "comm.py", "barrier", 7)
+WORK = ProgramPlace("step.py:10", "step.py", "step", 10)
+LOAD = ProgramPlace("load.py:31", "load.py", "load", 31)
+BARRIER = ProgramPlace("comm.py:7", "comm.py", "barrier", 7)
 PLACES = (WORK, LOAD, BARRIER)
 HOST = {"kernel": "6.12", "cpu": "test", "memory_bytes": 64 << 30, "cores": 8, "numa_nodes": 2, "page_bytes": 4096}
 
@@ -90,11 +90,11 @@ def rank_of(number: int, doing: Doing, **changes: object) -> RankRun:
         places=PLACES,
         spent=spent,
         waits=waits_for_others(spent, union(none, none)),
-        collectives=Waits.empty(),
+        collectives=RankWaits.empty(),
         collective_names=(),
         computing=Intervals(none, none),
         uses_nccl=False,
-        spans=Spans.empty(),
+        spans=RangeSpans.empty(),
         range_names=(),
         memory=None,
         machine={},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.read.nvtx.file import CHUNK, CHUNK_MAGIC, CUT, HEADER, MAGIC, RECORD, REGISTERED, TEXT, VERSION, Kind
+from pinprof.read.nvtx.file import CHUNK, CHUNK_MAGIC, CUT, HEADER, MAGIC, RECORD, REGISTERED, TEXT, VERSION, NvtxKind
 
 PAGE = 4096
 
@@ -21,7 +21,7 @@ class Writer:
 
     def say(
         self,
-        kind: Kind,
+        kind: NvtxKind,
         time_ns: int,
         text: str | bytes | None = None,
         *,
@@ -38,7 +38,7 @@ class Writer:
         if number is None or self._left(number) < RECORD.itemsize + len(said):
             number = self.of_thread[tid] = len(self.chunks)
             self.takings += 1
-            self.chunks.append(([(time_ns, self.takings << 32 | tid, 0, 0, 0, Kind.THREAD, 0, 0)], bytearray()))
+            self.chunks.append(([(time_ns, self.takings << 32 | tid, 0, 0, 0, NvtxKind.THREAD, 0, 0)], bytearray()))
         records, texts = self.chunks[number]
         flags, word = (REGISTERED, registered) if registered else (0, 0)
         if text is not None:

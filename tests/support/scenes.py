@@ -31,7 +31,7 @@ from pinprof.data.activity import (
     MemoryKind,
 )
 from pinprof.data.model import READY, Capture
-from pinprof.data.rate_book import BENCH, RateBook, Source
+from pinprof.data.rate_book import BENCH, RateBook, RateSource
 from pinprof.data.rates import Rate
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
@@ -126,7 +126,7 @@ def prices(**changed: float | None) -> RateBook:
     """The round prices; `pin_alloc=None` leaves one out. `h2d_small` is one of a call, whatever its size."""
     named = {name.replace("_", ".", 1).replace("_", "-"): price for name, price in changed.items()}
     known = {name: price for name, price in {**PRICES, **named}.items() if price is not None}
-    return RateBook([Source(BENCH, tuple(
+    return RateBook([RateSource(BENCH, tuple(
         Rate(name, 0 if name == "h2d.small" else MIB, price, 0.9 * price, 1.1 * price) for name, price in known.items()
     ), 0.1)])  # fmt: skip
 

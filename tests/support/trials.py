@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pinprof.trial.result import CureResult, Ratio, Side, TrialResult, ranked
+from pinprof.trial.result import CureResult, Ratio, TrialResult, TrialSide, ranked
 
 
 def cure_result(name: str = "glibc-huge-pages", **changed: Any) -> CureResult:
@@ -17,7 +17,7 @@ def cure_result(name: str = "glibc-huge-pages", **changed: Any) -> CureResult:
         "state": "measured",
         "problem": "",
         "rounds": 8,
-        "side": Side(1e9, 0.9e9, 1.1e9, 300 << 20),
+        "side": TrialSide(1e9, 0.9e9, 1.1e9, 300 << 20),
         "ratio": Ratio(0.48, 0.5, 0.52),
         "significant": True,
         "predicted_ratio": Ratio(0.45, 0.5, 0.55),
@@ -47,7 +47,7 @@ def trial_result(*cures: CureResult, **changed: Any) -> TrialResult:
         "command": ("python", "a b.py"),
         "measure": "wall",
         "unit": "ns",
-        "as_is": Side(2e9, 1.9e9, 2.2e9, 256 << 20),
+        "as_is": TrialSide(2e9, 1.9e9, 2.2e9, 256 << 20),
         "rounds": 8,
         "runs": 20,
         "duration_s": 55.5,

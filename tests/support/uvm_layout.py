@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.data.uvm_events import HEADER_BYTES, MAGIC, VERSION, Event, State
+from pinprof.data.uvm_events import HEADER_BYTES, MAGIC, VERSION, State, UvmEvent
 from pinprof.read.uvm import HEADER_TYPE
 
 U8, U16, U32, U64, S32 = ctypes.c_uint8, ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int32
@@ -37,15 +37,15 @@ _PLACED = (("address", U64), ("size", U64), ("time", U64))
 _MASK = ("processors", U64 * 5)
 
 EVENTS: dict[int, dict[int, type[ctypes.Structure]]] = {
-    Event.CPU_FAULT: {1: _CPU_FAULT, 2: _CPU_FAULT},
-    Event.MIGRATION: {
+    UvmEvent.CPU_FAULT: {1: _CPU_FAULT, 2: _CPU_FAULT},
+    UvmEvent.MIGRATION: {
         1: _event(("cause", U8), ("source", U8), ("target", U8), ("pad", U32), *_MOVED),
         2: _event(
             ("cause", U8), ("pad", U16), ("source", U16), ("target", U16), ("source_node", S32), ("target_node", S32),
             *_MOVED,
         ),
     },
-    Event.GPU_FAULT: {
+    UvmEvent.GPU_FAULT: {
         1: _event(
             ("fault", U8), ("access", U8), ("processor", U8), ("gpc", U16), ("client_id", U16), ("address", U64),
             ("time", U64), ("gpu_time", U64), ("batch", U32), ("client", U8), ("pad8", U8), ("pad16", U16),
@@ -55,19 +55,19 @@ EVENTS: dict[int, dict[int, type[ctypes.Structure]]] = {
             ("gpu_time", U64), ("batch", U32), ("client", U8), ("access", U8), ("pad16", U16),
         ),
     },
-    Event.GPU_FAULT_REPLAY: {
+    UvmEvent.GPU_FAULT_REPLAY: {
         1: _event(("processor", U8), ("client", U8), ("pad8", U8), ("batch", U32), ("time", U64), ("gpu_time", U64)),
         2: _event(("client", U8), ("processor", U16), ("batch", U32), ("time", U64), ("gpu_time", U64)),
     },
-    Event.READ_DUPLICATE: {
+    UvmEvent.READ_DUPLICATE: {
         1: _event(("pad8", U8), ("pad16", U16), ("pad32", U32), ("processors", U64), *_PLACED),
         2: _event(("pad8", U8), ("pad16", U16), ("pad32", U32), *_PLACED, _MASK),
     },
-    Event.THRASHING: {
+    UvmEvent.THRASHING: {
         1: _event(("pad8", U8), ("pad16", U16), ("pad32", U32), ("processors", U64), *_PLACED),
         2: _event(("pad8", U8), ("pad16", U16), ("pad32", U32), *_PLACED, _MASK),
     },
-    Event.EVICTION: {
+    UvmEvent.EVICTION: {
         1: _event(("source", U8), ("target", U8), ("pad8", U8), ("pad32", U32), ("address_out", U64), *_PLACED),
         2: _event(("pad8", U8), ("pad16", U16), ("source", U16), ("target", U16), ("address_out", U64), *_PLACED),
     },

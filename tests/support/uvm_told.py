@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pinprof.data.activity import Activity, CopyKind, OpKind
 from pinprof.data.model import Capture
-from pinprof.data.uvm_events import Event
+from pinprof.data.uvm_events import UvmEvent
 from pinprof.read import uvm
 from tests.support import uvm_layout
 from tests.support.activities import export
@@ -21,7 +21,7 @@ def told_by_the_driver() -> Capture:
     upward = moved.copy_kind == CopyKind.UVM_HOST_TO_DEVICE
     events = [
         uvm_layout.event(
-            Event.MIGRATION, 2, cause=cause, source=int(not up), target=int(up), address=address, bytes=size,
+            UvmEvent.MIGRATION, 2, cause=cause, source=int(not up), target=int(up), address=address, bytes=size,
             begin=start + begin, end=end + begin,
         )
         for cause, up, address, size, start, end in zip(
@@ -31,7 +31,7 @@ def told_by_the_driver() -> Capture:
     ]  # fmt: skip
     on_cpu = faults.take(faults.device < 0)
     events += [
-        uvm_layout.event(Event.CPU_FAULT, 2, address=address, time=time + begin)
+        uvm_layout.event(UvmEvent.CPU_FAULT, 2, address=address, time=time + begin)
         for address, time in zip(on_cpu.address.tolist(), on_cpu.time_ns.tolist(), strict=True)
     ]
     file = uvm.parse(uvm_layout.file(*events, opened_ns=0, opened_raw_ns=begin, pid=int(moved.pid[0])))

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pinprof import analyze, read
-from pinprof.check.budgets import DEFAULT_RUNS, Budget, Place, budgets_of, format_amount, no_worse
+from pinprof.check.budgets import DEFAULT_RUNS, Budget, BudgetPlace, budgets_of, format_amount, no_worse
 from pinprof.check.initial import initial
 from pinprof.check.judge import judge, precise
 from pinprof.check.taken import TakenRun, take
@@ -84,7 +84,7 @@ class Kept:
 def measure_of(budget: Budget) -> Budget:
     """A budget without its limit: what decides how much a run shows of it."""
     plain = {"name": "", "limit": 0.0, "relative": False, "growth": 0.0, "smallest_ms": 0.0, "runs": 1}
-    return replace(budget, place=Place(), **plain)
+    return replace(budget, place=BudgetPlace(), **plain)
 
 
 def record(folder: Path, rounds: int, seed: int) -> None:

@@ -46,10 +46,10 @@ from pyarrow import parquet
 
 from pinprof.fleet import answer, database, tables
 from pinprof.fleet.engine import _distributed
-from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.mapping import MappedCapture
 from pinprof.fleet.panel import panel_of
 from pinprof.fleet.sources import Source
-from pinprof.fleet.store import BATCH, Place, Store, read_table
+from pinprof.fleet.store import BATCH, CapturePlace, Store
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
 from tests.support.dask_cluster import cluster
@@ -182,9 +182,9 @@ def _peak_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-def _copied(source: Source, _: str) -> Mapped:
+def _copied(source: Source, _: str) -> MappedCapture:
     """In place of mapping: the tables that lie in a folder."""
-    return Mapped(source.path, source.stamp, source.stamp, _tables_in(source.url))
+    return MappedCapture(source.path, source.stamp, source.stamp, _tables_in(source.url))
 
 
 @cache
@@ -220,7 +220,7 @@ def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
     place.mkdir(parents=True, exist_ok=True)
     batch = next(iter((store / tables.KEY).glob(f"{BATCH}*")))
     for name in tables.COLUMNS:
-        rows = read_table(batch / f"{name}.parquet")
+        rows = parquet.read_table(batch / f"{name}.parquet")
         (place / f"{name}.parquet").write_bytes(tables.to_parquet(rows.slice(0, len(rows) // 64 + 1)))
     engine.map_source = _copied  # type: ignore[assignment]
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
@@ -236,7 +236,7 @@ def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
 def _written(target: Path, store: Path, size: int) -> int:
     """A store of so many captures, in batches as many as real ones make; its size in MB."""
     batches = [
-        {name: read_table(batch / f"{name}.parquet") for name in tables.COLUMNS}
+        {name: parquet.read_table(batch / f"{name}.parquet") for name in tables.COLUMNS}
         for batch in sorted((store / tables.KEY).glob(f"{BATCH}*"))
     ]
     whole = sum(len(batch["captures"]) for batch in batches)
@@ -251,7 +251,7 @@ def _written(target: Path, store: Path, size: int) -> int:
                     names += copied if name == "captures" else []
                     renamed = rows.set_column(0, rows.schema.field("capture"), pa.array(copied, pa.string()))
                     (folder / f"{name}.parquet").write_bytes(tables.to_parquet(renamed))
-        opened.finish([Place(f"/captures/{name}.pinprof", name, name) for name in names[:size]])
+        opened.finish([CapturePlace(f"/captures/{name}.pinprof", name, name) for name in names[:size]])
     return sum(file.stat().st_size for file in target.rglob("*.parquet")) >> 20
 
 

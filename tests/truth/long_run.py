@@ -35,7 +35,7 @@ from pinprof.collect.native.attached import SAMPLES_SHARE
 from pinprof.collect.native.bounded import Bounded
 from pinprof.collect.native.events import EventSpec, standard, wakeups
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile
-from pinprof.collect.pace import Limits
+from pinprof.collect.pace import SizeLimits
 from pinprof.collect.proc import tree
 from pinprof.data import perf_format as perf
 from pinprof.read import read
@@ -107,7 +107,7 @@ def _held(pid: int) -> int:
     return held
 
 
-def replayed(whole: Path, path: Path, limits: Limits) -> Path:
+def replayed(whole: Path, path: Path, limits: SizeLimits) -> Path:
     """The capture with its samples thinned as they came."""
     shutil.rmtree(path, ignore_errors=True)
     shutil.copytree(whole, path)
@@ -201,7 +201,7 @@ def main() -> int:
     options.folder.mkdir(parents=True, exist_ok=True)
     limit = round(parse_bytes(options.size) * options.seconds / options.stands_for)
     whole = record(options.folder / "whole.pinprof", "1TB", options.seconds, options.children)
-    thin = replayed(whole.path, options.folder / "replayed.pinprof", Limits(total=limit))
+    thin = replayed(whole.path, options.folder / "replayed.pinprof", SizeLimits(total=limit))
     print(f"whole: {whole.size_bytes:,} bytes; replayed: {(thin / PERF_DATA).stat().st_size:,}; limit: {limit:,}")
     most = compare(*(analyze(read(path), search=False) for path in (thin, whole.path)))
     live = record(options.folder / "live.pinprof", str(limit), options.seconds, options.children)

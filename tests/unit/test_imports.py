@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import importlib.util
 import os
 import re
 import subprocess
@@ -55,7 +57,6 @@ FLOORS = (
     {"ledger"},
     {"opportunities"},
     {"run"},
-    {"explanation"},
     {"__init__"},
 )
 """The inside of `analyze/`, from the ground: each floor imports only itself and those below."""
@@ -173,3 +174,28 @@ def test_what_is_imported_with_a_module_comes_with_every_installation() -> None:
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
             assert {module.partition(".")[0].lower() for module in modules} <= known, path
+
+
+def _imported_names() -> set[tuple[str, str]]:
+    """What tests, tools and workloads take from pinprof, (module, name)."""
+    taken: set[tuple[str, str]] = set()
+    for folder in ("tests", "tools", "workloads"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                    taken |= {(node.module, each.name) for each in node.names if node.module.startswith("pinprof")}
+    return taken
+
+
+def test_what_tests_and_tools_take_from_pinprof_is_there() -> None:
+    missing = []
+    for module, name in sorted(_imported_names()):
+        try:
+            there = hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}")
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("pinprof"):
+                continue  # an optional package, as in its own tests
+            there = False
+        if not there:
+            missing.append(f"{module}.{name}")
+    assert missing == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pinprof.base.errors import ScenarioError
-from pinprof.scenario import DeviceMemory, Event, HostMemory, Place
+from pinprof.scenario import DeviceMemory, HostMemory, Place, StreamEvent
 
 from .cuda_api import Calls
 from .memory import own
@@ -71,14 +71,14 @@ class CudaStream:
         """Queue cudaMemPrefetchAsync."""
         self._backend.queue_prefetch(memory, place, self._handle)
 
-    def record(self) -> Event:
+    def record(self) -> StreamEvent:
         """An event behind what is queued; it lives as long as the stream."""
         event = CudaEvent(self._runtime)
         self._events.append(event)
         self._runtime("cudaEventRecord", event.handle, self._handle)
         return event
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: StreamEvent) -> None:
         """Let what is queued from now on wait for an event."""
         if not isinstance(event, CudaEvent):
             raise ScenarioError("This is not a CUDA event.", "Take it from a stream's record().", "scenario")

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from pinprof.base.errors import ScenarioError
-from pinprof.scenario import DeviceMemory, Event, HostMemory, MemoryKind, Place, Stream
+from pinprof.scenario import DeviceMemory, HostMemory, MemoryKind, Place, Stream, StreamEvent
 
 from . import libc, limits
 from .io_uring import Ring
@@ -221,10 +221,10 @@ class _AtOnce:
     def prefetch(self, memory: DeviceMemory, place: Place) -> None:
         raise ScenarioError("The host backend does not support prefetching.", "Use --backend cuda.", "no-gpu")
 
-    def record(self) -> Event:
+    def record(self) -> StreamEvent:
         return self
 
-    def wait(self, event: Event) -> None:
+    def wait(self, event: StreamEvent) -> None:
         """Has happened."""
 
     def synchronize(self) -> None:

@@ -46,6 +46,7 @@ from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
 from pinprof.base.columns import distinct, is_uniform, taken, uniform
 from pinprof.data.activity import Activity, GpuOpTable, OpKind
+from pinprof.data.gpu_functions import runs_on_host
 from pinprof.data.model import Bool, Capture, Int32, Int64
 
 
@@ -168,7 +169,7 @@ def _began(activity: Activity, calls: Calls) -> int | None:
 
 def _launches(calls: Calls) -> Bool:
     """Calls that launched work of the GPU; a function of the host's is none."""
-    on_host = np.array(["LaunchHostFunc" in name for name in calls.names], np.bool_)[calls.name]
+    on_host = np.array([runs_on_host(name) for name in calls.names], np.bool_)[calls.name]
     return np.asarray(calls.is_for("launch") & ~on_host & ~calls.failed)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import KernelTable, LostFrom, Pattern, SizeHistogram, UvmAnalysis
 from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
-from pinprof.analyze.activity.uvm_blocks import Places
+from pinprof.analyze.activity.uvm_blocks import ManagedPlaces
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union, union_where
 from pinprof.base.columns import fitting, narrowed, packed, rows_of, slices, taken, uniform
@@ -41,7 +41,7 @@ _AT_MOST: dict[LostFrom, str] = {"fault windows": "", "migration causes": "At mo
 
 
 @dataclass(frozen=True)
-class Losses:
+class KernelWaits:
     """When the kernels of one device waited for pages, and its kernels that had to do with migrations."""
 
     lost: Intervals
@@ -50,12 +50,12 @@ class Losses:
     kernels: KernelTable
 
 
-def kernel_losses(activity: Activity, moved: Migrations, sets: tuple[DeviceSets, ...]) -> tuple[Losses, ...]:
+def kernel_losses(activity: Activity, moved: Migrations, sets: tuple[DeviceSets, ...]) -> tuple[KernelWaits, ...]:
     """For every device, when its kernels waited for pages, and which kernels did."""
     return tuple(_device_losses(activity, moved, entry) for entry in sets)
 
 
-def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> Losses:
+def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> KernelWaits:
     operations = activity.gpu_ops
     kernel = rows_of((operations.kind == OpKind.KERNEL) & (operations.device == entry.device))
     start, end = operations.start_ns[kernel], operations.end_ns[kernel]
@@ -87,7 +87,7 @@ def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> 
         threads=threads,
         names=operations.names,
     )
-    return Losses(lost, stalled, table.take(rows_of((table.uvm_bytes > 0) | (table.lost_ns > 0))))
+    return KernelWaits(lost, stalled, table.take(rows_of((table.uvm_bytes > 0) | (table.lost_ns > 0))))
 
 
 class _Inside:
@@ -133,7 +133,11 @@ def _windows_by_cause(kernels: Intervals, wide: Intervals, moved: Migrations, to
 
 
 def analyze_uvm(
-    activity: Activity, moved: Migrations, places: Places, sets: tuple[DeviceSets, ...], losses: tuple[Losses, ...]
+    activity: Activity,
+    moved: Migrations,
+    places: ManagedPlaces,
+    sets: tuple[DeviceSets, ...],
+    losses: tuple[KernelWaits, ...],
 ) -> UvmAnalysis | None:
     """Everything about managed memory that is asked of the whole recording; None when none moved or faulted."""
     faults = activity.faults

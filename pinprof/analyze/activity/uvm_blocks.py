@@ -23,7 +23,7 @@ _SPACE_BITS = 46
 
 
 @dataclass(frozen=True)
-class Places:
+class ManagedPlaces:
     """What the places of migrations and faults tell."""
 
     blocks: BlockTable
@@ -36,11 +36,11 @@ class Places:
     """Bytes migrated for each distinct one, allocation by allocation; 0 when nothing moved."""
 
 
-def places_of(moved: Migrations, faults: PageFaultTable, usage: MemoryUsageTable) -> Places:
+def places_of(moved: Migrations, faults: PageFaultTable, usage: MemoryUsageTable) -> ManagedPlaces:
     """What moved and faulted, by place."""
     segment, page = lives_of(moved, usage)
     blocks, flips = block_table(moved, faults, page, segment)
-    return Places(busiest(blocks), len(blocks), flips, moved_per_byte(moved, segment, page))
+    return ManagedPlaces(busiest(blocks), len(blocks), flips, moved_per_byte(moved, segment, page))
 
 
 def _pages(address: NDArray[np.uint64], pid: NDArray[np.int32], pids: NDArray[np.int32]) -> Int64:

@@ -14,14 +14,15 @@ import numpy as np
 from pinprof.analyze.attribution.categories import NEAR_FRAMES, UVM_THREAD
 from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
-from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
+from pinprof.analyze.attribution.tables import NONE, TABLES, RuleTables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.base.columns import Int8
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
-"""Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
+"""Questions about whole stacks, answered next to the leaves: is any such frame on the stack? Bits of
+`AttributedStacks.groups`."""
 
 _PINS, _RECLAIMS = (1 << bit for bit in range(len(GROUPS)))
 
@@ -30,7 +31,7 @@ _UNKNOWN, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
 
 
 @dataclass(frozen=True)
-class Stacks:
+class AttributedStacks:
     """What the pass says about every stack node, as columns of the stack table's length."""
 
     leaf: Int16
@@ -68,7 +69,7 @@ class Attribution:
     """Per sample, whether the leaf comes from the hot-loop rule: likely, not proven by a frame's name."""
 
 
-def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
+def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
     """Derive leaf, work attribute and deciding node of every stack; cost grows with distinct stacks only.
 
     One long function on purpose: every tier reads state of others at the same node, about twenty columns in all.
@@ -187,7 +188,7 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
     waits, waits_at = _waits(wait, wait_at, memory, by_libcuda, tables)
     polling = leaf == role["polling"]
     work = np.where(polling, WORK_ATTRIBUTES.index("gpuwait"), work)
-    return Stacks(
+    return AttributedStacks(
         leaf=leaf[:-1].astype(np.int16),
         work=work[:-1].astype(np.int8),
         decided=decided[:-1].astype(np.int32),
@@ -202,7 +203,7 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
 
 
 def _waits(
-    wait: Int8, wait_at: Int32, memory: Bool, by_libcuda: tuple[Int32, Int8, Bool], tables: Tables
+    wait: Int8, wait_at: Int32, memory: Bool, by_libcuda: tuple[Int32, Int8, Bool], tables: RuleTables
 ) -> tuple[Int16, Int32]:
     """Tier W's leaf of every stack, and the node that decided.
 
@@ -223,14 +224,14 @@ def _waits(
     return leaf, np.where(idle | waits, gpu_at, wait_at)
 
 
-def _claimed_by_thread(tables: Tables) -> Bool:
+def _claimed_by_thread(tables: RuleTables) -> Bool:
     """The leaves that the name of a thread outweighs."""
     weak = [row.tier in "GDU" and row.role not in ("interrupt", "idle", "no stack") for row in tables.rows]
     weak[tables.role["uvm"]] = True
     return np.array(weak, np.bool_)
 
 
-def attribute(capture: Capture, tables: Tables = TABLES) -> Attribution:
+def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     """Give every sample its leaf and work attribute: the stack's, then the thread's, then the hot-loop rule.
 
     Of an interval off the CPU the leaf says what the thread waited for.
@@ -259,7 +260,9 @@ def attribute(capture: Capture, tables: Tables = TABLES) -> Attribution:
     return Attribution(leaf, work, decided, groups, loops.staging | loops.polling | loops.copying)
 
 
-def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8, tables: Tables) -> tuple[Int32, Bool]:
+def _attribute_waits(
+    capture: Capture, stacks: AttributedStacks, leaf: Int16, work: Int8, tables: RuleTables
+) -> tuple[Int32, Bool]:
     """Give intervals off the CPU what they waited for; the nodes that decided, and which samples they are.
 
     A node that ends stacks of both kinds keeps the one that decided on the processor.

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT, RETURN_TO_USER
 from pinprof.analyze.attribution.row import Frames, Scope
-from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Tables, matcher
+from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, RuleTables, matcher
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
 from pinprof.base.columns import Bool, Int8, Int16, Int32, Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import COPYING, WAITING
+from pinprof.data.gpu_functions import COPYING, may_wait
 from pinprof.data.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
@@ -68,7 +68,7 @@ class KernelFrame:
     wait: int = 0
     """Rank of tier W."""
     beneath: int = 0
-    """Bits of `Tables.beneath`."""
+    """Bits of `RuleTables.beneath`."""
     work: int = NONE
     helper: bool = False
     interrupt: bool = False
@@ -93,7 +93,7 @@ _RECLAIM = dict(WORK)["reclaim"]
 
 
 @lru_cache(maxsize=65536)
-def kernel_frame(symbol: str, module: str, tables: Tables = TABLES) -> KernelFrame:
+def kernel_frame(symbol: str, module: str, tables: RuleTables = TABLES) -> KernelFrame:
     """Match one kernel function against every row of its scope."""
     name, scope = normalise(symbol)[:LONGEST_NAME], scope_of(module)
 
@@ -130,7 +130,6 @@ def kernel_frame(symbol: str, module: str, tables: Tables = TABLES) -> KernelFra
 
 
 _COPY_CALL = re.compile(rf"(?:{COPYING})(@.*)?")
-_WAITS_FOR_GPU = re.compile(rf"(?:{WAITING})(@.*)?")
 _TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
 
 
@@ -152,7 +151,7 @@ class UserFrame:
 
 
 @lru_cache(maxsize=65536)
-def user_frame(symbol: str, dso: Dso, tables: Tables = TABLES) -> UserFrame:
+def user_frame(symbol: str, dso: Dso, tables: RuleTables = TABLES) -> UserFrame:
     """The leaf of a function without kernel frames below it, by its file and name."""
     name = dso.name
     leaf = _first(tables.claims["U", "fn"], symbol, NONE)
@@ -171,7 +170,7 @@ def user_frame(symbol: str, dso: Dso, tables: Tables = TABLES) -> UserFrame:
         libcuda=name.startswith("libcuda.so"),
         blind_libc=blind_libc,
         copy_call=_COPY_CALL.fullmatch(symbol) is not None,
-        waits_for_gpu=_WAITS_FOR_GPU.fullmatch(symbol) is not None,
+        waits_for_gpu=may_wait(symbol),
         takes_lock=_TAKES_LOCK.fullmatch(symbol) is not None,
     )
 
@@ -203,7 +202,7 @@ class FrameRules(Table):
     """By frame and context."""
 
 
-def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
+def frame_rules(frames: FrameTable, tables: RuleTables = TABLES) -> FrameRules:
     """Match every distinct frame once; tens of milliseconds for thousands of kernel functions."""
     modules = [module_of(dso) for dso in frames.dsos]
     blank, no_user = KernelFrame(remainder=NONE, kinds=(0,) * (len(tables.context) + 1)), UserFrame(NONE)

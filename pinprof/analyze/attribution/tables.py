@@ -49,7 +49,7 @@ class Detour:
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
+class RuleTables:
     """All that the machine knows of the rows. Leaves are indices of rows, ranks dense from the weakest claim (0) on."""
 
     rows: tuple[Category, ...]
@@ -92,13 +92,13 @@ def matcher(frames: Sequence[Frames], scope: Scope) -> Matcher | None:
     return lambda name: matches()(name)
 
 
-def tables(rows: tuple[Category, ...]) -> Tables:
+def tables(rows: tuple[Category, ...]) -> RuleTables:
     """Derive everything from the rows; TaxonomyError for rows that cannot work."""
     refuse(rows, _claims(rows, _ranks(rows)))
     return _derived(rows)
 
 
-def _derived(rows: tuple[Category, ...]) -> Tables:
+def _derived(rows: tuple[Category, ...]) -> RuleTables:
     leaf = {row.name: number for number, row in enumerate(rows)}
     ranks = _ranks(rows)
     claims = _claims(rows, ranks)
@@ -116,7 +116,7 @@ def _derived(rows: tuple[Category, ...]) -> Tables:
     for row in rows:
         if row.near_libcuda:
             near[leaf[row.near_libcuda]] = leaf[row.name]
-    return Tables(
+    return RuleTables(
         rows=rows,
         leaf=leaf,
         role={row.role: leaf[row.name] for row in rows if row.role},

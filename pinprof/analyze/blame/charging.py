@@ -15,7 +15,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.blame.inference import inferred
 from pinprof.analyze.blame.timelines import Doing, timelines
-from pinprof.analyze.blame.waits import Certainty, Charged, Waits, overlaps
+from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits, overlaps
 from pinprof.analyze.blame.wakers import NOBODY, Wakers
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.lazy_dataclass import dataclass
@@ -85,8 +85,8 @@ class Blame:
             rows = np.flatnonzero(holder == number)
             if pieces is not None:
                 by_exit = table.context[ended[rows]] == BY_EXIT
-                for some, certainty in ((rows[by_exit], Certainty.JOIN), (rows[~by_exit], Certainty.WAKER)):
-                    how = Certainty.CHAIN if link else certainty
+                for some, certainty in ((rows[by_exit], HolderCertainty.JOIN), (rows[~by_exit], HolderCertainty.WAKER)):
+                    how = HolderCertainty.CHAIN if link else certainty
                     parts.append(overlaps(clipped, some, np.ones(len(some)), pieces, how))
                 mine = clipped.take(rows)
                 unborn = replace(mine, end_ns=np.minimum(mine.end_ns, pieces.time.start[0]))
@@ -143,7 +143,7 @@ class Blame:
         if not locked.any():
             return charged
         holds = holds_address_space(self.capture.stacks)[self.capture.samples.stack[charged.sample]]
-        return replace(charged, how=np.where(locked & holds, np.uint8(Certainty.LOCK), charged.how))
+        return replace(charged, how=np.where(locked & holds, np.uint8(HolderCertainty.LOCK), charged.how))
 
 
 def holds_address_space(stacks: StackTable) -> Bool:

@@ -10,7 +10,7 @@ from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.charging import AWAITED, Blame
 from pinprof.analyze.blame.results import HolderKind
 from pinprof.analyze.blame.timelines import Doing
-from pinprof.analyze.blame.waits import Certainty, Charged, Waits
+from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8
 from pinprof.base.lazy_dataclass import dataclass
@@ -143,12 +143,12 @@ def _unexplained(blame: Blame, thread: Doing, waits: Waits, ended: Int64, left: 
     count = len(waits)
     kind = np.full(count, _KIND[HolderKind.UNKNOWN], np.uint8)
     pid, tid, stack = np.zeros(count, np.int32), np.zeros(count, np.int32), np.full(count, NO_NODE, np.int32)
-    how = np.full(count, Certainty.KIND, np.uint8)
+    how = np.full(count, HolderCertainty.KIND, np.uint8)
     if blame.wakers is not None:
         kind[:] = _KIND[HolderKind.OUTSIDE if blame.wakers.recorded else HolderKind.UNKNOWN]
         for rows, which, party in _ended_by(blame, thread, ended):
             by_exit = blame.wakers.table.context[ended[rows]] == BY_EXIT
-            kind[rows], how[rows] = _KIND[which], np.where(by_exit, Certainty.JOIN, Certainty.WAKER)
+            kind[rows], how[rows] = _KIND[which], np.where(by_exit, HolderCertainty.JOIN, HolderCertainty.WAKER)
             if party:
                 table = blame.wakers.table
                 pid[rows], tid[rows] = table.pid[ended[rows]], table.tid[ended[rows]]
@@ -156,7 +156,7 @@ def _unexplained(blame: Blame, thread: Doing, waits: Waits, ended: Int64, left: 
     leaf = blame.attribution.leaf[waits.sample]
     for number, which in _BY_KIND.items():
         mine = leaf == number
-        kind[mine], how[mine] = _KIND[which], Certainty.KIND
+        kind[mine], how[mine] = _KIND[which], HolderCertainty.KIND
         pid[mine], tid[mine], stack[mine] = 0, 0, NO_NODE
     return Parts.of(
         count, wait=waits.sample, start_ns=waits.start_ns, ns=left, kind=kind, pid=pid, tid=tid, sample=-1,

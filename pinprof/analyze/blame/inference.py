@@ -13,8 +13,8 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.blame.timelines import Doing, Pieces
-from pinprof.analyze.blame.waits import Certainty, Charged, Waits, inside, overlaps
+from pinprof.analyze.blame.timelines import Doing, ThreadPieces
+from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits, inside, overlaps
 from pinprof.analyze.intervals import Intervals
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
@@ -30,7 +30,7 @@ ROUNDS = 2
 @dataclass(frozen=True)
 class _Busy:
     pid: int
-    pieces: Pieces
+    pieces: ThreadPieces
 
     @property
     def time(self) -> Intervals:
@@ -50,7 +50,7 @@ def inferred(
         left = [waits.take(np.flatnonzero(awaited < 0))]
         for number in np.unique(awaited[awaited >= 0]).tolist():
             rows = np.flatnonzero(awaited == number)
-            parts.append(overlaps(waits, rows, np.ones(len(rows)), busy[number].pieces, Certainty.BUSY))
+            parts.append(overlaps(waits, rows, np.ones(len(rows)), busy[number].pieces, HolderCertainty.BUSY))
             left.append(_left(waits.take(rows), busy[number].time))
         waits = Waits.empty().joined(*left)
         waits = waits.take(np.argsort(waits.start_ns, kind="stable"))
@@ -89,7 +89,7 @@ def _shared(attribution: Attribution, pid: int, waits: Waits, threads: Sequence[
     part = np.minimum(1.0, (waits.end_ns - waits.start_ns) / np.maximum(total, 1))
     for busy in threads:
         rows = _waits_for(attribution, pid, waits, busy)
-        yield overlaps(waits, rows, part[rows], busy.pieces, Certainty.SHARED)
+        yield overlaps(waits, rows, part[rows], busy.pieces, HolderCertainty.SHARED)
 
 
 def _period_ns(capture: Capture) -> int:

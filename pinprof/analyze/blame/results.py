@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from pinprof.analyze.blame.waits import Certainty
+from pinprof.analyze.blame.waits import HolderCertainty
 from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
 
-CERTAINTIES: Mapping[Certainty, str] = {
-    Certainty.WAKER: "waker recorded",
-    Certainty.CHAIN: "wakers recorded in a row",
-    Certainty.JOIN: "joined thread ends",
-    Certainty.LOCK: "runs under the same lock",
-    Certainty.BUSY: "busy meanwhile",
-    Certainty.SHARED: "busy for a part",
-    Certainty.KIND: "by the kind of wait",
+CERTAINTIES: Mapping[HolderCertainty, str] = {
+    HolderCertainty.WAKER: "waker recorded",
+    HolderCertainty.CHAIN: "wakers recorded in a row",
+    HolderCertainty.JOIN: "joined thread ends",
+    HolderCertainty.LOCK: "runs under the same lock",
+    HolderCertainty.BUSY: "busy meanwhile",
+    HolderCertainty.SHARED: "busy for a part",
+    HolderCertainty.KIND: "by the kind of wait",
 }
 """What reports call them."""
 
@@ -38,7 +38,7 @@ class HolderKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Waiter:
+class WaitingThread:
     """A thread that waits."""
 
     pid: int
@@ -62,19 +62,19 @@ class Holder:
     """What it did meanwhile."""
     causes: Mapping[str, int]
     """Its causes meanwhile, in nanoseconds of the wait, heaviest first."""
-    stack: tuple[str, ...]
-    """The heaviest one, innermost function first."""
+    node: int
+    """The heaviest stack, in `Capture.stacks`; NO_NODE where none is known."""
 
 
 @dataclass(frozen=True)
 class BlameRow:
     """Waits of one thread at one place for one holder at one place."""
 
-    waiter: Waiter
+    waiter: WaitingThread
     wait: str
     """The cause of the wait, `wait.mmap_lock`."""
     holder: Holder
-    certainty: Mapping[Certainty, int]
+    certainty: Mapping[HolderCertainty, int]
     """How it is known, in nanoseconds of the wait, heaviest first."""
     ns: int
     count: int
@@ -87,7 +87,7 @@ class BlameRow:
     @property
     def certain(self) -> str:
         """How most of it is known, in words."""
-        return CERTAINTIES[next(iter(self.certainty), Certainty.SHARED)]
+        return CERTAINTIES[next(iter(self.certainty), HolderCertainty.SHARED)]
 
 
 @dataclass(frozen=True)

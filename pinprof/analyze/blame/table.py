@@ -10,8 +10,8 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.charging import Blame
 from pinprof.analyze.blame.columns import KINDS, Parts, parts_of
-from pinprof.analyze.blame.results import Arrow, BlameResult, BlameRow, Holder, HolderKind, Waiter
-from pinprof.analyze.blame.waits import Certainty
+from pinprof.analyze.blame.results import Arrow, BlameResult, BlameRow, Holder, HolderKind, WaitingThread
+from pinprof.analyze.blame.waits import HolderCertainty
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import kernel_threads
@@ -21,7 +21,6 @@ from pinprof.data.model import NO_NODE, Capture
 
 MOST_ROWS = 100
 MOST_ARROWS = 200
-_MOST_FRAMES = 40
 
 
 def blame_of(capture: Capture, attribution: Attribution, sites: Sites) -> BlameResult | None:
@@ -66,10 +65,10 @@ def _row(
     by_wait = waits.sum(mine.ns)
     longest = int(np.argmax(by_wait))
     return BlameRow(
-        waiter=Waiter(pid, tid, name, sites.site(place, name)),
+        waiter=WaitingThread(pid, tid, name, sites.site(place, name)),
         wait=CATEGORIES[leaf].name,
         holder=_holder(capture, attribution, mine, sites, (KINDS[kind], holder_pid, holder_tid, holder_place)),
-        certainty={Certainty(how): ns for how, ns in _heaviest(mine.how.astype(np.int64), mine.ns).items()},
+        certainty={HolderCertainty(how): ns for how, ns in _heaviest(mine.how.astype(np.int64), mine.ns).items()},
         ns=int(mine.ns.sum()),
         count=len(waits.count),
         longest_ns=int(by_wait[longest]),
@@ -87,8 +86,6 @@ def _holder(
     stacks = _heaviest(mine.stack.astype(np.int64), mine.ns)
     stacks.pop(NO_NODE, None)
     node = next(iter(stacks), NO_NODE)
-    frames = capture.stacks.frames
-    symbols = [frames.symbol[int(capture.stacks.frame[one])] for one in capture.stacks.chain(node)]
     return Holder(
         kind=kind,
         pid=max(pid, 0),
@@ -96,7 +93,7 @@ def _holder(
         name=name,
         site=sites.site(place if node != NO_NODE else NOTHING, name),
         causes={CATEGORIES[leaf].name: ns for leaf, ns in causes.items()},
-        stack=tuple(symbols[:_MOST_FRAMES]),
+        node=node,
     )
 
 
@@ -115,9 +112,9 @@ def _recorded_share(capture: Capture) -> float:
         return 0.0
     off = 0
     for collector in capture.manifest.collectors:
-        told = collector.get("wakeups")
-        if isinstance(told, Mapping) and isinstance(told.get("off_ns"), int):
-            off += max(told["off_ns"], 0)
+        noted = collector.get("wakeups")
+        if isinstance(noted, Mapping) and isinstance(noted.get("off_ns"), int):
+            off += max(noted["off_ns"], 0)
     times = capture.samples.time_ns
     lasted = int(times.max() - times.min()) if len(times) else 0
     return float(np.clip(1 - off / lasted, 0, 1)) if lasted else 1.0

@@ -27,7 +27,7 @@ _RUN_FACTOR, _RUN_SLACK_NS = 2, 20_000_000
 
 
 @dataclass(frozen=True)
-class Pieces:
+class ThreadPieces:
     """What a thread did: pieces in order of time, without overlap."""
 
     time: Intervals
@@ -50,12 +50,12 @@ class Doing:
     """and of those among them in which it is busy: with a disk, the kernel, a driver or the GPU."""
 
     @cached_property
-    def busy(self) -> Pieces | None:
+    def busy(self) -> ThreadPieces | None:
         """What it ran, and the waits in which it is busy; None where that is nothing."""
         return _pieces(self.capture, self.ran, self.waited, self.explaining)
 
     @cached_property
-    def everything(self) -> Pieces | None:
+    def everything(self) -> ThreadPieces | None:
         """What it ran, and all its waits."""
         return _pieces(self.capture, self.ran, self.waited, self.waited)
 
@@ -85,7 +85,7 @@ def _threads(capture: Capture, attribution: Attribution, pids: Int64) -> Iterato
             yield Doing(pid, tid, capture, mine[~waiting], mine[waiting], mine[explains])
 
 
-def _pieces(capture: Capture, ran: Int64, waited: Int64, explaining: Int64) -> Pieces | None:
+def _pieces(capture: Capture, ran: Int64, waited: Int64, explaining: Int64) -> ThreadPieces | None:
     """Between its waits a thread runs, and each sample stands for the time since the one before."""
     samples = capture.samples
     time, weight = samples.time_ns, samples.weight
@@ -105,7 +105,7 @@ def _pieces(capture: Capture, ran: Int64, waited: Int64, explaining: Int64) -> P
     kept = end > start
     if not kept.any():
         return None
-    return Pieces(Intervals(start[kept], end[kept]), owner[kept])
+    return ThreadPieces(Intervals(start[kept], end[kept]), owner[kept])
 
 
 def _between_samples(running: Intervals, time: Int64, ran: Int64) -> tuple[Int64, Int64, Int64]:

@@ -6,14 +6,14 @@ from enum import IntEnum
 
 import numpy as np
 
-from pinprof.analyze.blame.timelines import Pieces
+from pinprof.analyze.blame.timelines import ThreadPieces
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, numbers
 from pinprof.base.columns import Float64, Int32, Int64, Table, UInt8
 from pinprof.base.lazy_dataclass import dataclass
 
 
-class Certainty(IntEnum):
+class HolderCertainty(IntEnum):
     """How it is known for whom a thread waited, the most certain first."""
 
     WAKER = 0
@@ -51,7 +51,7 @@ class Charged(Table):
     ns: Int64
     sample: Int32
     how: UInt8
-    """`Certainty`."""
+    """`HolderCertainty`."""
 
 
 def inside(waits: Waits, time: Intervals) -> tuple[Int64, Int64]:
@@ -61,7 +61,7 @@ def inside(waits: Waits, time: Intervals) -> tuple[Int64, Int64]:
     return numbers(first.astype(np.int64), last.astype(np.int64))
 
 
-def overlaps(waits: Waits, rows: Int64, shared: Float64, pieces: Pieces, how: Certainty) -> Charged:
+def overlaps(waits: Waits, rows: Int64, shared: Float64, pieces: ThreadPieces, how: HolderCertainty) -> Charged:
     """The time of some waits in which a thread did something, by its sample; `shared`: the part of each that counts."""
     place, piece = inside(waits.take(rows), pieces.time)
     if not len(place):

@@ -6,7 +6,7 @@ advice: those of another mechanism than CUDA's, and those of a machine that is n
 
 from __future__ import annotations
 
-from pinprof.analyze.costs.choices import Answer, answers_of
+from pinprof.analyze.costs.choices import BenchAnswer, answers_of
 from pinprof.analyze.costs.costs import BreakEven, Cost, Limit, break_even_of, cost_of, limits_of, link_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count, format_counted
@@ -28,7 +28,7 @@ class Study:
     costs: tuple[Cost, ...]
     break_even: tuple[BreakEven, ...]
     """Empty where advice is withheld."""
-    answers: tuple[Answer, ...]
+    answers: tuple[BenchAnswer, ...]
     """Empty where advice is withheld."""
     withheld: str
     """Why no advice is given, one sentence; empty where it is given."""

@@ -15,7 +15,7 @@ from pinprof.data.rates import Rates, prefault_threads
 
 
 @dataclass(frozen=True)
-class Answer:
+class BenchAnswer:
     """One branch of the decision tree, with this machine's figures."""
 
     question: str
@@ -24,7 +24,7 @@ class Answer:
     because: str
 
 
-def answers_of(rates: Rates) -> tuple[Answer, ...]:
+def answers_of(rates: Rates) -> tuple[BenchAnswer, ...]:
     """Every branch that can be answered."""
     times = Times(rates)
     rows = break_even_of(rates)
@@ -38,7 +38,7 @@ def answers_of(rates: Rates) -> tuple[Answer, ...]:
     return tuple(answer for answer in answers if answer is not None)
 
 
-def _pin(rows: tuple[BreakEven, ...]) -> Answer | None:
+def _pin(rows: tuple[BreakEven, ...]) -> BenchAnswer | None:
     known = [row for row in rows if row.pin_ns is not None]
     if not known:
         return None
@@ -48,11 +48,11 @@ def _pin(rows: tuple[BreakEven, ...]) -> Answer | None:
     if copies is None:
         question = "Will the same buffer be copied to the device repeatedly?"
         why = f"{costs}, and a copy from pinned memory is no faster than one from pageable memory."
-        return Answer(question, "leave it pageable", why)
+        return BenchAnswer(question, "leave it pageable", why)
     saved = format_ns(row.pageable_ns - row.pinned_ns)
     repaid = _counted(copies, "copy repays", "copies repay")
     why = f"{costs} and every copy from it saves {saved}: {repaid} it{_elsewhere(known[:-1], copies)}."
-    return Answer(
+    return BenchAnswer(
         f"Will the same buffer be copied to the device more than {_counted(copies, 'time', 'times')}?",
         "allocate it pinned, once, and reuse it",
         why,
@@ -73,7 +73,7 @@ def _elsewhere(rows: Sequence[BreakEven], copies: int) -> str:
     return f" ({'; '.join(parts)})" if parts else ""
 
 
-def _register(times: Times, rows: tuple[BreakEven, ...]) -> Answer | None:
+def _register(times: Times, rows: tuple[BreakEven, ...]) -> BenchAnswer | None:
     known = [row for row in rows if row.register_ns is not None and row.copies(row.register_ns) is not None]
     both = times.largest("pin.register-touched", "pin.alloc")
     if not known or both is None:
@@ -86,10 +86,12 @@ def _register(times: Times, rows: tuple[BreakEven, ...]) -> Answer | None:
         f"{format_ns(alloc)}, most of it for creating and zeroing pages. {repaid} "
         f"registering and unregistering {format_bytes(row.size_bytes)}."
     )
-    return Answer("Does the memory exist already, allocated and filled by other code?", "register it in place", why)
+    return BenchAnswer(
+        "Does the memory exist already, allocated and filled by other code?", "register it in place", why
+    )
 
 
-def _prefault(rates: Rates, times: Times) -> Answer | None:
+def _prefault(rates: Rates, times: Times) -> BenchAnswer | None:
     counts = sorted({prefault_threads(rate.measure) for rate in rates.rates} - {0})
     both = times.largest("pin.alloc", *(f"prefault.t{count}" for count in counts)) if counts else None
     if both is None:
@@ -102,12 +104,12 @@ def _prefault(rates: Rates, times: Times) -> Answer | None:
     )
     question = "Does a large pinned allocation delay the start of the program?"
     if best >= alloc:
-        return Answer(question, "allocate it pinned", f"{figures}. There is no gain on this machine.")
+        return BenchAnswer(question, "allocate it pinned", f"{figures}. There is no gain on this machine.")
     choice = f"touch huge pages with {_counted(threads, 'thread', 'threads')}, then register"
-    return Answer(question, choice, f"{figures}: {alloc / best:.1f} × faster.")
+    return BenchAnswer(question, choice, f"{figures}: {alloc / best:.1f} × faster.")
 
 
-def _staged(times: Times) -> Answer | None:
+def _staged(times: Times) -> BenchAnswer | None:
     largest = times.largest("h2d.staged", "h2d.pageable", "h2d.pinned")
     if largest is None:
         return None
@@ -119,10 +121,10 @@ def _staged(times: Times) -> Answer | None:
     )
     question = "Is there more data than you can pin?"
     choice = "copy it through a small pinned ring" if staged < 0.95 * pageable else "leave it pageable"
-    return Answer(question, choice, figures)
+    return BenchAnswer(question, choice, figures)
 
 
-def _write_combined(times: Times) -> Answer | None:
+def _write_combined(times: Times) -> BenchAnswer | None:
     largest = times.largest("h2d.write-combined", "h2d.pinned")
     if largest is None:
         return None
@@ -132,15 +134,15 @@ def _write_combined(times: Times) -> Answer | None:
     figures = f"At {format_bytes(size)} it moves {moved[0]}, plain pinned memory {moved[1]}"
     question = "Does the CPU only write the buffer, and never read it?"
     if gain < 0.03:
-        return Answer(
+        return BenchAnswer(
             question, "use plain pinned memory", f"{figures}, so there is no gain, and CPU reads are very slow."
         )
-    return Answer(
+    return BenchAnswer(
         question, "allocate it write-combined", f"{figures}: {format_share(gain, 1)} more, but CPU reads are very slow."
     )
 
 
-def _zero_copy(times: Times) -> Answer | None:
+def _zero_copy(times: Times) -> BenchAnswer | None:
     largest = times.largest("zerocopy.pass", "h2d.pinned", "d2h.pinned", "uvm.prefetched-kernel")
     if largest is None:
         return None
@@ -152,15 +154,15 @@ def _zero_copy(times: Times) -> Answer | None:
         f"around the same kernel {format_ns(copied)}, each further pass {format_ns(kernel)}."
     )
     if passes is None:
-        return Answer("Does the GPU access the data only once?", "let the kernel access mapped memory", figures)
+        return BenchAnswer("Does the GPU access the data only once?", "let the kernel access mapped memory", figures)
     if passes < 1:
-        return Answer("Does the GPU access the data only once?", "copy it anyway", figures)
+        return BenchAnswer("Does the GPU access the data only once?", "copy it anyway", figures)
     often = "only once" if passes == 1 else f"{passes:,} times at most"
     question = f"Does the GPU access the data {often}?"
-    return Answer(question, "let the kernel access mapped memory", figures)
+    return BenchAnswer(question, "let the kernel access mapped memory", figures)
 
 
-def _prefetch(times: Times) -> Answer | None:
+def _prefetch(times: Times) -> BenchAnswer | None:
     largest = times.largest("uvm.ondemand", "uvm.prefetch", "uvm.prefetched-kernel")
     if largest is None:
         return None
@@ -170,10 +172,10 @@ def _prefetch(times: Times) -> Answer | None:
         f"{format_ns(prefetch)} and the kernel then {format_ns(kernel)}: {demand / (prefetch + kernel):.1f} × faster "
         f"in total, {demand / kernel:.0f} × in the kernel."
     )
-    return Answer("Is the memory managed, and do you know what the GPU will touch?", "prefetch it", figures)
+    return BenchAnswer("Is the memory managed, and do you know what the GPU will touch?", "prefetch it", figures)
 
 
-def _batch(rates: Rates, times: Times) -> Answer | None:
+def _batch(rates: Rates, times: Times) -> BenchAnswer | None:
     launch, copies = times("kernel.launch-sync", 0), rates.of("h2d.pinned")
     if launch is None or len(copies) < 2:
         return None
@@ -185,7 +187,7 @@ def _batch(rates: Rates, times: Times) -> Answer | None:
         f"{format_bytes(smallest.size_bytes)} takes {format_ns(smallest.median_ns)}: "
         f"{format_share(smallest.size_bytes / smallest.median_ns, best)} of the best rate."
     )
-    return Answer(f"Are the pieces of work smaller than {format_bytes(equal)}?", "batch them", figures)
+    return BenchAnswer(f"Are the pieces of work smaller than {format_bytes(equal)}?", "batch them", figures)
 
 
 def _counted(count: int, one: str, many: str) -> str:

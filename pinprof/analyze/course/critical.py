@@ -73,11 +73,11 @@ def _program(capture: Capture, timed: Bool) -> Int64:
     pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
     if not _system_wide(capture):
         return pids
-    told: list[int] = [process.pid for process in capture.memory.processes] if capture.memory else []
+    named: list[int] = [process.pid for process in capture.memory.processes] if capture.memory else []
     if capture.activity is not None:
-        told += np.unique(capture.activity.calls.pid).tolist()
-    told += np.unique(capture.ranges.pid).tolist()
-    known = pids[np.isin(pids, told)]
+        named += np.unique(capture.activity.calls.pid).tolist()
+    named += np.unique(capture.ranges.pid).tolist()
+    known = pids[np.isin(pids, named)]
     if len(known) or not len(pids):
         return known if len(known) else pids
     # Nobody says which program was meant: the one that computes most, with what shares its name.

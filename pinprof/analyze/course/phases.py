@@ -47,7 +47,7 @@ _WORK_CALLS: tuple[Purpose, ...] = ("copy", "launch", "set", "prefetch", "alloc 
 
 
 @dataclass(frozen=True)
-class Pieces:
+class LifePieces:
     """The critical thread's life, cut at its samples: [start, end) in ascending order, without overlap."""
 
     start: Int64
@@ -57,7 +57,7 @@ class Pieces:
     """Whether the thread was off the CPU."""
 
 
-def pieces_of(capture: Capture, critical: Critical) -> Pieces:
+def pieces_of(capture: Capture, critical: Critical) -> LifePieces:
     """What each sample of time of the thread owns, with its stack's label."""
     samples = capture.samples
     spans = capture.spans
@@ -78,7 +78,7 @@ def pieces_of(capture: Capture, critical: Critical) -> Pieces:
     if samples.wait is not None:
         # Where a busy machine interrupts a thread says little of the thread.
         label[(label == WORK) & (samples.wait[rows] & READY > 0)] = UNKNOWN
-    return Pieces(start[kept], end[kept], label[kept], waits[kept])
+    return LifePieces(start[kept], end[kept], label[kept], waits[kept])
 
 
 def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: Interval) -> tuple[Phase, ...]:
@@ -119,7 +119,7 @@ def _period_ns(capture: Capture) -> int:
     return int(np.median(weight)) if len(weight) else 0
 
 
-def _context(calls: Calls | None, critical: Critical, pieces: Pieces, least: int) -> Intervals:
+def _context(calls: Calls | None, critical: Critical, pieces: LifePieces, least: int) -> Intervals:
     """Where contexts came to be: calls that did nothing else, and stacks."""
     mine = pieces.label == CONTEXT
     seen = _merged(pieces.start[mine], pieces.end[mine], least)
@@ -138,7 +138,7 @@ def _context(calls: Calls | None, critical: Critical, pieces: Pieces, least: int
     return union(np.append(seen.start, begin), np.append(seen.end, end))
 
 
-def _exit_from(capture: Capture, critical: Critical, pieces: Pieces, life: Interval) -> int:
+def _exit_from(capture: Capture, critical: Critical, pieces: LifePieces, life: Interval) -> int:
     """The instant from which on most of what the thread did was ending; the end of its life where nothing was."""
     length = pieces.end - pieces.start
     gain = np.where(pieces.label == EXIT, length, np.where(pieces.label == UNKNOWN, 0, -length))
@@ -147,15 +147,15 @@ def _exit_from(capture: Capture, critical: Critical, pieces: Pieces, life: Inter
         # Of equally good ones the last.
         return int(pieces.start[len(after) - 1 - np.argmax(after)])
     ranges = capture.ranges
-    told = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & ranges.closed & (ranges.end_ns < life.end_ns)
-    last = int(ranges.end_ns[told].max()) if told.any() else life.end_ns
+    marked = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & ranges.closed & (ranges.end_ns < life.end_ns)
+    last = int(ranges.end_ns[marked].max()) if marked.any() else life.end_ns
     # A program that was told to be recorded within its ranges waits for the recorder after them.
     if len(length) and pieces.waits[-1] and pieces.start[-1] >= last:
         return int(pieces.start[-1])
     return life.end_ns
 
 
-def _start_up(pieces: Pieces, busy: Intervals, life: Interval, ending: int, least: int) -> Intervals:
+def _start_up(pieces: LifePieces, busy: Intervals, life: Interval, ending: int, least: int) -> Intervals:
     """The start of the process, with what it does between imports, and later imports that are long."""
     mine = (pieces.label == START_UP) & (pieces.end <= ending)
     blocks = _joined(pieces.start[mine], pieces.end[mine])

@@ -114,12 +114,12 @@ def _with_reported(made: AllocationTable, reported: MemoryUsageTable, called_ns:
     by_start = np.lexsort((made.start_ns, here))
     by_time = rows[np.lexsort((reported.time_ns[rows], there))]
     count = int(cells.max()) + 1
-    many, told = np.bincount(here, minlength=count), np.bincount(there, minlength=count)
-    same = (many == told) & (many > 0)
+    many, freed = np.bincount(here, minlength=count), np.bincount(there, minlength=count)
+    same = (many == freed) & (many > 0)
     matched, source = by_start[same[here[by_start]]], by_time[same[np.sort(there)]]
     address = made.address.copy()
     address[matched] = reported.address[source]
-    for cell in np.flatnonzero((many > 0) & (told > 0) & ~same).tolist():
+    for cell in np.flatnonzero((many > 0) & (freed > 0) & ~same).tolist():
         mine = by_start[np.searchsorted(here[by_start], cell) : np.searchsorted(here[by_start], cell, "right")]
         times = by_time[np.searchsorted(np.sort(there), cell) : np.searchsorted(np.sort(there), cell, "right")]
         first = np.searchsorted(reported.time_ns[times], called_ns[made.call[mine]])

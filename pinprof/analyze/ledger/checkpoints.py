@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.levels import StepFunction
 from pinprof.analyze.ledger.results import KINDS, OTHERS, Allocations, AllocationTable, Checkpoint
 from pinprof.base.columns import Int64
 from pinprof.data.activity import MarkTable
@@ -76,7 +76,7 @@ def _levels(allocations: Allocations, moments: list[tuple[int, int, str, Edge, i
 
 def _add(to: list[dict[Key, int]], key: Key, table: AllocationTable, time: Int64, at: Int64) -> None:
     """Note what lives of these allocations at the moments `at`, where that is any."""
-    live = Level.of(table, table.size_bytes).at(time[at])
+    live = StepFunction.of(table, table.size_bytes).at(time[at])
     for row in np.flatnonzero(live).tolist():
         entry = to[int(at[row])]
         entry[key] = entry.get(key, 0) + int(live[row])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.levels import StepFunction
 from pinprof.analyze.ledger.results import FOREVER, KINDS, OTHERS, Allocations, Curves
 from pinprof.base.columns import Int64
 
@@ -30,19 +30,19 @@ def curves_of(allocations: Allocations, end_ns: int) -> Curves:
     levels = []
     for cell in range(len(cells)):
         mine = table.take(order[bounds[cell] : bounds[cell + 1]])
-        levels.append((Level.of(mine, mine.size_bytes).peak[0], cell))
+        levels.append((StepFunction.of(mine, mine.size_bytes).peak[0], cell))
     levels.sort(key=lambda entry: (-entry[0], entry[1]))
     labels, most = [], []
     for _, cell in levels[:MOST_CURVES]:
         mine = table.take(order[bounds[cell] : bounds[cell + 1]])
         site = int(cells.keys[1][cell])
         labels.append((KINDS[int(cells.keys[0][cell])], allocations.sites[site] if site >= 0 else ""))
-        most.append(Level.of(mine, mine.size_bytes).most_in(edges))
+        most.append(StepFunction.of(mine, mine.size_bytes).most_in(edges))
     rest = [cell for _, cell in levels[MOST_CURVES:]]
     for number, kind in enumerate(KINDS):
         chosen = [cell for cell in rest if cells.keys[0][cell] == number]
         if chosen:
             mine = table.take(np.isin(cells.of, chosen))
             labels.append((kind, OTHERS))
-            most.append(Level.of(mine, mine.size_bytes).most_in(edges))
+            most.append(StepFunction.of(mine, mine.size_bytes).most_in(edges))
     return Curves(edges, tuple(labels), tuple(most))

@@ -13,7 +13,7 @@ from pinprof.analyze.ledger.allocations import recorded
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
 from pinprof.analyze.ledger.curves import curves_of
 from pinprof.analyze.ledger.kernel import kernel_views
-from pinprof.analyze.ledger.lifetimes import settled
+from pinprof.analyze.ledger.lifetimes import with_ends
 from pinprof.analyze.ledger.results import Allocations, Ledger, Use
 from pinprof.analyze.ledger.sites import sites_of, totals_of
 from pinprof.analyze.ledger.use import use_of
@@ -41,7 +41,7 @@ def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns
     if not len(made) and not len(frees):
         return None
     ended = _ended(capture.memory, calls)
-    allocations = settled(made, frees, calls.names, tuple(site.text for site in calls.table.sites), ended)
+    allocations = with_ends(made, frees, calls.names, tuple(site.text for site in calls.table.sites), ended)
     use = _use(activity, allocations, copies)
     allocations, basis = _with_wanted(capture, calls, allocations, use)
     checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))

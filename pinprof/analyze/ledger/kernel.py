@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.levels import StepFunction
 from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
 from pinprof.base.columns import Int64
 from pinprof.data.activity import ApiCallTable
@@ -34,7 +34,7 @@ def kernel_views(table: AllocationTable, calls: Calls, capture: Capture, page: i
     locked = table.take(np.isin(table.kind, [KINDS.index(kind) for kind in HOST_KINDS]))
     if log is None or not len(locked):
         return ()
-    level = Level.of(locked, -(-locked.granted_bytes // page) * page)
+    level = StepFunction.of(locked, -(-locked.granted_bytes // page) * page)
     quiet = _quiet(calls, log.time_ns)
     holders = np.unique(locked.pid[locked.end_ns == FOREVER])
     return tuple(_views(level, quiet[log.time_ns[quiet] <= _alive_until(capture, calls, holders)], log, page))
@@ -53,7 +53,7 @@ def _alive_until(capture: Capture, calls: Calls, pids: Int64) -> int:
     return until
 
 
-def _views(level: Level, quiet: Int64, log: MemoryLog, page: int) -> Iterator[KernelView]:
+def _views(level: StepFunction, quiet: Int64, log: MemoryLog, page: int) -> Iterator[KernelView]:
     names = ("nr_foll_pin_acquired", "nr_foll_pin_released")
     pinned = np.zeros(len(log.time_ns), np.int64)
     for one in log.processes:
@@ -66,7 +66,7 @@ def _views(level: Level, quiet: Int64, log: MemoryLog, page: int) -> Iterator[Ke
         yield from _view("nr_foll_pin", (acquired - released) * page, level, quiet, log.time_ns)
 
 
-def _view(counter: str, counted: Int64, level: Level, quiet: Int64, time_ns: Int64) -> Iterator[KernelView]:
+def _view(counter: str, counted: Int64, level: StepFunction, quiet: Int64, time_ns: Int64) -> Iterator[KernelView]:
     if not len(quiet):
         return
     ours = level.at(time_ns[quiet])

@@ -10,14 +10,14 @@ from pinprof.base.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)
-class Level:
+class StepFunction:
     """A step function: the bytes that live from each time on."""
 
     time_ns: Int64
     bytes: Int64
 
     @classmethod
-    def of(cls, table: AllocationTable, amount: Int64) -> Level:
+    def of(cls, table: AllocationTable, amount: Int64) -> StepFunction:
         """All rows of a table, with what each counts. What ends at a time is gone when another one begins there."""
         ends = table.end_ns < FOREVER
         time = np.concatenate([table.end_ns[ends], table.start_ns])

@@ -20,7 +20,7 @@ from pinprof.analyze.ledger.results import FOREVER, Allocations, AllocationTable
 from pinprof.base.columns import Int64, UInt8
 
 
-def settled(
+def with_ends(
     made: AllocationTable, frees: FreeTable, names: tuple[str, ...], sites: tuple[str, ...], ended: Mapping[int, int]
 ) -> Allocations:
     """The allocations with their ends; `ended`: when processes did that ended before the recording."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.levels import StepFunction
 from pinprof.analyze.ledger.pages import pages_of
 from pinprof.analyze.ledger.results import (
     BASES,
@@ -74,8 +74,8 @@ def _site(
 ) -> SiteResult:
     mine = allocations.table.take(rows)
     site, pid, tid = int(mine.site[0]), int(mine.pid[0]), int(mine.tid[0])
-    level = Level.of(mine, mine.size_bytes)
-    (peak, peak_ns), (granted_peak, _) = level.peak, Level.of(mine, mine.granted_bytes).peak
+    level = StepFunction.of(mine, mine.size_bytes)
+    (peak, peak_ns), (granted_peak, _) = level.peak, StepFunction.of(mine, mine.granted_bytes).peak
     live = mine.end_ns == FOREVER
     on_host = KINDS[int(mine.kind[0])] in (*HOST_KINDS, "managed")
     last = None if use is None else use.last_ns[rows]
@@ -106,7 +106,7 @@ def _site(
     )
 
 
-def growth_of(level: Level, steps_ns: Int64) -> Growth | None:
+def growth_of(level: StepFunction, steps_ns: Int64) -> Growth | None:
     """The trend of what lives when steps begin; None of fewer than LEAST_STEPS, or where it never changes."""
     if len(steps_ns) < LEAST_STEPS:
         return None
@@ -125,7 +125,10 @@ def totals_of(table: AllocationTable) -> tuple[Total, ...]:
 
 
 def _total(kind: Allocated, mine: AllocationTable) -> Total:
-    (peak, peak_ns), (granted_peak, _) = Level.of(mine, mine.size_bytes).peak, Level.of(mine, mine.granted_bytes).peak
+    (peak, peak_ns), (granted_peak, _) = (
+        StepFunction.of(mine, mine.size_bytes).peak,
+        StepFunction.of(mine, mine.granted_bytes).peak,
+    )
     live = mine.end_ns == FOREVER
     return Total(
         kind=kind,

@@ -85,7 +85,8 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
     error = ERROR * cost
     remains = Estimate(kept * opening_ns, max(kept * opening_ns - error, 0), kept * opening_ns + error, RUN)
     return Candidate(
-        title=f"{site.place} {kind.verbs} {format_counted(count, 'buffer', 'buffers')} of {size} repeatedly.",
+        title=f"{site.place} {kind.verbs} {scene.at_least}{format_counted(count, 'buffer', 'buffers')} of {size}"
+        " repeatedly.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,

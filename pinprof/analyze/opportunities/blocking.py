@@ -20,6 +20,7 @@ from pinprof.data.rate_book import RUN, Estimate
 PIECE_BYTES = 256 << 20
 """Pins of this size or less are pieces already: only an earlier time helps."""
 _DRIVER_WAITS = ("wait.driver", "wait.uvm")
+_MOST_NAMED = 3
 """Waits in which another process can hold up a thread without being asked for anything: the driver is one for all."""
 
 
@@ -103,7 +104,7 @@ def other_process(scene: Scene) -> Iterator[Candidate]:
             who += f" ({holder.name})"
         count = sum(row.count for row in blamed)
         hint = "Record with --system-wide to see what that process does meanwhile."
-        seen = " < ".join(holder.stack[:3])
+        seen = " < ".join(_innermost(scene, holder.node))
         yield Candidate(
             title=f"{site.place} waits in the driver for {who}.",
             site=site,
@@ -119,6 +120,13 @@ def other_process(scene: Scene) -> Iterator[Candidate]:
                 Evidence(f"It was in {seen}." if seen else hint),
             ),
         )
+
+
+def _innermost(scene: Scene, node: int) -> list[str]:
+    """The innermost functions of a stack, each once."""
+    stacks = scene.capture.stacks
+    names = dict.fromkeys(stacks.frames.symbol[int(stacks.frame[one])] for one in stacks.chain(node))
+    return [*names][:_MOST_NAMED]
 
 
 def _rows_of(scene: Scene, blamed: list[BlameRow]) -> Int64:

@@ -52,7 +52,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
             if remains is None:
                 continue
             cost, error = _cost_without_tracing(scene, group)
-            sampled, about = scene.ns(rows), "about " if more else ""
+            sampled, about = scene.ns(rows), "about " if more else scene.at_least
             yield Candidate(
                 title=f"{site.place} makes {about}{format_counted(count, 'copy', 'copies')} {group.words} of"
                 f" {format_bytes(group.each)} each.",
@@ -146,7 +146,8 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
                 continue
             site, cost = scene.site_of_calls(group.calls, rows), scene.cost_of_calls(calls, rows)
             yield Candidate(
-                title=f"{site.place} reads {format_count(group.count)} values back from the GPU one by one.",
+                title=f"{site.place} reads {scene.at_least}{format_count(group.count)} values back from the GPU"
+                " one by one.",
                 site=site,
                 phase=scene.phase_of(rows),
                 rows=rows,

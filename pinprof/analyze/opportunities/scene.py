@@ -119,6 +119,12 @@ class Scene(CourseTable):
         return stacks.frame[seen]
 
     @property
+    def at_least(self) -> str:
+        """What a sentence puts before a count of calls: records of calls that were lost are in no count."""
+        activity = self.capture.activity
+        return "at least " if activity is not None and activity.lost_calls else ""
+
+    @property
     def uses_cuda(self) -> bool:
         """Whether the program has CUDA's driver on its stacks."""
         return any("libcuda" in dso.name for dso in self.capture.stacks.frames.dsos)

@@ -53,7 +53,7 @@ def round_trips(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
         site = scene.site_of_calls(calls, scene.rows_inside(calls))
         yield Candidate(
             title=f"{site.place} copies {format_bytes(each)} to the host and straight back to the GPU,"
-            f" {format_count(int(mine.sum()))} times.",
+            f" {scene.at_least}{format_count(int(mine.sum()))} times.",
             site=site,
             phase=scene.phase_of(rows),
             rows=rows,
@@ -173,7 +173,7 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
     site = scene.site_of_calls(group.calls, group.rows)
     return Candidate(
         title=f"{site.place} alternates between copying and computing:"
-        f" {format_counted(count, 'step waits', 'steps wait')} unnecessarily for the previous one.",
+        f" {scene.at_least}{format_counted(count, 'step waits', 'steps wait')} unnecessarily for the previous one.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,

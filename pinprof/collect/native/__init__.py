@@ -83,9 +83,9 @@ def max_sample_rate() -> int | None:
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
-    from pinprof.collect.native.attached import Attached
+    from pinprof.collect.native.attached import AttachedNative
 
-    return [Attached(setup, kernel=samples_kernel(setup.request))]
+    return [AttachedNative(setup, kernel=samples_kernel(setup.request))]
 
 
 COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,))

@@ -17,7 +17,7 @@ from typing import Any
 from pinprof.collect.native import tracefs
 from pinprof.collect.native.call_cost import EmptyFunction
 from pinprof.collect.native.events import call_events, wakeups
-from pinprof.collect.native.opened import Refused
+from pinprof.collect.native.opened import EventRefused
 from pinprof.collect.native.probing import Probes
 from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Sampler
 from pinprof.collect.native.wakeups import SCHED_WAKING, Wakeups
@@ -53,7 +53,7 @@ def _record(place: Path, stopped: list[int], wake: int, definitions: contextlib.
             orders, governor = _with_wakeups(orders)
             sampler = Sampler(orders, probes, governor)
             held.callback(sampler.close)
-        except Refused as error:
+        except EventRefused as error:
             _say(refused=error.what, errno=error.number)
             return 1
         except OSError as error:

@@ -44,7 +44,7 @@ _UNPRIVILEGED_RING_BYTES = 512 << 10
 """What kernel.perf_event_mlock_kb grants each CPU by default, besides a page."""
 
 
-class Attached(Tool):
+class AttachedNative(Tool):
     """The native collector at work; perf.data lies in the capture directory afterwards."""
 
     recorder: Recorder
@@ -95,7 +95,7 @@ class Attached(Tool):
                 self._still_starting(deadline)
         self._control.close()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have it empty the rings: it answers, looks at all of them, and only then answers again."""
         self._ask("ping", "ping")
 
@@ -125,11 +125,11 @@ class Attached(Tool):
     def result(self) -> ToolResult:
         """What it recorded with, and why that is not whole."""
         said, known = last_word(self._log), self.under_way()
-        told = {name: said[name] for name in _SAID_FACTS if name in said}
+        answered = {name: said[name] for name in _SAID_FACTS if name in said}
         notes = [str(note) for note in said.get("notes", ())]
         if "thinned" in said:
             notes.append(thinned_note(said["thinned"], self._switched_on_ns))
-        facts = {**known.facts, "cpu_ns": self.recorder.cpu_ns, **told}
+        facts = {**known.facts, "cpu_ns": self.recorder.cpu_ns, **answered}
         return ToolResult(facts, (*notes, *known.notes), failure=self._failure(said))
 
     def _still_starting(self, deadline: float) -> None:

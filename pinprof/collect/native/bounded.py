@@ -9,13 +9,13 @@ from typing import Any
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.perf_file import FINISHED_ROUND
 from pinprof.collect.native.thinning import JOINED_NS, Thinner
-from pinprof.collect.pace import STEPS, Limits, Pace
+from pinprof.collect.pace import STEPS, Pace, SizeLimits
 
 
 class Bounded:
     """The records of one recording on their way to the file."""
 
-    def __init__(self, limits: Limits, events: Sequence[tuple[EventSpec, Sequence[int]]]) -> None:
+    def __init__(self, limits: SizeLimits, events: Sequence[tuple[EventSpec, Sequence[int]]]) -> None:
         """`events` as they are written, with the ids of their instances."""
         now = time.monotonic_ns()
         self._pace, self._thinner = Pace(limits, now), Thinner(events, seed=now)

@@ -27,7 +27,7 @@ SEEN_TWICE = 3.0
 """A kind that another recorder sees as well breaks the budget with a third of it."""
 
 
-class Level(IntEnum):
+class TracingLevel(IntEnum):
     """How much of a kind's calls is recorded; each level costs less than the one before."""
 
     FULL = 0
@@ -44,21 +44,21 @@ class Prices:
     full: int = 5000
     bare: int = 3500
 
-    def of(self, level: Level) -> int:
+    def of(self, level: TracingLevel) -> int:
         """The cost of a call at a level; counting is paid by the window (probing.py)."""
         return (self.full, self.bare, 0)[level]
 
 
 @dataclass
 class _Kind:
-    level: Level = Level.FULL
+    level: TracingLevel = TracingLevel.FULL
     since_ns: int = 0
     wait_ns: int = FIRST_WAIT_NS
     rate: float = 0.0
     """Calls a second, over the last look and, weighted less, those before."""
 
 
-class Budget:
+class TracingBudget:
     """The level of each kind, by what its calls cost."""
 
     def __init__(self, percent: float, prices: Prices, kinds: Mapping[str, bool], now_ns: int) -> None:
@@ -70,7 +70,7 @@ class Budget:
         self._account: float = CREDIT_NS
         self._looked_ns = now_ns
 
-    def level(self, kind: str) -> Level:
+    def level(self, kind: str) -> TracingLevel:
         """How much of a kind is recorded now."""
         return self._kinds[kind].level
 
@@ -78,7 +78,7 @@ class Budget:
         """From now on another recorder sees this kind as well."""
         self._weight[kind] = SEEN_TWICE
 
-    def looked(self, now_ns: int, calls: Mapping[str, int]) -> dict[str, Level]:
+    def looked(self, now_ns: int, calls: Mapping[str, int]) -> dict[str, TracingLevel]:
         """Take in how many calls each traced kind made since the last look; the kinds that change, with their level."""
         passed = now_ns - self._looked_ns
         if passed <= 0:
@@ -108,25 +108,29 @@ class Budget:
     def stays_given_up(self, kind: str) -> None:
         """It could not come back: it is not asked for again."""
         state = self._kinds[kind]
-        state.level, state.wait_ns = Level.COUNTED, _FOREVER_NS
+        state.level, state.wait_ns = TracingLevel.COUNTED, _FOREVER_NS
 
-    def _lower(self, name: str, rate: float) -> Level:
+    def _lower(self, name: str, rate: float) -> TracingLevel:
         bare = rate * self.prices.bare * self._weight[name] * 1e-9
-        return Level.BARE if self._kinds[name].level == Level.FULL and bare <= self._share else Level.COUNTED
+        return (
+            TracingLevel.BARE
+            if self._kinds[name].level == TracingLevel.FULL and bare <= self._share
+            else TracingLevel.COUNTED
+        )
 
-    def _returning(self, now_ns: int) -> dict[str, Level]:
+    def _returning(self, now_ns: int) -> dict[str, TracingLevel]:
         """A kind that may come back, one at a time."""
         for name, kind in self._kinds.items():
-            if kind.level == Level.FULL or now_ns - kind.since_ns < kind.wait_ns:
+            if kind.level == TracingLevel.FULL or now_ns - kind.since_ns < kind.wait_ns:
                 continue
-            for level in (Level.FULL, Level.BARE):
+            for level in (TracingLevel.FULL, TracingLevel.BARE):
                 cost = kind.rate * self.prices.of(level) * self._weight[name] * 1e-9
                 if level < kind.level and cost <= RETURN_SHARE * self._share:
                     kind.wait_ns = min(kind.wait_ns * 2, LONGEST_WAIT_NS)
                     return self._change(name, level, now_ns)
         return {}
 
-    def _change(self, name: str, level: Level, now_ns: int) -> dict[str, Level]:
+    def _change(self, name: str, level: TracingLevel, now_ns: int) -> dict[str, TracingLevel]:
         kind = self._kinds[name]
         if level == kind.level:
             return {}

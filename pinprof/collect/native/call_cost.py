@@ -19,7 +19,7 @@ from pathlib import Path
 from pinprof.collect.native import perf_event
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.ring import Ring, share
-from pinprof.collect.native.tracefs import Site
+from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.data import perf_format as perf
 
 _CALLS, _ROUNDS = 40, 25
@@ -45,7 +45,7 @@ class EmptyFunction:
             self._call = loaded.pinprof_unwind_call_nothing
         except AttributeError as error:
             raise LookupError(str(error)) from error
-        self.site = Site(str(Path(library).resolve()), _offset(address))
+        self.site = ProbeSite(str(Path(library).resolve()), _offset(address))
         self._untraced = min(self._took() for _ in range(_ROUNDS))
 
     def overhead(self, specs: Sequence[EventSpec]) -> dict[str, int] | None:

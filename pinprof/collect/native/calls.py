@@ -24,7 +24,7 @@ from pinprof.collect.cupti import FOLDER_VARIABLE
 from pinprof.collect.native import events, tracefs
 from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
 from pinprof.collect.native.sampler import HEAD, LOST_SO_FAR, Orders
-from pinprof.collect.native.tracefs import Site
+from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.program import Program, find_program
 from pinprof.collect.recorder import Recorder
 from pinprof.streams.store import CALLS_DATA, CALLS_LOG
@@ -65,7 +65,7 @@ class CallTracer(Tool):
 
     recorder: Recorder
 
-    def __init__(self, setup: Setup, sites: Sequence[Site], *, when_opened: bool) -> None:
+    def __init__(self, setup: Setup, sites: Sequence[ProbeSite], *, when_opened: bool) -> None:
         """`when_opened`: no process of the program has one of the files open yet, so CUDA has granted it nothing."""
         self._control = setup.places.enter_context(open_control())
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
@@ -137,8 +137,8 @@ class CallTracer(Tool):
     def result(self) -> ToolResult:
         """What it recorded, or why it did not."""
         said = last_word(self._log)
-        told = {name: said[name] for name in _SAID_FACTS if name in said}
-        facts: dict[str, Any] = {**self.under_way().facts, "cpu_ns": self.recorder.cpu_ns, **told}
+        answered = {name: said[name] for name in _SAID_FACTS if name in said}
+        facts: dict[str, Any] = {**self.under_way().facts, "cpu_ns": self.recorder.cpu_ns, **answered}
         notes = [str(note) for note in said.get("notes", ())]
         if self._refusal or (self.recorder.died_first and not self._refusal):
             notes.append(f"CUDA calls were not traced{'' if self._refusal else ' to the end'}: {_reason(said)}.")

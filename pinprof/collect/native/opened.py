@@ -22,7 +22,7 @@ LEAST_RING_BYTES = 32 << 10
 _ONLINE = Path("/sys/devices/system/cpu/online")
 
 
-class Refused(Exception):
+class EventRefused(Exception):
     """The kernel does not let an event be opened, or its ring be mapped; `what` names the step."""
 
     def __init__(self, what: str, error: OSError) -> None:
@@ -115,7 +115,7 @@ def open_all(
     _raise_file_limit()
     targets = [-1] if pid is None else existing.threads(pid)
     if not targets:
-        raise Refused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
+        raise EventRefused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
     wanted = ev.for_target(specs, inherit=pid is not None)
     attempts = ev.for_older_kernels(wanted)
     if copies:
@@ -123,7 +123,7 @@ def open_all(
     for attempt in attempts:
         try:
             return _open(attempt, targets, cpus, ring_bytes, later)
-        except Refused as error:
+        except EventRefused as error:
             if error.number != errno.EINVAL:
                 raise
             refusal = error
@@ -142,7 +142,7 @@ def _open(
                 files = [] if spec.name in later else list(instances(spec, targets, place))
             except OSError as error:
                 if not spec.optional:
-                    raise Refused(spec.name, error) from error
+                    raise EventRefused(spec.name, error) from error
                 opened.notes.append(f"{spec.name} was not recorded: {error.strerror}.")
                 continue
             opened.specs.append(spec)
@@ -157,11 +157,11 @@ def _open(
         shared = [*(on_cpu[cpu] for cpu in opened.cpus), *(crowding[cpu] for cpu in opened.cpus if opened.owners)]
         for files, ring in zip(shared, opened.rings, strict=True):
             share(files, ring)
-    except (OSError, Refused) as error:
+    except (OSError, EventRefused) as error:
         _close(chain(*on_cpu.values(), *crowding.values(), opened.owners))
-        if isinstance(error, Refused):
+        if isinstance(error, EventRefused):
             raise
-        raise Refused("the ring", error) from error
+        raise EventRefused("the ring", error) from error
     return opened
 
 

@@ -50,10 +50,10 @@ class Opening:
         """The threads that wait to open one, as far as the kernel says."""
         threads = set()
         try:
-            told = os.read(self.file, _MOST_BYTES)
+            packed = os.read(self.file, _MOST_BYTES)
         except OSError:
             return frozenset()
-        for size, *_, file, thread in _EVENT.iter_unpack(told[: len(told) // _EVENT.size * _EVENT.size]):
+        for size, *_, file, thread in _EVENT.iter_unpack(packed[: len(packed) // _EVENT.size * _EVENT.size]):
             assert size == _EVENT.size, "no more was asked for"
             if file >= 0:
                 os.close(file)

@@ -17,7 +17,7 @@ from typing import Any
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event
-from pinprof.collect.native.budget import Budget, Level, Prices, untraced_rate
+from pinprof.collect.native.budget import Prices, TracingBudget, TracingLevel, untraced_rate
 from pinprof.collect.native.call_cost import EmptyFunction
 from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.opening import Opening
@@ -49,16 +49,16 @@ class Episode:
     """A time in which a kind was recorded with less."""
 
     kind: str
-    level: Level
+    level: TracingLevel
     from_ns: int
     to_ns: int = 0
     calls: int = 0
     """Recorded without a stack; nobody counts those that are not recorded."""
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """For the manifest."""
         times = {"from_ns": self.from_ns, "to_ns": self.to_ns}
-        if self.level == Level.BARE:
+        if self.level == TracingLevel.BARE:
             return {"kind": self.kind, "without": "stacks", **times, "calls": self.calls}
         return {"kind": self.kind, "without": "calls", **times}
 
@@ -108,7 +108,7 @@ class Probes:
         self._episodes: list[Episode] = []
         self._overhead: dict[str, int] | None = None
         self._pending = 0
-        self._calls = dict.fromkeys(Level, 0)
+        self._calls = dict.fromkeys(TracingLevel, 0)
         """By level, those counted in windows included."""
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
         self._prices, self._priced = Prices(), False
@@ -216,7 +216,7 @@ class Probes:
 
     def _start(self) -> None:
         self._looked_ns = time.monotonic_ns()
-        self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
+        self._budget = TracingBudget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
         """While these bytes of records wait: see what calls cost, and give up or take back what the budget says."""
@@ -232,7 +232,9 @@ class Probes:
         fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
         if fast or passed >= _SELDOM_NS:
             self._look(now)
-        given_up = {name: kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED}
+        given_up = {
+            name: kind for name, kind in self._kinds.items() if self._budget.level(name) == TracingLevel.COUNTED
+        }
         for name, kind in given_up.items():
             if now >= kind.window_ns:
                 self._window(name, kind)
@@ -243,7 +245,7 @@ class Probes:
             return min(max((self._anchor_at_ns - time.monotonic_ns()) // 1_000_000 + 1, 0), longest)
         if not self._working:
             return longest
-        given_up = [kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED]
+        given_up = [kind for name, kind in self._kinds.items() if self._budget.level(name) == TracingLevel.COUNTED]
         if not given_up:
             return longest
         due = min(kind.window_ns for kind in given_up) - time.monotonic_ns()
@@ -262,10 +264,10 @@ class Probes:
                 "budget_percent": self._percent,
                 "cost_ns": sum(calls * self._price(level) for level, calls in self._calls.items()),
                 "price_ns": {"full": self._prices.full, "bare": self._prices.bare},
-                "given_up": [episode.told() for episode in self._episodes],
+                "given_up": [episode.facts() for episode in self._episodes],
             }
         }
-        if self._overhead and self._calls[Level.FULL] + self._calls[Level.BARE]:
+        if self._overhead and self._calls[TracingLevel.FULL] + self._calls[TracingLevel.BARE]:
             said["call_overhead_ns"] = self._overhead
         return said
 
@@ -305,16 +307,16 @@ class Probes:
             self._prices = Prices(max(full["around"], 1), max(min(bare["around"], full["around"]), 1))
             self._budget.prices = self._prices
 
-    def _price(self, level: Level) -> int:
+    def _price(self, level: TracingLevel) -> int:
         # Counted, a call is entered through one trap instead of two, and nothing is written.
-        return self._prices.bare // 2 if level == Level.COUNTED else self._prices.of(level)
+        return self._prices.bare // 2 if level == TracingLevel.COUNTED else self._prices.of(level)
 
     def _look(self, now: int, *, change: bool = True) -> None:
         self._looked_ns, self._pending = now, 0
         calls = {}
         for name, kind in self._kinds.items():
             level = self._budget.level(name)
-            if level == Level.COUNTED:
+            if level == TracingLevel.COUNTED:
                 continue
             total = self._total(kind, level)
             calls[name], kind.counted = total - kind.counted, total
@@ -329,14 +331,14 @@ class Probes:
                 self._set(name, level)
         self._least_ns = max(_OFTEN_NS, _LOOK_SHARE * (time.monotonic_ns() - now))
 
-    def _total(self, kind: _Kind, level: Level) -> int:
-        event = kind.enter if level == Level.FULL else kind.bare
+    def _total(self, kind: _Kind, level: TracingLevel) -> int:
+        event = kind.enter if level == TracingLevel.FULL else kind.bare
         return sum(perf_event.count(file) for file in self._opened.files[event])
 
-    def _set(self, name: str, level: Level) -> None:
+    def _set(self, name: str, level: TracingLevel) -> None:
         """Record a kind so from now on."""
         kind, opened, now = self._kinds[name], self._opened, time.monotonic_ns()
-        if level == Level.COUNTED:
+        if level == TracingLevel.COUNTED:
             self._end_episode(kind, now)
             for file in (file for event in kind.events for file in opened.files[event]):
                 perf_event.disable(file)
@@ -345,12 +347,12 @@ class Probes:
             kind.pause_ns, kind.window_ns = _FIRST_PAUSE_NS, now + _FIRST_PAUSE_NS
             self._begin_episode(name, kind, level, now)
             return
-        on, off = (kind.enter, kind.bare) if level == Level.FULL else (kind.bare, kind.enter)
+        on, off = (kind.enter, kind.bare) if level == TracingLevel.FULL else (kind.bare, kind.enter)
         wanted = (on, kind.leave)
         if not self._reopen([event for event in wanted if not opened.files[event]]):
             self._budget.stays_given_up(name)
             if opened.files[off]:
-                self._set(name, Level.COUNTED)
+                self._set(name, TracingLevel.COUNTED)
             return
         for change, events in ((perf_event.disable, (off,)), (perf_event.enable, wanted)):
             for file in (file for event in events for file in opened.files[event]):
@@ -358,7 +360,7 @@ class Probes:
         now = time.monotonic_ns()
         self._end_episode(kind, now)
         kind.counted = self._total(kind, level)
-        if level == Level.BARE:
+        if level == TracingLevel.BARE:
             self._begin_episode(name, kind, level, now)
 
     def _reopen(self, events: Sequence[int]) -> bool:
@@ -374,7 +376,7 @@ class Probes:
             return False
         return True
 
-    def _begin_episode(self, name: str, kind: _Kind, level: Level, now: int) -> None:
+    def _begin_episode(self, name: str, kind: _Kind, level: TracingLevel, now: int) -> None:
         kind.episode = Episode(name, level, now)
         self._episodes.append(kind.episode)
 
@@ -400,9 +402,9 @@ class Probes:
             counts = [perf_event.count_and_time(file) for file in files]
         now = time.monotonic_ns()
         count, ran_ns = (sum(values) for values in zip((0, 0), *counts, strict=True))
-        self._calls[Level.COUNTED] += count
+        self._calls[TracingLevel.COUNTED] += count
         # Of the program's CPU time; a program that waits calls less in a second.
-        rate = untraced_rate(count, ran_ns, self._price(Level.COUNTED)) * ran_ns / max(now - begun, 1)
+        rate = untraced_rate(count, ran_ns, self._price(TracingLevel.COUNTED)) * ran_ns / max(now - begun, 1)
         kind.window_ns = now + kind.pause_ns
         kind.pause_ns = min(2 * kind.pause_ns, _LONGEST_PAUSE_NS)
         self._budget.counted(name, rate)

@@ -31,9 +31,9 @@ from pinprof.collect.native.opened import online_cpus, open_all
 from pinprof.collect.native.perf_file import PerfFile, features, lost_samples, trailer
 from pinprof.collect.native.probing import Probes
 from pinprof.collect.native.tasks import Tasks
-from pinprof.collect.native.tracefs import Site
+from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.native.wakeups import Wakeups
-from pinprof.collect.pace import NO_LIMITS, Limits
+from pinprof.collect.pace import NO_LIMITS, SizeLimits
 
 SAID = "pinprof-native: "
 
@@ -65,7 +65,7 @@ class Orders:
     command: tuple[str, ...]
     """For the file: how this recording was asked for."""
     version: str
-    probes: tuple[Site, ...] = ()
+    probes: tuple[ProbeSite, ...] = ()
     """Functions whose calls are recorded."""
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time."""
@@ -77,7 +77,7 @@ class Orders:
     """Record who wakes the program's threads, where the kernel allows."""
     unwinding: str = ""
     """The library that completes stacks; empty to leave them as the kernel gives them."""
-    limits: Limits = NO_LIMITS
+    limits: SizeLimits = NO_LIMITS
     """How large the file may become."""
 
     def save(self, path: Path) -> None:
@@ -89,10 +89,10 @@ class Orders:
         """What `save` wrote."""
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
         raw["events"] = tuple(EventSpec.from_json(entry) for entry in raw["events"])
-        raw["probes"] = tuple(Site(**{**entry, "arguments": tuple(entry["arguments"])}) for entry in raw["probes"])
+        raw["probes"] = tuple(ProbeSite(**{**entry, "arguments": tuple(entry["arguments"])}) for entry in raw["probes"])
         for name in ("control", "command", "seen_beside"):
             raw[name] = tuple(raw[name])
-        raw["limits"] = Limits(**raw["limits"])
+        raw["limits"] = SizeLimits(**raw["limits"])
         return cls(**raw)
 
 
@@ -184,7 +184,10 @@ class Sampler:
         self._last_ns = time.monotonic_ns()
         self._drain()
         self._file.write(self._bounded.rest())
-        told = {**(self._probes.finish() if self._probes else {}), **(self._wakeups.finish() if self._wakeups else {})}
+        finished = {
+            **(self._probes.finish() if self._probes else {}),
+            **(self._wakeups.finish() if self._wakeups else {}),
+        }
         lost = self._losses()
         self._file.finish(self._features())
         notes = self._opened.notes
@@ -197,7 +200,7 @@ class Sampler:
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.cpus),
             "notes": notes,
-            **told,
+            **finished,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
             **self._bounded.facts(),
         }

@@ -54,7 +54,7 @@ class _Process:
     """Whether its records are written: a sample of its is, or it has started another process."""
 
 
-class Processes:
+class ShortLivedProcesses:
     """Those that began while records are thinned."""
 
     def __init__(self) -> None:

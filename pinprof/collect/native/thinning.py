@@ -25,7 +25,7 @@ from dataclasses import field
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import WAKEUPS, EventSpec
-from pinprof.collect.native.short_lived import Pool, Processes
+from pinprof.collect.native.short_lived import Pool, ShortLivedProcesses
 from pinprof.collect.pace import STEPS
 from pinprof.data import perf_format as perf
 
@@ -102,7 +102,7 @@ class _Joined:
 
 
 @dataclass
-class Counts:
+class ThinnedCounts:
     """What became of the samples while they were thinned, by event."""
 
     kept: dict[str, int] = field(default_factory=dict)
@@ -120,14 +120,14 @@ class Thinner:
     def __init__(self, events: Sequence[tuple[EventSpec, Sequence[int]]], seed: int = 0) -> None:
         """`events` as they are written, with the ids of their instances."""
         self.step = 0
-        self.counts = Counts()
+        self.counts = ThinnedCounts()
         self._kinds: dict[int, _Kind] = {}
         self._random = random.Random(seed)
         self._turns: dict[tuple[int, int], _Turn] = {}
         self._open: dict[int, _Wait] = {}
         self._joined: dict[int, _Joined] = {}
         self._young: list[tuple[int, int, int, bytes]] = []
-        self._processes = Processes()
+        self._processes = ShortLivedProcesses()
         self._pools: dict[int, Pool[tuple[bytes, list[bytes]]]] = {}
         self._waits_pool: Pool[tuple[_Joined, list[bytes]]] = Pool()
         """Each with the records of its process."""

@@ -57,7 +57,7 @@ _GROUP = re.compile(r"^[pr]:(pinprof_(\d+)_(\d+))/(\w+) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Site:
+class ProbeSite:
     """A function to probe."""
 
     path: str
@@ -105,7 +105,7 @@ def tracepoint(name: str) -> int | None:
 
 
 @contextlib.contextmanager
-def probes(sites: Sequence[Site]) -> Iterator[dict[str, Tracepoints]]:
+def probes(sites: Sequence[ProbeSite]) -> Iterator[dict[str, Tracepoints]]:
     """Define the tracepoints of each kind while the block runs; OSError when this process may not, or nothing can be
     probed. A kind of which nothing can be probed is left out.
 
@@ -185,7 +185,7 @@ def _spelled(paths: Iterable[str]) -> Iterator[dict[str, str]]:
         yield names
 
 
-def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[str, Tracepoints]:
+def _defined(root: Path, group: str, sites: Sequence[tuple[ProbeSite, str]]) -> dict[str, Tracepoints]:
     """Define the tracepoints of sites whose files are spelled so; the last error when of no kind anything was taken."""
     made: dict[str, Tracepoints] = {}
     refusal = None
@@ -204,7 +204,7 @@ def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[
     return made
 
 
-def fetched(site: Site) -> str:
+def fetched(site: ProbeSite) -> str:
     """What is read when a function is entered, as a definition says it.
 
     An array of fewer sizes than are read (gpu_functions.READ_PIECES) is read beyond its end, so how many there are is

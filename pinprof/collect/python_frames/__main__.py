@@ -26,7 +26,7 @@ from pinprof.collect.proc import alive
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.python_frames.memory import Gone
 from pinprof.collect.python_frames.processes import Processes
-from pinprof.collect.python_frames.timeline import Timeline
+from pinprof.collect.python_frames.timeline import SegmentTimeline
 
 SEGMENT_S = 60.0
 MOST_ROWS = 500_000
@@ -98,7 +98,7 @@ class Watch:
             self._store(self._timeline)
         self._timeline, self._resting = self._fresh(), number == signal.SIGUSR2
 
-    def _store(self, segment: Timeline) -> None:
+    def _store(self, segment: SegmentTimeline) -> None:
         """Write a segment behind those before it."""
         self._await_writer()
         segment.names = self._names
@@ -119,8 +119,8 @@ class Watch:
                 self._processes.gone(pid)
         return time.thread_time() - begun
 
-    def _fresh(self) -> Timeline:
-        return Timeline(time.monotonic_ns(), round(self._period_s * 1e9))
+    def _fresh(self) -> SegmentTimeline:
+        return SegmentTimeline(time.monotonic_ns(), round(self._period_s * 1e9))
 
     def _store_beside(self) -> None:
         """Let a child write the segment, one after another."""

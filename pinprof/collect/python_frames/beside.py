@@ -27,7 +27,7 @@ _SETTLE_S, _LOOK_S = 0.5, 0.001
 _PR_SET_PTRACER = 0x59616D61
 
 
-class Lines(Tool):
+class LineRecorder(Tool):
     """The reader at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
 
     recorder: Recorder
@@ -54,7 +54,7 @@ class Lines(Tool):
         while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
             waiter.wait_ready(0.01)
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have it end the segment, and wait until that lies in the file."""
         self._cut(signal.SIGUSR1)
 

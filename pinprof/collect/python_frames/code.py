@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.python_frames.layout import Layout
+from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import Gather, read, word
 
 _TEXT, _BYTES = 1 << 28, 1 << 27
@@ -46,12 +46,12 @@ class Code:
         return self.lines[row] or self.first_line if row >= 0 else self.first_line
 
 
-def identity(pid: int, layout: Layout, address: int) -> tuple[int, ...]:
+def identity(pid: int, layout: InterpreterLayout, address: int) -> tuple[int, ...]:
     """What tells the code object at an address from others; LookupError where there is none."""
     return _identity(layout, read(pid, address, _identity_size(layout)))
 
 
-def are_still(pid: int, layout: Layout, codes: Mapping[int, Code]) -> bool:
+def are_still(pid: int, layout: InterpreterLayout, codes: Mapping[int, Code]) -> bool:
     """Whether the same code objects are at these addresses, with the same files' names; by one system call."""
     size = _identity_size(layout)
     pieces = [((address, size), (code.file_start, len(code.file_bytes))) for address, code in codes.items()]
@@ -70,17 +70,17 @@ def are_still(pid: int, layout: Layout, codes: Mapping[int, Code]) -> bool:
     return True
 
 
-def _identity_size(layout: Layout) -> int:
+def _identity_size(layout: InterpreterLayout) -> int:
     return max(layout.filename, layout.qualified_name, layout.line_table, layout.first_line) + 8
 
 
-def _identity(layout: Layout, raw: bytes | bytearray) -> tuple[int, ...]:
+def _identity(layout: InterpreterLayout, raw: bytes | bytearray) -> tuple[int, ...]:
     places = (layout.filename, layout.qualified_name, layout.line_table)
     first = struct.unpack_from("<i", raw, layout.first_line)[0]
     return (*(struct.unpack_from("<Q", raw, place)[0] for place in places), first)
 
 
-def read_code(pid: int, layout: Layout, address: int) -> Code:
+def read_code(pid: int, layout: InterpreterLayout, address: int) -> Code:
     """The code object at an address; LookupError or ValueError where there is none.
 
     A program runs on while it is read, and where code was there may be anything of its memory by now: what is not a
@@ -91,14 +91,28 @@ def read_code(pid: int, layout: Layout, address: int) -> Code:
         raise ValueError("no code")
     known = identity(pid, layout, address)
     file, name, table, first = known
-    starts, lines = line_starts(_bytes(pid, layout, table), first)
+    places = _bytes(pid, layout, table)
+    # Where a table was, there may be other bytes of the program by now, whose values no line number may show.
+    starts, lines = line_starts(places, first) if _covers(places, _size(pid, layout, address)) else ((), ())
     function = text(pid, layout, name)
     start, data, encoding = _characters(pid, layout, file)
     path = data.decode(encoding, "replace")
+    if identity(pid, layout, address) != known:
+        raise ValueError("no code any more")
     return Code(known, function, path, first, starts, lines, address + layout.bytecode, start, data)
 
 
-def bytecode_copy(pid: int, layout: Layout, address: int, number: int) -> int:
+def _size(pid: int, layout: InterpreterLayout, address: int) -> int:
+    """How many instructions code has: its `ob_size`, which follows its type."""
+    return word(pid, address + layout.type_of + 8)
+
+
+def _covers(table: bytes, instructions: int) -> bool:
+    """Whether a location table is one of so many instructions: its entries begin with bytes from 128 on."""
+    return sum((byte & 7) + 1 for byte in table if byte >= 128) == instructions
+
+
+def bytecode_copy(pid: int, layout: InterpreterLayout, address: int, number: int) -> int:
     """The address of a thread's own copy of the bytecode (free-threaded builds from 3.14 on)."""
     return word(pid, word(pid, address + layout.bytecode_copies) + 8 + 8 * number)
 
@@ -136,24 +150,24 @@ def _signed(table: bytes, place: int) -> int:
     return -(value >> 1) if value & 1 else value >> 1
 
 
-def _is(pid: int, layout: Layout, address: int, flag: int) -> bool:
+def _is(pid: int, layout: InterpreterLayout, address: int, flag: int) -> bool:
     return bool(word(pid, word(pid, address + layout.type_of) + layout.type_flags) & flag)
 
 
-def _bytes(pid: int, layout: Layout, address: int) -> bytes:
+def _bytes(pid: int, layout: InterpreterLayout, address: int) -> bytes:
     length = word(pid, address + layout.bytes_length)
     if length > _LONGEST_TABLE or not _is(pid, layout, address, _BYTES):
         raise ValueError("no table of lines")
     return read(pid, address + layout.bytes_start, length) if length else b""
 
 
-def text(pid: int, layout: Layout, address: int) -> str:
+def text(pid: int, layout: InterpreterLayout, address: int) -> str:
     """The str at an address; ValueError where there is none."""
     _, data, encoding = _characters(pid, layout, address)
     return data.decode(encoding, "replace")
 
 
-def _characters(pid: int, layout: Layout, address: int) -> tuple[int, bytes, str]:
+def _characters(pid: int, layout: InterpreterLayout, address: int) -> tuple[int, bytes, str]:
     """Where the characters of a str are, these as they are, and how they are encoded."""
     head = read(pid, address, layout.text_wide)
     length = struct.unpack_from("<q", head, layout.text_length)[0]

@@ -15,10 +15,10 @@ from itertools import islice
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, identity, read_code
-from pinprof.collect.python_frames.layout import Layout
+from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import Gather, Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
-from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Reader, Seen, Window
+from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Seen, SeenWindow, ThreadReader
 
 NO_STACK = -1
 UNKNOWN = -2
@@ -35,7 +35,7 @@ _TRAMPOLINE = "<interpreter trampoline>"
 
 
 @dataclass
-class Tables:
+class SegmentTables:
     """Distinct frames and stacks of a segment, shared by all processes; numbers in the order of their appearance."""
 
     frames: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class _Thread:
 class Interpreter:
     """A process and its threads; `Gone` when it has ended or become another program."""
 
-    def __init__(self, pid: int, layout: Layout, runtime: int) -> None:
+    def __init__(self, pid: int, layout: InterpreterLayout, runtime: int) -> None:
         self.pid = pid
         self.seen_ns = 0
         """When the last look was."""
         self._layout, self._runtime = layout, runtime
-        self._reader = Reader(pid, layout)
+        self._reader = ThreadReader(pid, layout)
         self._threads: dict[int, _Thread] = {}
         """By address."""
         self._heads = Gather(pid, [])
@@ -78,7 +78,7 @@ class Interpreter:
         self._checked: set[int] = set()
         """Code that was known a moment ago to be what it was."""
         self._stacks: dict[Places, int] = {}
-        self._tables = Tables()
+        self._tables = SegmentTables()
         self._thread_bytes = max(layout.next_thread, layout.native_id) + 8
         self.list_threads()
 
@@ -101,7 +101,7 @@ class Interpreter:
         return names
 
     @property
-    def windows(self) -> dict[int, Window]:
+    def windows(self) -> dict[int, SeenWindow]:
         """Thread id → when the last look saw it."""
         return {thread.tid: thread.seen.window for thread in self._threads.values()}
 
@@ -132,7 +132,7 @@ class Interpreter:
         self._heads = Gather(pid, [(head, 8) for head in heads])
         self._reader.threads = [thread.seen for thread in self._threads.values()]
 
-    def look(self, tables: Tables) -> Iterator[tuple[int, int]]:
+    def look(self, tables: SegmentTables) -> Iterator[tuple[int, int]]:
         """(thread id, stack) of every thread; UNKNOWN where it could not be seen."""
         if tables is not self._tables:
             self._tables = tables

@@ -25,7 +25,7 @@ _PAGE = 4096
 
 
 @dataclass(frozen=True)
-class Layout:
+class InterpreterLayout:
     """Offsets in bytes; 0 where this version has no such field."""
 
     version: tuple[int, int]
@@ -74,7 +74,7 @@ class Layout:
     type_flags: int
 
 
-_3_11 = Layout(
+_3_11 = InterpreterLayout(
     (3, 11), interpreters=40, next_interpreter=0, threads=16, next_thread=8, native_id=160, chunk=296, frame=56,
     frame_in_cframe=8, code=32, previous=48, instruction=56, owner=69, locals=72, bytecode_copy=0, filename=112,
     qualified_name=128, line_table=136, first_line=72, bytecode=184, bytecode_copies=0, text_state=32, text_length=16,
@@ -123,7 +123,7 @@ _STRUCTURES = {
 _OFFSETS_BYTES = 1024
 
 
-def of_process(pid: int) -> tuple[Layout, int] | None:
+def of_process(pid: int) -> tuple[InterpreterLayout, int] | None:
     """The layout of a process's interpreter and the address of its `_PyRuntime`; None where there is none we know."""
     for path, start, offset in _images(pid):
         try:
@@ -196,7 +196,7 @@ def _value_of(elf: Headers, name: bytes) -> int:
     return next((value for at, _, _, value in elf.symbols(table) if at == place), 0) if place else 0
 
 
-def _layout(pid: int, runtime: int, version_at: int) -> Layout | None:
+def _layout(pid: int, runtime: int, version_at: int) -> InterpreterLayout | None:
     head = read(pid, runtime, _OFFSETS_BYTES)
     if head.startswith(_COOKIE):
         return described(head)
@@ -204,7 +204,7 @@ def _layout(pid: int, runtime: int, version_at: int) -> Layout | None:
     return _FIXED.get((version >> 24 & 0xFF, version >> 16 & 0xFF))
 
 
-def described(head: bytes) -> Layout | None:
+def described(head: bytes) -> InterpreterLayout | None:
     """The layout that an interpreter describes in the first bytes of its `_PyRuntime`; None for a later version."""
     _, number, free_threaded, *values = struct.unpack_from(f"<{len(head) // 8}Q", head)
     version = number >> 24 & 0xFF, number >> 16 & 0xFF
@@ -217,7 +217,7 @@ def described(head: bytes) -> Layout | None:
         for member in members.split() if not members.isdecimal() else range(int(members)):
             fields[f"{name}.{member}"] = next(rest)
     wide = fields["str.ascii"] + 16
-    return Layout(
+    return InterpreterLayout(
         version=version,
         interpreters=fields["runtime.interpreters"],
         next_interpreter=fields["interpreter.next"],

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 
 from pinprof.collect.python_frames.code import text
-from pinprof.collect.python_frames.layout import Layout
+from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import read, word
 
 NAMED_BY_INTERPRETER = (3, 14)
@@ -25,7 +25,7 @@ _GENERAL = 0
 _MOST_ATTRIBUTES = 256
 
 
-def thread_name(pid: int, layout: Layout, frame: int) -> str:
+def thread_name(pid: int, layout: InterpreterLayout, frame: int) -> str:
     """The name of the Thread whose `_bootstrap` this frame is; LookupError or ValueError where it cannot be read."""
     thread = word(pid, frame + layout.locals)
     for name, value in _attributes(pid, layout.version, thread):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pinprof.collect.python_frames.layout import Layout
+from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import Gone
 from pinprof.machine.libraries import FRAMES
 
@@ -26,7 +26,7 @@ Places = tuple[int, ...]
 """(code, instruction, number of the bytecode's copy) of each frame, one after another, innermost first."""
 
 
-class Window(NamedTuple):
+class SeenWindow(NamedTuple):
     """When a look saw a thread, in ns of CLOCK_MONOTONIC."""
 
     since_ns: int
@@ -79,9 +79,9 @@ class Seen:
         return int(self._thread.state)
 
     @property
-    def window(self) -> Window:
+    def window(self) -> SeenWindow:
         """When it was seen so."""
-        return Window(self._thread.since, self._thread.begun, self._thread.ended)
+        return SeenWindow(self._thread.since, self._thread.begun, self._thread.ended)
 
     @property
     def depth(self) -> int:
@@ -99,10 +99,10 @@ class Seen:
         return tuple(self._thread.places[: 3 * self._thread.depth])
 
 
-class Reader:
+class ThreadReader:
     """Reads the threads of a process."""
 
-    def __init__(self, pid: int, layout: Layout) -> None:
+    def __init__(self, pid: int, layout: InterpreterLayout) -> None:
         """ToolMissing where the library is not available."""
         library, copies = _library(), layout.bytecode_copy
         ends = layout.code + 8, layout.previous + 8, layout.instruction + 8, layout.owner + 1, copies and copies + 4

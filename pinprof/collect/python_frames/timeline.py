@@ -15,8 +15,8 @@ from typing import Any
 
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Tables
-from pinprof.collect.python_frames.reader import Window
+from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, SegmentTables
+from pinprof.collect.python_frames.reader import SeenWindow
 
 _WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
 _MOST_WINDOWS = 16
@@ -51,12 +51,12 @@ class _Runs:
             self.stack.append(stack)
 
 
-class Timeline:
+class SegmentTimeline:
     """One segment of a recording."""
 
     def __init__(self, start_ns: int, period_ns: int) -> None:
         self.start_ns, self._period_ns = start_ns, period_ns
-        self.tables = Tables()
+        self.tables = SegmentTables()
         self.names: dict[tuple[int, int], str] = {}
         self._threads: dict[tuple[int, int], _Runs] = {}
         self._looks: dict[int, list[int]] = {}
@@ -74,7 +74,7 @@ class Timeline:
         stacks: Iterable[tuple[int, int]],
         time_ns: int,
         due_ns: int,
-        windows: Mapping[int, Window] = MappingProxyType({}),
+        windows: Mapping[int, SeenWindow] = MappingProxyType({}),
     ) -> None:
         """Note a look at all threads of a process, and when this process was to wake for it; `windows`: when it saw
         each thread.

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from pinprof.collect.proc import alive, tree
 from pinprof.collect.uvm import READY, REFUSED, descriptors
-from pinprof.collect.uvm.driver import Refused
-from pinprof.collect.uvm.source import Source
+from pinprof.collect.uvm.driver import DriverRefused
+from pinprof.collect.uvm.source import FollowedSpace
 
 SOON_S, SELDOM_S, SEARCH_SHARE = 0.02, 0.5, 0.005
 READ_S = 0.1
@@ -38,7 +38,7 @@ class Follower:
 
     def __init__(self, pid: int, folder: Path, budget: float) -> None:
         self._root, self._folder, self._budget = pid, folder, budget
-        self.sources: dict[int, Source] = {}
+        self.sources: dict[int, FollowedSpace] = {}
         """By our copy of the descriptor."""
         self._ends: dict[int, int] = {}
         """Pidfd → pid, of processes that are followed: readable when it has ended."""
@@ -104,8 +104,8 @@ class Follower:
                     self._tried[pid, number] = _TRIES
                     self._refused.pop(pid, None)
                     return
-                self.sources[uvm] = Source(pid, uvm, self._folder, self._budget)
-            except Refused as error:
+                self.sources[uvm] = FollowedSpace(pid, uvm, self._folder, self._budget)
+            except DriverRefused as error:
                 # What a process opens first may become an address space a moment later.
                 if pid in self._ends.values():
                     self._tried[pid, number] = self._tried.get((pid, number), 0) + 1

@@ -27,7 +27,7 @@ READY_TIMEOUT_S = 5.0
 """Nothing is lost but events when it takes longer."""
 
 
-class ManagedMemory(Tool):
+class ManagedMemoryTool(Tool):
     """The follower at work; the files lie in the capture's `uvm/` afterwards."""
 
     recorder: Recorder
@@ -118,7 +118,7 @@ def records_events(request: RecordRequest) -> bool:
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
-    return [ManagedMemory(setup)] if records_events(setup.request) else []
+    return [ManagedMemoryTool(setup)] if records_events(setup.request) else []
 
 
 COLLECTOR = Collector(_join, check=_check)

@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from fcntl import ioctl
 from pathlib import Path
 
-from pinprof.collect.uvm.ring import CONTROL_BYTES, Ring
+from pinprof.collect.uvm.ring import CONTROL_BYTES, UvmRing
 from pinprof.data.uvm_events import COUNTERS, ENTRY_BYTES, PROCESSORS, UUID_BYTES
 
 DEVICE = Path("/dev/nvidia-uvm-tools")
@@ -47,7 +47,7 @@ _UNTOUCHED = 0xFFFF_FFFF
 ALL_COUNTERS = (1 << COUNTERS) - 1
 
 
-class Refused(Exception):
+class DriverRefused(Exception):
     """The driver did not do what it was asked for: `errno` is the system call's, or 0, and `status` the driver's."""
 
     def __init__(self, what: str, number: int = 0, status: int = 0) -> None:
@@ -62,9 +62,9 @@ def call(descriptor: int, request: int, parameters: bytes, status_at: int, what:
     try:
         ioctl(descriptor, request, answer, True)
     except OSError as error:
-        raise Refused(what, error.errno or errno.EIO) from error
+        raise DriverRefused(what, error.errno or errno.EIO) from error
     if status := _word(answer, status_at):
-        raise Refused(what, status=status)
+        raise DriverRefused(what, status=status)
     return answer
 
 
@@ -83,14 +83,14 @@ class Queue:
         try:
             self.descriptor = open_device()
         except OSError as error:
-            raise Refused(f"open {DEVICE}", error.errno or errno.EIO) from error
+            raise DriverRefused(f"open {DEVICE}", error.errno or errno.EIO) from error
         try:
             self.layout = self._become_queue(uvm)
             call(self.descriptor, SET_THRESHOLD, THRESHOLD.pack(_THRESHOLD, 0), 4, "set the queue's threshold")
-        except Refused:
+        except DriverRefused:
             os.close(self.descriptor)
             raise
-        self.ring = Ring(memoryview(self._control), memoryview(self._memory), ENTRY_BYTES[self.layout], ENTRIES)
+        self.ring = UvmRing(memoryview(self._control), memoryview(self._memory), ENTRY_BYTES[self.layout], ENTRIES)
         self._poll = select.poll()
         self._poll.register(self.descriptor, select.POLLIN)
 
@@ -99,7 +99,7 @@ class Queue:
         given = INIT.pack(address(self._memory), ENTRIES, address(self._control), bytes(16), 1, uvm, 0, 0)
         try:
             call(self.descriptor, INIT_TRACKER_V2, given, 48, "make an event queue")
-        except Refused as error:
+        except DriverRefused as error:
             if error.errno != errno.EINVAL:
                 raise
         else:
@@ -111,7 +111,7 @@ class Queue:
         """Have events of these kinds written; Refused."""
         call(self.descriptor, ENABLE_EVENTS, FLAGS.pack(_mask(kinds), 0, 0), 8, "enable events")
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Have the driver take the queue's lock once: what was announced before is in memory after."""
         self._poll.poll(0)
 
@@ -129,12 +129,12 @@ class Counters:
         try:
             self._descriptor = open_device()
         except OSError as error:
-            raise Refused(f"open {DEVICE}", error.errno or errno.EIO) from error
+            raise DriverRefused(f"open {DEVICE}", error.errno or errno.EIO) from error
         given = INIT.pack(0, 0, address(self._memory), bytes(16), 1, uvm, 0, 0)
         try:
             call(self._descriptor, INIT_TRACKER, given, 48, "make counters")
             call(self._descriptor, ENABLE_COUNTERS, FLAGS.pack(ALL_COUNTERS, 0, 0), 8, "enable counters")
-        except Refused:
+        except DriverRefused:
             os.close(self._descriptor)
             raise
 
@@ -163,10 +163,10 @@ def processors(uvm: int, layout: int) -> bytes:
         try:
             ioctl(uvm, UUID_TABLE, answer, True)
         except OSError as error:
-            raise Refused("read the processors", error.errno or errno.EIO) from error
+            raise DriverRefused("read the processors", error.errno or errno.EIO) from error
         last = _word(answer, 12)
         if status := _word(answer, 8) if last == _UNTOUCHED else last:
-            raise Refused("read the processors", status=status)
+            raise DriverRefused("read the processors", status=status)
     return table.raw
 
 

@@ -15,7 +15,7 @@ _DROPPED = 2
 """Place of the first of the numbers of lost events, among u64."""
 
 
-class Ring:
+class UvmRing:
     """Who reads: `announced`, then `pieces` up to there, then `release`."""
 
     def __init__(self, control: memoryview, entries: memoryview, entry_bytes: int, length: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pinprof.base import files
 from pinprof.collect.uvm import driver
-from pinprof.collect.uvm.driver import Counters, Queue, Refused
+from pinprof.collect.uvm.driver import Counters, DriverRefused, Queue
 from pinprof.data.uvm_events import (
     CLOCK,
     CLOCK_AT,
@@ -31,11 +31,11 @@ from pinprof.data.uvm_events import (
     TABLE_AT,
     UUID_BYTES,
     VERSION,
-    Event,
     State,
+    UvmEvent,
 )
 
-KINDS = tuple(sorted(set(Event) - {Event.PAGE_SIZE_CHANGE}))
+KINDS = tuple(sorted(set(UvmEvent) - {UvmEvent.PAGE_SIZE_CHANGE}))
 BUDGET = 0.03
 """The part of the program's time that events may cost, where it is kept."""
 MIGRATION_S = 4e-6
@@ -48,7 +48,7 @@ _LETTERS = {"S8": "8s", "<u4": "I", "<u8": "Q"}
 _PACKED = struct.Struct("<" + "".join(_LETTERS[kind] * count for _, kind, count in HEADER))
 
 
-class Source:
+class FollowedSpace:
     """One address space, followed from now until `finish`."""
 
     def __init__(self, pid: int, uvm: int, folder: Path, budget: float) -> None:
@@ -67,7 +67,7 @@ class Source:
         except BaseException:
             self._let_go()
             raise
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(DriverRefused):
             self._counters = Counters(uvm)
         self._state, self._stopped_ns = State.RUNNING, 0
         self._written = self._migrations = 0
@@ -105,7 +105,7 @@ class Source:
         """Take over the rest, and let go of the address space."""
         if self._state == State.RUNNING:
             self._note_processors()
-            with contextlib.suppress(Refused):
+            with contextlib.suppress(DriverRefused):
                 driver.flush(self._uvm)
             self._drain()
             self._compare_clocks()
@@ -118,9 +118,9 @@ class Source:
         pieces = ring.pieces(until)
         if not pieces:
             return
-        self.queue.settle()
+        self.queue.flush()
         kinds = (bytes(piece[:: ENTRY_BYTES[self.queue.layout]]) for piece in pieces)
-        self._migrations += sum(each.count(Event.MIGRATION) for each in kinds)
+        self._migrations += sum(each.count(UvmEvent.MIGRATION) for each in kinds)
         appended = self._append(pieces)
         ring.release(until)
         if appended and self._written >= MOST_BYTES:
@@ -167,7 +167,7 @@ class Source:
 
     def _note_processors(self) -> None:
         """Keep the processors that are known; one that the program has let go of stays."""
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(DriverRefused):
             found = driver.processors(self._uvm, self.queue.layout)
             known = self._processors or bytes(len(found))
             places = [slice(at, at + UUID_BYTES) for at in range(0, len(found), UUID_BYTES)]

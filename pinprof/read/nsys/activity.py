@@ -29,7 +29,7 @@ from pinprof.read.by_thread import outermost
 from pinprof.read.long_columns import ROWS_AT_ONCE, put_together
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers
-from pinprof.read.nsys.tables import Tables, address_column, amount_column, enum_column, id_column, time_order
+from pinprof.read.nsys.tables import ExportTables, address_column, amount_column, enum_column, id_column, time_order
 
 _OPERATIONS = (
     (OpKind.KERNEL, schema.KERNELS),
@@ -42,7 +42,7 @@ _OPERATIONS = (
 _MIGRATIONS = (CopyKind.UVM_HOST_TO_DEVICE, CopyKind.UVM_DEVICE_TO_HOST, CopyKind.UVM_DEVICE_TO_DEVICE)
 
 
-def read_cuda(tables: Tables) -> tuple[ApiCallTable, GpuOpTable]:
+def read_cuda(tables: ExportTables) -> tuple[ApiCallTable, GpuOpTable]:
     """Calls, folded, and GPU work, which points to the outer call where the inner one caused it."""
     calls, inner, outer = _calls(tables)
     operations = _operations(tables)
@@ -54,7 +54,7 @@ def read_cuda(tables: Tables) -> tuple[ApiCallTable, GpuOpTable]:
     return calls, replace(operations, correlation_id=moved)
 
 
-def _calls(tables: Tables) -> tuple[ApiCallTable, PairIndex, Int64]:
+def _calls(tables: ExportTables) -> tuple[ApiCallTable, PairIndex, Int64]:
     """Calls ordered by start; rows of the raw table by the ids of folded calls; per raw row its outer call's id."""
     raw = tables.read_timed(schema.CALLS)
     order = time_order(raw["start"], raw["end"])
@@ -119,7 +119,7 @@ class _Piece:
             yield slice(rows.start + first, rows.start + last) if isinstance(rows, slice) else rows[first:last]
 
 
-def _pieces(tables: Tables) -> Iterator[_Piece]:
+def _pieces(tables: ExportTables) -> Iterator[_Piece]:
     """GPU work by kind, kernels first."""
     for kind, table in _OPERATIONS:
         raw = tables.read_timed(table)
@@ -134,7 +134,7 @@ def _pieces(tables: Tables) -> Iterator[_Piece]:
             yield _Piece.of(OpKind.MIGRATION, raw, migrated)
 
 
-def _operations(tables: Tables) -> GpuOpTable:
+def _operations(tables: ExportTables) -> GpuOpTable:
     """Kind after kind, so that whoever looks at one of them touches the memory of that alone."""
     pieces = list(_pieces(tables))
     total = sum(piece.count for piece in pieces)
@@ -189,7 +189,7 @@ def _threads(kernels: Numbers) -> Int64:
     return np.minimum(threads, 2.0**62).astype(np.int64)
 
 
-def read_faults(tables: Tables) -> PageFaultTable:
+def read_faults(tables: ExportTables) -> PageFaultTable:
     """GPU fault groups and CPU faults in one table."""
     gpu, cpu = tables.read_timed(schema.GPU_FAULTS), tables.read_timed(schema.CPU_FAULTS)
     function, names = tables.names(cpu["function"])
@@ -218,7 +218,7 @@ def read_faults(tables: Tables) -> PageFaultTable:
     return faults.take(in_order(faults.time_ns))
 
 
-def read_memory(tables: Tables) -> MemoryUsageTable:
+def read_memory(tables: ExportTables) -> MemoryUsageTable:
     """Allocations and frees."""
     raw = _in_order(tables.read_timed(schema.MEMORY))
     raw["size_bytes"], raw["address"] = amount_column(raw["size_bytes"]), address_column(raw["address"])
@@ -226,7 +226,7 @@ def read_memory(tables: Tables) -> MemoryUsageTable:
     return MemoryUsageTable.of(len(raw["start"]), time_ns=raw.pop("start"), **raw)
 
 
-def read_os_calls(tables: Tables) -> OsCallTable:
+def read_os_calls(tables: ExportTables) -> OsCallTable:
     """Calls into libc."""
     raw = _in_order(tables.read_timed(schema.OS_CALLS))
     raw["name"], names = tables.names(raw["name"])
@@ -234,7 +234,7 @@ def read_os_calls(tables: Tables) -> OsCallTable:
     return OsCallTable.of(len(raw["name"]), start_ns=raw.pop("start"), end_ns=raw.pop("end"), names=names, **raw)
 
 
-def read_sched(tables: Tables) -> SchedTable:
+def read_sched(tables: ExportTables) -> SchedTable:
     """Context switches of every process that nsys saw."""
     raw = _in_order(tables.read_timed(schema.SCHED))
     raw["running"] = raw["running"] > 0

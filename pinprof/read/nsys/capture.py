@@ -16,6 +16,7 @@ from pinprof.base.units import format_count
 from pinprof.data.activity import Activity
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import NO_NODE, Capture, Losses, SampleTable
+from pinprof.data.time_window import TimeWindow
 from pinprof.read.directory import Reading
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.ranges import read_ranges
@@ -61,7 +62,8 @@ def _read(path: Path, reading: Reading, *, alone: bool) -> Capture:
         # nsys 2022.4 misses those of Python's nvtx since 0.2.17. Beside perf, joining chooses.
         capture = replace(capture, ranges=ranges).with_notes(*loaded.notes)
     if manifest.scenario and len(ranges):
-        capture = _restricted(capture, int(ranges.start_ns.min()) - _MARGIN_NS, int(ranges.end_ns.max()) + _MARGIN_NS)
+        window = TimeWindow(int(ranges.start_ns.min()) - _MARGIN_NS, int(ranges.end_ns.max()) + _MARGIN_NS)
+        capture = _restricted(capture, window)
     return capture
 
 
@@ -73,22 +75,17 @@ def _offset(manifest: Manifest, activity: Activity | None) -> int | None:
     return activity.start_utc_ns - noted
 
 
-def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
-    """What began inside an interval."""
+def _restricted(capture: Capture, window: TimeWindow) -> Capture:
+    """What began inside a window."""
     assert capture.activity is not None
 
-    samples = capture.samples.within(start_ns, end_ns)
-    activity = capture.activity.each(lambda table: table.within(start_ns, end_ns))
+    samples, within = capture.samples.within(window.start_ns, window.end_ns), window.begun(capture)
+    activity = within.activity
+    assert activity is not None
     left_out = len(capture.samples) - len(samples)
     left_out += sum(len(table) - len(activity.tables[name]) for name, table in capture.activity.tables.items())
     note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
-    restricted = replace(
-        capture,
-        samples=samples,
-        ranges=capture.ranges.within(start_ns, end_ns),
-        activity=activity,
-        losses=_losses_in(capture, samples),
-    )
+    restricted = replace(within, samples=samples, losses=_losses_in(capture, samples))
     return restricted.with_notes(note) if left_out else restricted
 
 

@@ -26,8 +26,8 @@ from pinprof.read.nsys.activity import read_cuda, read_faults, read_memory, read
 from pinprof.read.nsys.numbers import number
 from pinprof.read.nsys.nvtx import read_nvtx
 from pinprof.read.nsys.samples import CpuSamples, read_samples
-from pinprof.read.nsys.source import EXPORT_AGAIN, MAGIC, Source, open_source
-from pinprof.read.nsys.tables import Tables
+from pinprof.read.nsys.source import EXPORT_AGAIN, MAGIC, OpenedExport, open_source
+from pinprof.read.nsys.tables import ExportTables
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.streams.store import new_manifest
@@ -53,8 +53,8 @@ def read(path: Path, options: ReadOptions, resolver: Resolver | None = None) -> 
         return _read(source, options, resolver or Resolver(kallsyms=options.kallsyms, symfs=options.symfs))
 
 
-def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
-    tables = Tables(source)
+def _read(source: OpenedExport, options: ReadOptions, resolver: Resolver) -> Capture:
+    tables = ExportTables(source)
     facts = source.facts(schema.CAPTURE_FACTS, schema.CAPTURE_KEYS)
     calls, gpu_ops = read_cuda(tables)
     faults, memory, os_calls, sched = (
@@ -112,7 +112,7 @@ def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
     )
 
 
-def _check_tables(source: Source) -> None:
+def _check_tables(source: OpenedExport) -> None:
     """CaptureError unless there is something that nsys exports for every session, events or not."""
     known = schema.KNOWN_TABLES & source.tables.keys()
     if known <= {schema.STRINGS[0]} and len(source.tables) > len(known):
@@ -129,7 +129,7 @@ def _check_tables(source: Source) -> None:
         )
 
 
-def _versions(source: Source) -> tuple[str, str]:
+def _versions(source: OpenedExport) -> tuple[str, str]:
     """Version of the exporting nsys and of the schema; empty where the export does not say."""
     facts: dict[str, str] = {}
     for table in schema.EXPORT_FACTS:
@@ -138,7 +138,7 @@ def _versions(source: Source) -> tuple[str, str]:
     return version, schema_version
 
 
-def _recorded(source: Source, facts: Mapping[str, str]) -> frozenset[str]:
+def _recorded(source: OpenedExport, facts: Mapping[str, str]) -> frozenset[str]:
     """Traces that were on: the session's settings say so, or the export has their tables."""
     tables = source.tables.keys()
     by_table = {
@@ -149,7 +149,7 @@ def _recorded(source: Source, facts: Mapping[str, str]) -> frozenset[str]:
     return frozenset(by_table | {trace for key, trace in schema.TRACED.items() if facts.get(key) == "true"})
 
 
-def _of_processes(tables: Tables, sched: SchedTable, pids: NDArray[Any]) -> SchedTable:
+def _of_processes(tables: ExportTables, sched: SchedTable, pids: NDArray[Any]) -> SchedTable:
     ours = np.isin(sched.pid, pids)
     if others := len(sched) - int(np.count_nonzero(ours)):
         tables.notes.append(f"{others} context switches of other processes were left out.")
@@ -158,7 +158,7 @@ def _of_processes(tables: Tables, sched: SchedTable, pids: NDArray[Any]) -> Sche
 
 
 def _thread_names(
-    tables: Tables, given: Mapping[tuple[int, int], str], seen: Iterable[Any]
+    tables: ExportTables, given: Mapping[tuple[int, int], str], seen: Iterable[Any]
 ) -> dict[tuple[int, int], str]:
     """Names of the threads that something was recorded of; those that the program gave by NVTX win."""
     there = distinct(*(pack(table.pid, table.tid) for table in seen))
@@ -172,7 +172,7 @@ def _thread_names(
 
 
 def _manifest(
-    tables: Tables, facts: Mapping[str, str], version: str, schema_version: str, activity: Activity, end_ns: int
+    tables: ExportTables, facts: Mapping[str, str], version: str, schema_version: str, activity: Activity, end_ns: int
 ) -> Manifest:
     outcome: dict[str, Any] = {"state": "complete", "duration_ns": end_ns}
     if activity.start_utc_ns and 0 < activity.start_utc_ns < 2**62:
@@ -190,7 +190,7 @@ def _command(facts: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(facts[key] for key in keys if key in facts)
 
 
-def _host(tables: Tables) -> dict[str, Any]:
+def _host(tables: ExportTables) -> dict[str, Any]:
     """Machine facts, named as `collect.host.facts` names them; no host name."""
     facts = tables.source.facts(schema.SYSTEM_FACTS, schema.SYSTEM_KEYS)
     host: dict[str, Any] = {key: facts[name] for name, key in schema.SYSTEM_KEYS.items() if facts.get(name)}
@@ -207,7 +207,7 @@ def _host(tables: Tables) -> dict[str, Any]:
     return host
 
 
-def _gpus(tables: Tables) -> list[dict[str, Any]]:
+def _gpus(tables: ExportTables) -> list[dict[str, Any]]:
     """One entry for each GPU of the machine: name, bus, chip, memory, bandwidth, multiprocessors, capability."""
     raw = tables.read(schema.GPUS)
     table = tables.physical(schema.GPUS)

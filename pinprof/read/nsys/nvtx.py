@@ -19,12 +19,12 @@ from pinprof.data.model import Bool, Int32, Int64, RangeTable
 from pinprof.read.by_thread import threads
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers
-from pinprof.read.nsys.tables import Tables, time_order
+from pinprof.read.nsys.tables import ExportTables, time_order
 
 _NAMELESS = "(no name)"
 
 
-def read_nvtx(tables: Tables, end_ns: int) -> tuple[RangeTable, MarkTable, dict[tuple[int, int], str]]:
+def read_nvtx(tables: ExportTables, end_ns: int) -> tuple[RangeTable, MarkTable, dict[tuple[int, int], str]]:
     """Ranges, marks, and the names that the program gave its threads; `end_ns` closes what is open."""
     raw = tables.read(schema.NVTX)
     name, names = _names(tables, raw)
@@ -58,7 +58,7 @@ def read_nvtx(tables: Tables, end_ns: int) -> tuple[RangeTable, MarkTable, dict[
     return table, _marks(raw, name, names, domain, domains), _threads(raw, name, names)
 
 
-def _names(tables: Tables, raw: Numbers) -> tuple[Int32, list[str]]:
+def _names(tables: ExportTables, raw: Numbers) -> tuple[Int32, list[str]]:
     """Per event its name as an index into distinct names; the last of them stands for events without name."""
     count = len(raw["start"])
     table = tables.physical(schema.NVTX)

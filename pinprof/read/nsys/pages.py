@@ -70,7 +70,7 @@ class Values:
 
 
 @dataclass(frozen=True)
-class Layout:
+class PageLayout:
     """How a file is divided into pages."""
 
     page_bytes: int
@@ -79,7 +79,7 @@ class Layout:
     pages: int
 
     @classmethod
-    def of(cls, path: Path) -> Layout:
+    def of(cls, path: Path) -> PageLayout:
         """From the header; Unusual where it is not as usual, or the file is not as long as it says."""
         with path.open("rb") as file:
             head = file.read(_HEADER_BYTES)
@@ -97,7 +97,7 @@ class Layout:
 class TablePages:
     """One table of a file, given by the number of its first page and how many columns it has."""
 
-    def __init__(self, path: Path, layout: Layout, root: int, columns: int) -> None:
+    def __init__(self, path: Path, layout: PageLayout, root: int, columns: int) -> None:
         if not 0 < columns < _ONE_BYTE - 1:
             raise Unusual
         self._path, self._layout, self._root, self._columns = path, layout, root, columns
@@ -127,7 +127,7 @@ class TablePages:
                 yield len(numbers), len(cells), _columns(content, *records, self._columns, wanted)
 
 
-def _leaves(file: FileIO, layout: Layout, root: int) -> Int64:
+def _leaves(file: FileIO, layout: PageLayout, root: int) -> Int64:
     """Level by level from the root down; all leaves are equally deep."""
     level = np.array([root], np.int64)
     seen = 0
@@ -143,7 +143,7 @@ def _leaves(file: FileIO, layout: Layout, root: int) -> Int64:
     raise Unusual
 
 
-def _children(file: FileIO, layout: Layout, number: int, root: int) -> Int64:
+def _children(file: FileIO, layout: PageLayout, number: int, root: int) -> Int64:
     page = _content(file, layout, np.array([number], np.int64))
     count = int(page[3]) << 8 | int(page[4])
     edge = _INNER_HEAD + 2 * count
@@ -156,7 +156,7 @@ def _children(file: FileIO, layout: Layout, number: int, root: int) -> Int64:
     return np.append(children, int.from_bytes(page[8:12].tobytes(), "big"))
 
 
-def _content(file: FileIO, layout: Layout, numbers: Int64) -> UInt8:
+def _content(file: FileIO, layout: PageLayout, numbers: Int64) -> UInt8:
     """The bytes of pages one behind the other, and some slack."""
     size = layout.page_bytes
     content = np.zeros(len(numbers) * size + _SLACK_BYTES, np.uint8)
@@ -171,7 +171,7 @@ def _content(file: FileIO, layout: Layout, numbers: Int64) -> UInt8:
     return content
 
 
-def _cells(content: UInt8, layout: Layout, pages: int) -> tuple[Int64, Int64]:
+def _cells(content: UInt8, layout: PageLayout, pages: int) -> tuple[Int64, Int64]:
     """Where each cell begins, and where the usable part of its page ends."""
     head = content[: pages * layout.page_bytes].reshape(pages, -1)[:, :_LEAF_HEAD].astype(np.int64)
     count = head[:, 3] << 8 | head[:, 4]
@@ -188,7 +188,7 @@ def _cells(content: UInt8, layout: Layout, pages: int) -> tuple[Int64, Int64]:
     return begin + offset, begin + layout.usable_bytes
 
 
-def _records(content: UInt8, layout: Layout, cells: Int64, ends: Int64) -> tuple[Int64, Int64]:
+def _records(content: UInt8, layout: PageLayout, cells: Int64, ends: Int64) -> tuple[Int64, Int64]:
     """Where each record begins and ends."""
     length = content.take(cells).astype(np.int64)
     at = cells + 1

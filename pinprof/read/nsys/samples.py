@@ -16,7 +16,7 @@ from pinprof.data.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losse
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers, number
-from pinprof.read.nsys.tables import Tables, address_column, time_order
+from pinprof.read.nsys.tables import ExportTables, address_column, time_order
 from pinprof.read.symbols.resolver import Resolver
 
 _UNKNOWN_KERNEL = "[unknown kernel]"
@@ -38,7 +38,7 @@ class CpuSamples:
 
 
 def read_samples(
-    tables: Tables, facts: dict[str, str], pids: NDArray[np.int32] | None, resolver: Resolver
+    tables: ExportTables, facts: dict[str, str], pids: NDArray[np.int32] | None, resolver: Resolver
 ) -> CpuSamples:
     """Samples of the given processes, of all when None; `facts` are rows of META_DATA_CAPTURE."""
     raw = tables.read_timed(schema.SAMPLES)
@@ -90,7 +90,7 @@ def _event(facts: dict[str, str]) -> Event:
     return Event("cpu-samples", "samples", 1, None)
 
 
-def _chains(tables: Tables, ids: Int64) -> Numbers:
+def _chains(tables: ExportTables, ids: Int64) -> Numbers:
     """Entries of callchains of the samples with these ids, outermost first; `row` is the sample's."""
     raw = tables.read(schema.CHAINS)
     if not len(ids):
@@ -103,7 +103,7 @@ def _chains(tables: Tables, ids: Int64) -> Numbers:
 
 
 def _stacks(
-    tables: Tables, chains: Numbers, count: int, builder: StackBuilder, resolver: Resolver
+    tables: ExportTables, chains: Numbers, count: int, builder: StackBuilder, resolver: Resolver
 ) -> tuple[Int32, UInt64, int, int]:
     """Per sample its node and address; how many chains are cut; how many frames have no name."""
     ip = np.zeros(count, np.uint64)
@@ -123,7 +123,7 @@ def _stacks(
     return node, ip, cut, int(np.count_nonzero(~named[kept]))
 
 
-def _frames(tables: Tables, chains: Numbers, builder: StackBuilder, resolver: Resolver) -> tuple[Int64, Bool]:
+def _frames(tables: ExportTables, chains: Numbers, builder: StackBuilder, resolver: Resolver) -> tuple[Int64, Bool]:
     """Per entry its frame, -1 for entries that stand for missing ones; and whether it has a name."""
     address = address_column(chains["ip"])
     kernel = (chains["kernel"] > 0) | (address >> np.uint64(63) > 0)

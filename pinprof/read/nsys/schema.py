@@ -20,7 +20,7 @@ NEWEST = (3, 28)
 """The newest schema (major, minor) that this table has been compared with."""
 
 
-class Part(Enum):
+class GlobalIdPart(Enum):
     """A field of a serialized global id: `hardware:8 vm:8 pid:24 tid:24`."""
 
     ALL = 0
@@ -37,7 +37,7 @@ class Column:
     """Names in the export, newest first."""
     bits: int = 64
     """8, 16, 32, 48 or 64: enough for what the recorder can mean; wider values are cut."""
-    part: Part = Part.ALL
+    part: GlobalIdPart = GlobalIdPart.ALL
     required: bool = True
 
 
@@ -71,10 +71,10 @@ def _enum(name: str, *of: str, required: bool = False) -> Column:
 
 
 _START, _END = _wide("start"), _wide("end")
-_PID = Column("pid", ("globalPid",), 32, Part.PID, required=False)
+_PID = Column("pid", ("globalPid",), 32, GlobalIdPart.PID, required=False)
 _THREAD = (
-    Column("pid", ("globalTid",), 32, Part.PID, required=False),
-    Column("tid", ("globalTid",), 32, Part.TID, required=False),
+    Column("pid", ("globalTid",), 32, GlobalIdPart.PID, required=False),
+    Column("tid", ("globalTid",), 32, GlobalIdPart.TID, required=False),
 )
 _CORRELATION = _id("correlation_id", "correlationId")
 _DEVICE = Column("device", ("deviceId",), 16, required=False)

@@ -1,9 +1,8 @@
 """Columns of integers out of an Nsight Systems export, whichever way it is stored.
 
 `SqliteSource` reads large tables from the file's pages (`pages`), the others by SQL, with the standard library alone.
-There, fetching a Python integer for every cell is what costs, so the narrow columns (enum values, ids) are packed by
-SQL into as few 64-bit words as they fit and taken apart by numpy. 4.75 million rows take 1.9 s of CPU from their pages,
-11.0 s by SQL beside them; ADBC and ConnectorX need half of what SQL takes, and a binary dependency of 100 MB.
+There, fetching a Python integer for every cell is what costs: 4.75 million rows take 1.9 s of CPU from their pages, and
+ten times that by SQL; ADBC and ConnectorX need half of what SQL takes, and a binary dependency of 100 MB.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from numpy.typing import NDArray
 from pinprof.base.errors import CaptureError, FormatError, ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32
-from pinprof.read.nsys.numbers import DTYPES, ID_MASK, SHIFT, Numbers, from_pages, missing
-from pinprof.read.nsys.pages import Layout, TablePages, Unusual
-from pinprof.read.nsys.schema import Column, Part
+from pinprof.read.nsys.numbers import DTYPES, ID_MASK, SHIFT, Numbers, cut, from_pages, missing
+from pinprof.read.nsys.pages import PageLayout, TablePages, Unusual, Values
+from pinprof.read.nsys.schema import Column, GlobalIdPart
 from pinprof.read.reader import Progress, untold
 
 MAGIC = b"SQLite format 3\0"
@@ -36,7 +35,7 @@ LEAST_BYTES = 1 << 20
 """The pages of smaller tables are left to SQLite."""
 
 
-class Source(Protocol):
+class OpenedExport(Protocol):
     """An opened export."""
 
     @property
@@ -64,7 +63,7 @@ class Source(Protocol):
 
 
 @contextmanager
-def open_source(path: Path, progress: Progress = untold) -> Iterator[Source]:
+def open_source(path: Path, progress: Progress = untold) -> Iterator[OpenedExport]:
     """An SQLite file, whose reading tells its progress, or a folder of .parquet files.
 
     CaptureError or FormatError if it cannot be read.
@@ -165,12 +164,12 @@ class SqliteSource:
         }
         self.tables = {name: frozenset(stored.columns) for name, stored in self._stored.items()}
         try:
-            self._layout: Layout | None = Layout.of(path)
+            self._layout: PageLayout | None = PageLayout.of(path)
         except Unusual:
             self._layout = None
 
     def numbers(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
-        """See `Source`. Large tables are read from their pages, if these are as usual."""
+        """See `OpenedExport`. Large tables are read from their pages, if these are as usual."""
         stored = self._stored[table]
         if self._layout is not None and stored.plain and stored.integers.issuperset(name for _, name in columns):
             with suppress(Unusual):
@@ -187,48 +186,45 @@ class SqliteSource:
 
     def _selected(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
         """The columns by SQL."""
-        words = _packed(columns)
-        selected = ", ".join(_word(word, self._stored[table].never_null) for word in words)
+        never_null = self._stored[table].never_null
+        selected = ", ".join(_expression(column, name, never_null=name in never_null) for column, name in columns)
         # NOT INDEXED keeps all reads of a table in the same order of rows.
         cursor = self._base.execute(f"SELECT {selected} FROM {_quoted(table)} NOT INDEXED")  # noqa: S608 - quoted
         cells = chain.from_iterable(cursor)
         pieces: dict[str, list[NDArray[Any]]] = {column.name: [] for column, _ in columns}
         while True:
             try:
-                block = np.fromiter(islice(cells, _ROWS * len(words)), np.int64).reshape(-1, len(words))
+                block = np.fromiter(islice(cells, _ROWS * len(columns)), np.int64).reshape(-1, len(columns))
             except (TypeError, ValueError, OverflowError) as error:
                 raise CaptureError(
                     f"{self.path} has values that are not integers in {table}: {error}.", EXPORT_AGAIN, "nsys-damaged"
                 ) from error
-            for number, word in enumerate(words):
-                shift = 0
-                for column, _ in word:
-                    # Up to the sign bit and down again: what lies beside the column falls off, its sign is kept.
-                    value = block[:, number] << (64 - shift - column.bits) >> (64 - column.bits)
-                    pieces[column.name].append(value.astype(DTYPES[column.bits]))
-                    shift += column.bits
+            for (column, _), value in zip(columns, block.T, strict=True):
+                # Up to the sign bit and down again: its sign is kept.
+                whole = value << (64 - column.bits) >> (64 - column.bits)
+                pieces[column.name].append(whole.astype(DTYPES[column.bits]))
             if len(block) < _ROWS:
                 return {column.name: np.concatenate(pieces.pop(column.name)) for column, _ in columns}
 
     def rows(self, table: str) -> int:
-        """See `Source`."""
+        """See `OpenedExport`."""
         return int(self._base.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])  # noqa: S608 - quoted
 
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         query = f"SELECT CAST({_quoted(column)} AS TEXT) FROM {_quoted(table)} NOT INDEXED"  # noqa: S608 - quoted
         distinct: dict[bytes | None, int] = {None: -1}
         ids = np.fromiter((distinct.setdefault(v, len(distinct) - 1) for (v,) in self._base.execute(query)), np.int32)
         return ids, [_decoded(value) for value in distinct if value is not None]
 
     def facts(self, table: str, keys: Collection[str]) -> dict[str, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         if not {"name", "value"} <= self.tables.get(table, frozenset()):
             return {}
         return dict(reversed(list(self._lookup(table, "name", "value", keys))))
 
     def strings(self, table: str, key: str, value: str, ids: Collection[int]) -> dict[int, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         return dict(self._lookup(table, key, value, ids))
 
     def _lookup(self, table: str, key: str, value: str, keys: Collection[Any]) -> Iterator[tuple[Any, str]]:
@@ -268,7 +264,7 @@ class ParquetSource:
             self._rows = {name: int(one.num_rows) for name, one in said.items()}
 
     def numbers(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
-        """See `Source`."""
+        """See `OpenedExport`."""
         with self._readable():
             stored = self._columns(table, {name for _, name in columns})
             return {column.name: _numbers(stored[name], column) for column, name in columns}
@@ -281,11 +277,11 @@ class ParquetSource:
         return {name: stored[name] for name in names}
 
     def rows(self, table: str) -> int:
-        """See `Source`."""
+        """See `OpenedExport`."""
         return self._rows[table]
 
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         with self._readable():
             values = self._columns(table, [column])[column]
             encoded = values.cast("large_binary").combine_chunks().dictionary_encode()
@@ -293,7 +289,7 @@ class ParquetSource:
             return ids, [_decoded(value) for value in encoded.dictionary.to_pylist()]
 
     def facts(self, table: str, keys: Collection[str]) -> dict[str, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         if not {"name", "value"} <= self.tables.get(table, frozenset()):
             return {}
         (names, keyed), (values, shown) = self.texts(table, "name"), self.texts(table, "value")
@@ -301,7 +297,7 @@ class ParquetSource:
         return {keyed[name]: shown[value] for name, value in rows if min(name, value) >= 0 and keyed[name] in keys}
 
     def strings(self, table: str, key: str, value: str, ids: Collection[int]) -> dict[int, str]:
-        """See `Source`."""
+        """See `OpenedExport`."""
         stored_ids = self.numbers(table, [(Column(key, (key,)), key)])[key]
         rows, values = self.texts(table, value)
         wanted = np.flatnonzero(np.isin(stored_ids, np.fromiter(ids, np.int64)) & (rows >= 0))
@@ -327,45 +323,20 @@ def _decoded(text: bytes | str) -> str:
     return text if isinstance(text, str) else text.decode("utf-8", "replace")
 
 
-def _packed(columns: Sequence[tuple[Column, str]]) -> list[list[tuple[Column, str]]]:
-    """Columns grouped into words of at most 64 bits, widest first."""
-    words: list[list[tuple[Column, str]]] = []
-    for entry in sorted(columns, key=lambda entry: -entry[0].bits):
-        for word in words:
-            if sum(column.bits for column, _ in word) + entry[0].bits <= 64:
-                word.append(entry)
-                break
-        else:
-            words.append([entry])
-    return words
-
-
-def _word(word: list[tuple[Column, str]], never_null: Collection[str]) -> str:
-    """The SQL expression of one word; SQLite's bit operators all have the same precedence."""
-    shift, terms = 0, []
-    for column, name in word:
-        value = _quoted(name)
-        if column.part is not Part.ALL:
-            value = f"(({value} >> {SHIFT[column.part]}) & {ID_MASK})"
-        if name not in never_null:
-            value = f"ifnull({value}, {missing(column)})"
-        if column.bits < 64:
-            value = f"({value} & {(1 << column.bits) - 1})"
-        terms.append(f"({value} << {shift})" if shift else value)
-        shift += column.bits
-    return f"({' | '.join(terms)})"
+def _expression(column: Column, name: str, *, never_null: bool) -> str:
+    """The SQL expression of a column, of no more bits than it has."""
+    value = _quoted(name)
+    if column.part is not GlobalIdPart.ALL:
+        value = f"(({value} >> {SHIFT[column.part]}) & {ID_MASK})"
+    if not never_null:
+        value = f"ifnull({value}, {missing(column)})"
+    return f"({value} & {(1 << column.bits) - 1})" if column.bits < 64 else value
 
 
 def _numbers(stored: Any, column: Column) -> NDArray[Any]:
     """An Arrow column as integers of the wished width; unsigned 64-bit values keep their bits."""
-    null = stored.is_null().to_numpy()
     zero = False if str(stored.type) == "bool" else 0
     values = stored.fill_null(zero).to_numpy()
     if values.dtype.kind not in "biu":
         raise ValueError(f"column {column.of[0]} holds {stored.type} instead of integers")
-    values = values.astype(np.int64)
-    if column.part is not Part.ALL:
-        values = (values >> SHIFT[column.part]) & ID_MASK
-    values[null] = missing(column)
-    narrow: NDArray[Any] = values.astype(DTYPES[column.bits])
-    return narrow
+    return cut(Values(values.astype(np.int64), stored.is_null().to_numpy()), column)

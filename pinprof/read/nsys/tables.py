@@ -13,7 +13,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32, Int64, UInt8, UInt64
 from pinprof.read.nsys.numbers import DTYPES, Numbers, missing
 from pinprof.read.nsys.schema import MISSING, STRINGS, TableSchema
-from pinprof.read.nsys.source import Source
+from pinprof.read.nsys.source import OpenedExport
 
 _UNKNOWN = "[unknown]"
 _DENSE = 1 << 20
@@ -21,10 +21,10 @@ _DENSE = 1 << 20
 
 
 @dataclass
-class Tables:
+class ExportTables:
     """Reads the tables of one export; counts what it could not use, and notes it."""
 
-    source: Source
+    source: OpenedExport
     bad_rows: int = 0
     """Rows without a time, or that end before they start; left out."""
     notes: list[str] = field(default_factory=list)

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Bool, Int32, Int64
 
 MAGIC = b"PINPNVTX"
 CHUNK_MAGIC = b"PINPCHNK"
 VERSION = 1
 
 
-class Kind(IntEnum):
+class NvtxKind(IntEnum):
     """What a record says; the numbers are those of injection.c."""
 
     THREAD = 1
@@ -69,9 +69,25 @@ _PAGE = 4096
 _LARGEST_CHUNK = 1 << 20
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class EventTable(Table):
+    """What processes said; of one process, each thread's events are in the order in which it said them."""
+
+    time_ns: Int64
+    tid: Int32
+    kind: UInt8
+    """`Kind`."""
+    value: UInt64
+    domain: UInt64
+    text: Int64
+    """Index into the file's texts, -1 without a text of its own."""
+    registered: UInt64
+    """Id of a registered string, 0 for none."""
+
+
 @dataclass(frozen=True)
 class NvtxFile:
-    """What one process said, each thread's events in the order in which it said them."""
+    """What one process said."""
 
     pid: int
     token: int
@@ -82,22 +98,10 @@ class NvtxFile:
     """Events that the writer had no room for, or that came from a signal handler within another event."""
     damaged: int
     """Records left out because they make no sense, and pages that belong to no chunk."""
-    time_ns: Int64
-    tid: Int32
-    kind: NDArray[np.uint8]
-    value: NDArray[np.uint64]
-    domain: Int64
-    category: Int64
-    text: Int64
-    """Index into `texts`, -1 without a text of its own."""
-    registered: Int64
-    """Id of a registered string, 0 for none."""
+    events: EventTable
     texts: tuple[str, ...]
     cut: int
     """Distinct texts that were too long and end in `…`."""
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
 
 
 def load(path: Path) -> NvtxFile | None:
@@ -127,11 +131,11 @@ def parse(data: mmap.mmap | bytes) -> NvtxFile | None:
     place, size, count = (np.array([chunk[i] for chunk in chunks], np.int64) for i in range(3))
     begins = np.repeat(np.cumsum(count) - count, count)
     row = np.arange(len(records))
-    taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
+    taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == NvtxKind.THREAD, row, -1))
     good, offset, length = _sound(records, np.repeat(size, count))
     good &= taken >= begins
     damaged += int(np.count_nonzero(~good))
-    good &= records["kind"] != Kind.THREAD
+    good &= records["kind"] != NvtxKind.THREAD
     owner = records["value"][np.maximum(taken, 0)] if len(records) else np.zeros(0, np.uint64)
     # A chunk passes from a thread that ends to another, and a thread has one after another: the number of the taking
     # orders them even where the clock is coarse.
@@ -148,15 +152,15 @@ def parse(data: mmap.mmap | bytes) -> NvtxFile | None:
         parent=int(header["parent"]),
         lost=int(header["lost"]),
         damaged=damaged,
-        time_ns=records["time_ns"].astype(np.int64),
-        tid=(thread[order] & np.uint64(0x7FFF_FFFF)).astype(np.int32),
-        kind=records["kind"],
-        value=records["value"],
-        domain=records["domain"].astype(np.int64),
-        category=records["category"].astype(np.int64),
-        text=text,
-        registered=np.where((records["flags"] & (TEXT | REGISTERED)) == REGISTERED, records["text"], 0).astype(
-            np.int64
+        events=EventTable.of(
+            len(records),
+            time_ns=records["time_ns"],
+            tid=thread[order] & np.uint64(0x7FFF_FFFF),
+            kind=records["kind"],
+            value=records["value"],
+            domain=records["domain"],
+            text=text,
+            registered=np.where((records["flags"] & (TEXT | REGISTERED)) == REGISTERED, records["text"], 0),
         ),
         texts=texts,
         cut=cut,
@@ -192,7 +196,7 @@ def _sound(records: NDArray[np.void], size: Int64) -> tuple[Bool, Int64, Int64]:
     """Which records make sense, and offset and length of their texts inside their chunks."""
     offset, length = (records["text"] & 0xFFFF).astype(np.int64), (records["text"] >> 16).astype(np.int64)
     inside = (offset >= CHUNK.itemsize) & (offset + length <= size)
-    good = (records["kind"] >= Kind.THREAD) & (records["kind"] <= Kind.THREAD_NAME)
+    good = (records["kind"] >= NvtxKind.THREAD) & (records["kind"] <= NvtxKind.THREAD_NAME)
     good &= records["time_ns"] < np.uint64(2**63)
     good &= ((records["flags"] & TEXT) == 0) | inside
     return good, offset, length

@@ -148,7 +148,7 @@ def seal(directory: Path) -> Sealed:
     return Sealed(tree, still_running(recording.raw.tasks, recording.raw.exits, tree))
 
 
-def own_kallsyms(recording: perf_data.Recording) -> Path | None:
+def own_kallsyms(recording: perf_data.PerfRecording) -> Path | None:
     """This machine's kallsyms if it runs the recorded kernel, at the recorded address; None otherwise.
 
     The kernel's address is random at every boot where KASLR is on; the release tells kernels apart where it is off.
@@ -168,7 +168,7 @@ def own_kallsyms(recording: perf_data.Recording) -> Path | None:
 
 
 def _finish(
-    recording: perf_data.Recording,
+    recording: perf_data.PerfRecording,
     resolver: Resolver,
     manifest: Manifest | None,
     ranges: RangeTable,

@@ -26,7 +26,7 @@ _NUMBER = np.uint64(0xFFFFFFFF)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Places(Table):
+class ChainAddresses(Table):
     """What an address of a chain means, whatever process it is of."""
 
     dso: Int32
@@ -43,7 +43,7 @@ class Places(Table):
 class Chains:
     """Distinct chains, leaf first."""
 
-    places: Places
+    places: ChainAddresses
     flat: Int32
     """All chains end to end, as indices into `places`."""
     length: Int32
@@ -92,30 +92,30 @@ class ChainGatherer:
     def since(self, first: int) -> Chains:
         """The chains from a number on, with no places but theirs."""
         if first == len(self):
-            return Chains(Places.empty(), np.zeros(0, np.int32), np.zeros(0, np.int32))
+            return Chains(ChainAddresses.empty(), np.zeros(0, np.int32), np.zeros(0, np.int32))
         flat = self._chains.flat[self._chains.start[first] :]
         seen = np.zeros(len(self._places), np.bool_)
         seen[flat] = True
         number = (np.cumsum(seen) - 1).astype(np.int32)
         return Chains(self._meaning(self._places.keys[seen]), number[flat], self._chains.length[first:])
 
-    def _meaning(self, keys: UInt64) -> Places:
+    def _meaning(self, keys: UInt64) -> ChainAddresses:
         kind = self._kinds.keys[(keys >> np.uint64(32)).astype(np.int64)]
-        return Places(
+        return ChainAddresses(
             dso=(kind >> np.uint64(33)).astype(np.int32) + np.int32(KERNEL_DSO),
             owner=((kind >> np.uint64(1)) & _NUMBER).astype(np.int32),
             offset=self._offsets.keys[(keys & _NUMBER).astype(np.int64)],
             leaf=(kind & np.uint64(1)) > 0,
         )
 
-    def _number(self, places: Places) -> Int32:
+    def _number(self, places: ChainAddresses) -> Int32:
         kind = (places.dso.astype(np.int64) - KERNEL_DSO).astype(np.uint64) << np.uint64(33)
         kind |= places.owner.astype(np.uint64) << np.uint64(1) | places.leaf.astype(np.uint64)
         keys = self._kinds.ids(kind).astype(np.uint64) << np.uint64(32)
         return self._places.ids(keys | self._offsets.ids(places.offset).astype(np.uint64))
 
 
-def _located(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Places, Int32]:
+def _located(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[ChainAddresses, Int32]:
     """The distinct places of some chains, and the chains as indices into these."""
     versions, which = np.unique(version, return_inverse=True)
     end = spaces.end
@@ -133,7 +133,7 @@ def _located(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable)
     return _places(keys.keys, versions, spaces, width), flat
 
 
-def _located_apart(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Places, Int32]:
+def _located_apart(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[ChainAddresses, Int32]:
     """The same of the two halves of the address spaces, where numbers of all do not fit into keys."""
     half = np.sort(version)[len(version) // 2]
     below = version < half if (version < half).any() else version <= half
@@ -171,9 +171,9 @@ def _keys(entries: UInt64, begins: Int64, space: UInt64, end: int, width: int) -
     return keys
 
 
-def _places(keys: UInt64, versions: Int32, spaces: SpaceTable, width: int) -> Places:
+def _places(keys: UInt64, versions: Int32, spaces: SpaceTable, width: int) -> ChainAddresses:
     """What keys mean."""
-    found = Places.of(len(keys), dso=KERNEL_DSO, offset=keys)
+    found = ChainAddresses.of(len(keys), dso=KERNEL_DSO, offset=keys)
     user = np.flatnonzero(keys < np.uint64(KERNEL_START))
     address = keys[user] & np.uint64((1 << width) - 1)
     space = (keys[user] >> np.uint64(width + 1)).astype(np.int64)

@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import packed
+from pinprof.base.columns import halves, packed
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.addresses import GUEST, address_chains
+from pinprof.read.perf.addresses import GUEST, DeferredChains, address_chains
 from pinprof.read.perf.chains import ChainGatherer, Chains
-from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
-from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, Layouts, RawSamples
+from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, Layouts, RawSamples, sizes_of
 from pinprof.read.perf.sequences import positions
 
 _MAX_RECORD = 1 << 16
@@ -66,7 +65,7 @@ class Reducer:
     def reduced(self, chunk: Chunk) -> Reduced:
         """What a chunk comes to; OSError where the file can't be read."""
         (words, at), layouts = chunk.words(self._file), chunk.layouts.each
-        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        size = sizes_of(words, at)
         source = chunk.layouts.sources_of(words, at, size)
         samples = RawSamples.of(len(at))
         chains = _ChunkChains(len(at))
@@ -129,8 +128,7 @@ def _gather(
     chunk.clock[rows] = time.view(np.int64)
     if layout.time is None:
         chunk.clock[rows] = (np.arange(len(chunk.clock)) + counted)[rows]
-    chunk.pid[rows] = (identity & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
-    chunk.tid[rows] = (identity >> np.uint64(32)).astype(np.uint32).view(np.int32)
+    chunk.pid[rows], chunk.tid[rows] = halves(identity)
     no_cpu = layout.cpu is None
     place = column(layout.cpu)
     chunk.cpu[rows] = -1 if no_cpu else place.astype(np.uint32).view(np.int32)

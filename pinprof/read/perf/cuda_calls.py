@@ -7,11 +7,13 @@ is its innermost caller in the program's own code, else the innermost function t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
@@ -27,7 +29,7 @@ from pinprof.data.gpu_functions import (
     of_vendor,
     plain_name,
 )
-from pinprof.data.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.data.model import NO_NODE, Bool, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
@@ -79,7 +81,7 @@ def load(
 
 
 def calls_of(
-    recording: perf_data.Recording,
+    recording: perf_data.PerfRecording,
     resolver: Resolver,
     given_up: Sequence[GivenUp] = (),
     before: Known = NOBODY,
@@ -91,7 +93,7 @@ def calls_of(
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     losses = CallLosses(raw, recording.header.sources, given_up)
     if ENTER not in names or LEAVE not in names or not len(raw.payload):
-        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
+        none = cuda_memory.with_memory(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
         return CudaCalls(
             Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples, lost_memory=losses.lost_memory),
             (),
@@ -115,7 +117,7 @@ def calls_of(
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
+    memory = cuda_memory.with_memory(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
@@ -216,15 +218,12 @@ def _table(
         )
     called, caller = np.array([of_node[number] for number in node[row].tolist()], np.int32).reshape(-1, 2).T
     names = tuple(places)
-    roles = [FUNCTIONS.get(name, Function()) for name in names]
-    arguments = payload[row, _ARGUMENTS:]
-    size, rows = (_argument(arguments, called, [getattr(role, part) for role in roles]) for part in ("size", "rows"))
-    size = _product(size, np.array([role.unit for role in roles] or [1], np.uint64)[called]).view(np.uint64)
-    many = np.array([role.rows is not None for role in roles] or [False], np.bool_)[called]
-    size = np.where(many, _product(size, rows), size.astype(np.int64))
-    has_size = np.array([role.size is not None for role in roles] or [False], np.bool_)[called]
-    pieces = _argument(arguments, called, [role.pieces for role in roles])
-    size = np.where(has_size, size, _batched(row, pieces, *batches))
+    asked = _Asked([FUNCTIONS.get(name, Function()) for name in names], called, payload[row, _ARGUMENTS:])
+    pieces = asked.argument("pieces")
+    size = _product(asked.argument("size"), asked.each(lambda role: role.unit, np.uint64)).view(np.uint64)
+    size = np.where(asked.has("rows"), _product(size, asked.argument("rows")), size.astype(np.int64))
+    size = np.where(asked.has("size"), size, _batched(row, pieces, *batches))
+    runtime = np.array([*(name.startswith("cuda") for name in names), False], np.bool_)[called]
     table = ApiCallTable(
         start_ns=time[row],
         end_ns=time[left[kept]],
@@ -233,9 +232,7 @@ def _table(
         tid=tid[row],
         correlation_id=np.arange(1, len(row) + 1),
         status=payload[left[kept], _RESULT].astype(np.uint32).view(np.int32),
-        api=np.array([Api.RUNTIME if name.startswith("cuda") else Api.DRIVER for name in names], np.uint8)[called]
-        if names
-        else np.zeros(0, np.uint8),
+        api=np.where(runtime, np.uint8(Api.RUNTIME), np.uint8(Api.DRIVER)),
         folded=folded.astype(np.int32),
         names=names,
         size_bytes=np.maximum(size, -1),
@@ -245,12 +242,9 @@ def _table(
         context_ns=_context_inside(time[left] - time[entered], stacks, node[entered], outer, kept),
         stream=_streams(payload[entered, _ARGUMENTS:], stacks, node[entered], outer, kept),
     )
-    stated = _stated(arguments, called, roles)
+    stated = asked.stated()
     _state_by_inner(stated, stacks, node[entered], outer, kept)
-    pointer, target, source, properties = (
-        _argument(arguments, called, [getattr(role, part) for role in roles])
-        for part in ("pointer", "target", "source", "properties")
-    )
+    pointer, target, source, properties = map(asked.argument, ("pointer", "target", "source", "properties"))
     location = properties & np.uint64(0xFFFFFFFF)
     location[location > max(Location)] = Location.UNKNOWN
     return table, Arguments(pointer, target, source, stated, pieces, location.astype(np.uint8))
@@ -268,12 +262,16 @@ def _batched(row: Int64, pieces: UInt64, rows: Int64, sizes: UInt64) -> Int64:
     return total
 
 
+def _of_functions(stacks: StackTable, node: Int32, value: Callable[[str], object], dtype: DTypeLike) -> NDArray[Any]:
+    """Per call, by its node, what is known of the function of that name."""
+    nodes, which = np.unique(node, return_inverse=True)
+    return np.array([value(_name(stacks, number)) for number in nodes.tolist()], dtype)[which.reshape(-1)]
+
+
 def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> Int64:
     """Per outermost call the time in calls inside it that create a context; the other columns are of all calls."""
     inner = np.flatnonzero(outer != np.arange(len(outer)))
-    nodes, which = np.unique(node[inner], return_inverse=True)
-    creates = np.array([*(_name(stacks, number) in CREATE_CONTEXT for number in nodes.tolist()), False], np.bool_)
-    inner = inner[creates[which.reshape(-1)]]
+    inner = inner[_of_functions(stacks, node[inner], lambda name: name in CREATE_CONTEXT, np.bool_)]
     total = np.zeros(len(outer), np.int64)
     np.add.at(total, outer[inner], duration[inner])
     return total[kept]
@@ -281,19 +279,41 @@ def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int
 
 def _streams(arguments: UInt64, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> UInt64:
     """Per outermost call the stream of the copy that it makes, itself or by a call inside it; the rest of all calls."""
-    nodes, which = np.unique(node, return_inverse=True)
-    places = [FUNCTIONS.get(_name(stacks, number), Function()).stream for number in nodes.tolist()]
-    place = np.array([-1 if each is None else each for each in places] or [-1], np.int64)[which.reshape(-1)]
+    streamed = {name: role.stream for name, role in FUNCTIONS.items() if role.stream is not None}
+    place = _of_functions(stacks, node, lambda name: streamed.get(name, -1), np.int64)
     found = np.flatnonzero(place >= 0)
     streams = np.full(len(outer), NO_STREAM, np.uint64)
     streams[outer[found]] = arguments[found, place[found]]
     return streams[kept]
 
 
-def _argument(arguments: UInt64, called: Int32, place: list[int | None]) -> UInt64:
-    """Per call the argument at its function's place, 0 where it has none."""
-    column = np.array([-1 if each is None else each for each in place] or [-1], np.int64)[called]
-    return np.where(column >= 0, arguments[np.arange(len(called)), np.maximum(column, 0)], np.uint64(0))
+@dataclass(frozen=True)
+class _Asked:
+    """What calls asked for."""
+
+    roles: Sequence[Function]
+    called: Int32
+    """Per call its function's place in `roles`."""
+    arguments: UInt64
+
+    def each(self, value: Callable[[Function], object], dtype: DTypeLike) -> NDArray[Any]:
+        """Per call what is known of its function."""
+        return np.array([*map(value, self.roles), value(Function())], dtype)[self.called]
+
+    def has(self, part: str) -> Bool:
+        """Per call whether its function has such an argument."""
+        return self.each(lambda role: getattr(role, part) is not None, np.bool_)
+
+    def argument(self, part: str) -> UInt64:
+        """Per call that argument, 0 where its function has none."""
+        place = self.each(lambda role: getattr(role, part) or 0, np.int64)
+        return np.where(self.has(part), self.arguments[np.arange(len(self.called)), place], np.uint64(0))
+
+    def stated(self) -> UInt8:
+        """`CopyKind` as names and arguments state it."""
+        by_name = self.each(lambda role: role.copies or CopyKind.UNKNOWN, np.uint8)
+        given = self.argument("stated").astype(np.uint32)
+        return np.where(self.has("stated"), np.array(STATED, np.uint8)[np.minimum(given, len(STATED) - 1)], by_name)
 
 
 def _product(one: UInt64, other: UInt64) -> Int64:
@@ -303,25 +323,14 @@ def _product(one: UInt64, other: UInt64) -> Int64:
     )
 
 
-def _stated(arguments: UInt64, called: Int32, roles: list[Function]) -> UInt8:
-    """`CopyKind` as names and arguments state it."""
-    by_name = [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles]
-    stated = np.array([*by_name, CopyKind.UNKNOWN], np.uint8)[called]
-    given = _argument(arguments, called, [role.stated for role in roles]).astype(np.uint32)
-    has_given = np.array([role.stated is not None for role in roles] or [False], np.bool_)[called]
-    by_argument = np.array(STATED, np.uint8)[np.minimum(given, len(STATED) - 1)]
-    return np.where(has_given, by_argument, stated)
-
-
 def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> None:
     """Let copies without a stated direction have that of a call inside them; `node` and `outer` of all calls."""
     inner = np.flatnonzero(outer != np.arange(len(outer)))
-    nodes, which = np.unique(node[inner], return_inverse=True)
-    kinds = [FUNCTIONS.get(_name(stacks, number), Function()).copies or CopyKind.UNKNOWN for number in nodes.tolist()]
-    told = np.array([*kinds, CopyKind.UNKNOWN], np.uint8)[which.reshape(-1)]
+    directions = {name: role.copies for name, role in FUNCTIONS.items() if role.copies}
+    recorded = _of_functions(stacks, node[inner], lambda name: directions.get(name, CopyKind.UNKNOWN), np.uint8)
     place = np.searchsorted(kept, outer[inner])
-    use = (told != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
-    stated[place[use]] = told[use]
+    use = (recorded != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
+    stated[place[use]] = recorded[use]
 
 
 def _name(stacks: StackTable, node: int) -> str:

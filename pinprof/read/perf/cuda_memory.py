@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int64, UInt8, UInt64
+from pinprof.base.columns import Bool, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import (
     UNRECORDED,
@@ -36,7 +36,7 @@ from pinprof.data.activity import (
     MemoryUsageTable,
 )
 from pinprof.data.gpu_functions import FUNCTIONS, Function
-from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, Place, Process, place_of
+from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, MappingKind, Process, place_of
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import NOTHING
 from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
@@ -81,7 +81,7 @@ class Arguments:
         return cls(words, words, words, bytes_, words, bytes_)
 
 
-def settle(
+def with_memory(
     calls: ApiCallTable,
     arguments: Arguments,
     areas: Sequence[DataArea],
@@ -128,7 +128,7 @@ class _Replay:
         self._usage: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
         copies = np.array([role.copies is not None for role in self._roles] or [False], np.bool_)
         self._copies = np.flatnonzero(copies[calls.name])
-        self._looks = [_Looks.nothing(len(self._copies)) for _ in range(2)]
+        self._looks = [_Looks.of(len(self._copies), owned=NOTHING, mapped=NOTHING) for _ in range(2)]
 
     def run(self) -> CudaMemory:
         starts = self._calls.start_ns[self._copies]
@@ -172,7 +172,7 @@ class _Replay:
             place = place_of(change, program=(change.pid, change.path) in self._programs)
             self._processes[change.pid].mapped.put(change.start, change.end, place)
         elif isinstance(change, MapRecord):
-            self._processes[change.pid].mapped.put(change.start, change.end, Place.HOST)
+            self._processes[change.pid].mapped.put(change.start, change.end, MappingKind.HOST)
         elif isinstance(change, ForkRecord):
             if change.pid != change.parent_pid and change.clones:
                 self._processes[change.pid] = self._processes[change.parent_pid].forked()
@@ -216,7 +216,7 @@ class _Replay:
         areas = self._made.get((int(calls.pid[row]), int(calls.tid[row])), [])
         first = bisect_left(areas, int(calls.start_ns[row]), key=lambda area: area.clock)
         last = bisect_right(areas, int(calls.end_ns[row]), key=lambda area: area.clock)
-        place = Place.MANAGED if kind == MemoryKind.MANAGED else Place.PINNED
+        place = MappingKind.MANAGED if kind == MemoryKind.MANAGED else MappingKind.PINNED
         usable = [area for area in areas[first:last] if _may_be_granted(area, kind)]
         for area in usable:
             if area.flags & _SHARED:
@@ -279,7 +279,7 @@ class _Replay:
             return whole
 
         from_file = np.zeros(len(self._calls), np.bool_)
-        from_file[rows] = (self._looks[0].mapped == Place.FILE) & (arguments.source[rows] != 0)
+        from_file[rows] = (self._looks[0].mapped == MappingKind.FILE) & (arguments.source[rows] != 0)
         direction = _direction(stated, source, target)
         address = np.zeros(len(self._calls), np.uint64)
         to_host = np.isin(direction, _HOST_TARGET)
@@ -314,8 +314,8 @@ class _Replay:
         return usage.take(np.lexsort((number, usage.time_ns)))
 
 
-@dataclass(frozen=True)
-class _Looks:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Looks(Table):
     """What lay at one end of each copy."""
 
     owned: Int64
@@ -323,25 +323,18 @@ class _Looks:
     whole: Bool
     adrift: Bool
 
-    @classmethod
-    def nothing(cls, count: int) -> _Looks:
-        """Columns to be filled."""
-        return cls(
-            np.full(count, NOTHING), np.full(count, NOTHING), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-        )
-
     def kinds(self, has_address: Bool, host: Bool, stated: Bool) -> UInt8:
         """`MemoryKind` of that end; `host`: where the direction is `stated`, whether it is the host's."""
         mapped = self.mapped
-        plain = (mapped == Place.HOST) | (mapped == Place.FILE)
+        plain = (mapped == MappingKind.HOST) | (mapped == MappingKind.FILE)
         pageable = self.whole & (plain | ~self.adrift)
-        elsewhere = self.whole & ~plain | (mapped == Place.DRIVERS)
+        elsewhere = self.whole & ~plain | (mapped == MappingKind.DRIVERS)
         chosen = np.select(
             [
                 ~has_address & (host | ~stated),
                 self.owned != NOTHING,
-                mapped == Place.PINNED,
-                mapped == Place.MANAGED,
+                mapped == MappingKind.PINNED,
+                mapped == MappingKind.MANAGED,
                 stated & ~host,
                 stated & pageable,
                 ~stated & plain & self.whole,
@@ -375,7 +368,7 @@ def _direction(stated: UInt8, source: UInt8, target: UInt8) -> UInt8:
     """`CopyKind`: as stated, else as both ends tell; managed memory is on either side."""
     from_host, to_host = (np.isin(end, (MemoryKind.PAGEABLE, MemoryKind.PINNED)) for end in (source, target))
     from_device, to_device = source == MemoryKind.DEVICE, target == MemoryKind.DEVICE
-    told = np.select(
+    likely = np.select(
         [from_host & to_device, from_device & to_host, from_device & to_device, from_host & to_host],
         [
             CopyKind.HOST_TO_DEVICE,
@@ -385,4 +378,4 @@ def _direction(stated: UInt8, source: UInt8, target: UInt8) -> UInt8:
         ],
         CopyKind.UNKNOWN,
     )
-    return np.where(stated != CopyKind.UNKNOWN, stated, told).astype(np.uint8)
+    return np.where(stated != CopyKind.UNKNOWN, stated, likely).astype(np.uint8)

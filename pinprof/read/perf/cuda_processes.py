@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.shapes import COUNT, MOST, PID, Column, Each, OneOf, Record, Row, Unfit, Whole, read
+from pinprof.base.shapes import COUNT, MOST, PID, ColumnShape, Each, OneOf, Record, RowShape, Unfit, Whole, read
 from pinprof.data.activity import Location, MemoryKind
 from pinprof.read.perf.places import Places
 from pinprof.read.perf.records import DataArea
@@ -25,7 +25,7 @@ _NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")
 """Names of mappings that are no files of data (fs/proc/task_mmu.c); /dev/shm is memory, /dev/nvidia* the driver's."""
 
 
-class Place(IntEnum):
+class MappingKind(IntEnum):
     """What a mapping is; the driver's own are `DRIVERS` or of a kind."""
 
     HOST = 0
@@ -51,7 +51,7 @@ class Process:
     """One process as it is at some time."""
 
     mapped: Places = field(default_factory=Places)
-    """`Place`."""
+    """`MappingKind`."""
     owned: Places = field(default_factory=Places)
     """`MemoryKind` of what CUDA granted or registered."""
     whole: bool = False
@@ -102,13 +102,13 @@ class Known:
     """By pid."""
 
 
-def place_of(area: DataArea, *, program: bool) -> Place:
+def place_of(area: DataArea, *, program: bool) -> MappingKind:
     """What a mapping is; `program`: its file has code, too."""
     if area.path.startswith("/dev/nvidia") or (area.protection == 0 and area.path.startswith(ANONYMOUS)):
-        return Place.DRIVERS
+        return MappingKind.DRIVERS
     if area.path.startswith(_NOT_A_FILE) or not area.path or program:
-        return Place.HOST
-    return Place.FILE
+        return MappingKind.HOST
+    return MappingKind.FILE
 
 
 def running(pid: int, maps: str, *, whole: bool) -> Process:
@@ -134,10 +134,10 @@ _PROCESSES = Each(
         {
             "pid": PID,
             "whole": OneOf((True, False)),
-            "mapped": Row((Column(), Column(), Column(most=1 << 40))),
-            "owned": Row((Column(), Column(), Column(most=1 << 40))),
-            "live": Each(Row((_KIND, COUNT, _SIZE, COUNT))),
-            "adrift": Each(Row((_KIND, _SIZE))),
+            "mapped": RowShape((ColumnShape(), ColumnShape(), ColumnShape(most=1 << 40))),
+            "owned": RowShape((ColumnShape(), ColumnShape(), ColumnShape(most=1 << 40))),
+            "live": Each(RowShape((_KIND, COUNT, _SIZE, COUNT))),
+            "adrift": Each(RowShape((_KIND, _SIZE))),
             "hosted": Each(_SIZE),
             "pools": Each(OneOf(tuple(place.value for place in Location))),
         }
@@ -178,7 +178,7 @@ def load(path: Path) -> Known:
 
 def _process(facts: Mapping[str, Any]) -> Process:
     process = Process(whole=facts["whole"], pools=set(facts["pools"]))
-    for places, known, name in ((process.mapped, Place, "mapped"), (process.owned, MemoryKind, "owned")):
+    for places, known, name in ((process.mapped, MappingKind, "mapped"), (process.owned, MemoryKind, "owned")):
         values = {member.value for member in known}
         for start, end, value in zip(*facts[name], strict=False):
             if value in values:

@@ -53,7 +53,7 @@ from pinprof.read.perf.off_cpu import waits
 from pinprof.read.perf.passes import Raw, read_records
 from pinprof.read.perf.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples
-from pinprof.read.perf.stacks import Stacks, build_stacks
+from pinprof.read.perf.stacks import ResolvedStacks, build_stacks
 from pinprof.read.reader import Progress, untold
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.read.thread_names import changed_names, kernel_names
@@ -72,7 +72,7 @@ OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
 
 
 @dataclass(frozen=True)
-class Recording:
+class PerfRecording:
     """A perf.data file read into columns, before symbols."""
 
     path: Path
@@ -90,14 +90,14 @@ class Recording:
         return any(source.attr.sample_type & perf.SAMPLE_STACK_USER for source in self.header.sources)
 
 
-def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False) -> Recording:
+def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False) -> PerfRecording:
     """Read the records of a perf.data file (`read_records`).
 
     CaptureError if it cannot be opened, FormatError if it is none.
     """
     with readable(path), path.open("rb", buffering=0) as file:
         header, raw = read_records(file, path, progress, as_recorded=as_recorded, placed=placed)
-    recording = Recording(path, header, raw)
+    recording = PerfRecording(path, header, raw)
     if not header.sources:
         raise FormatError(
             str(path),
@@ -110,7 +110,7 @@ def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False, 
     return recording
 
 
-def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | None, ranges: RangeTable) -> Capture:
+def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest | None, ranges: RangeTable) -> Capture:
     """The capture that a recording and its symbols make; `manifest` None makes one from the feature headers."""
     header, raw = recording.header, recording.raw
     facts = manifest or synthesized_manifest(header)
@@ -190,7 +190,7 @@ def _exits(exits: Mapping[tuple[int, int], int], sampled: Collection[tuple[int, 
     return ExitTable.of(len(known), time_ns=time, pid=pid, tid=tid)
 
 
-def stacks_of(chain: Int32, raw: Raw, resolver: Resolver) -> Stacks:
+def stacks_of(chain: Int32, raw: Raw, resolver: Resolver) -> ResolvedStacks:
     """The stacks of some of a recording's samples, by their chains."""
     return build_stacks(raw.chains, chain, raw.spaces, resolver)
 

@@ -12,11 +12,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping as Lookup
 from collections.abc import Sequence
 from dataclasses import field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import starmap
+from typing import Self
 
 import numpy as np
 
+from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.numbering import Numbering
 from pinprof.data.model import Bool, Dso, Int32, Int64, UInt64
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
@@ -70,8 +74,8 @@ class Version:
         self.mappings = [*self.mappings[: place.start], *below, new, *above, *self.mappings[place.stop :]]
 
 
-@dataclass(frozen=True)
-class Mapped:
+@dataclass(frozen=True, eq=False, repr=False)
+class MappingColumns(Table):
     """Mappings as columns, ascending."""
 
     start: UInt64
@@ -80,14 +84,11 @@ class Mapped:
     dso: Int32
 
     @classmethod
-    def of(cls, mappings: Sequence[Mapping]) -> Mapped:
+    def made_of(cls, mappings: Sequence[Mapping]) -> Self:
         """The columns of some mappings."""
-        return cls(
-            np.array([mapping.start for mapping in mappings], np.uint64),
-            np.array([mapping.end for mapping in mappings], np.uint64),
-            np.array([mapping.shift % 2**64 for mapping in mappings], np.uint64),
-            np.array([mapping.dso for mapping in mappings], np.int32),
-        )
+        rows = [(mapping.start, mapping.end, mapping.shift % 2**64, mapping.dso) for mapping in mappings]
+        start, end, shift, dso = zip(*rows, strict=True) if rows else ((),) * 4
+        return cls.of(len(rows), start=start, end=end, shift=shift, dso=dso)
 
     def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
         """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
@@ -109,7 +110,7 @@ class SpaceTable:
     first: Int64
     """Per version its rows of `mapped`, up to `last`."""
     last: Int64
-    mapped: Mapped
+    mapped: MappingColumns
     owner: Int32
     """Per version the first one of its process."""
     pid_of: Int32
@@ -144,9 +145,8 @@ class SpaceTable:
         return versions
 
     def find(self, version: int, addresses: UInt64) -> tuple[Int32, UInt64]:
-        """`Mapped.find` in one version."""
-        rows, mapped = slice(self.first[version], self.last[version]), self.mapped
-        return Mapped(mapped.start[rows], mapped.end[rows], mapped.shift[rows], mapped.dso[rows]).find(addresses)
+        """`MappingColumns.find` in one version."""
+        return self.mapped.take(slice(self.first[version], self.last[version])).find(addresses)
 
 
 class AddressSpaces:
@@ -155,8 +155,8 @@ class AddressSpaces:
     def __init__(self, sample_times: Lookup[int, Int64]) -> None:
         """`sample_times`: per pid its samples' times, ascending; a version that no sample sees is not kept."""
         self.versions: list[Version] = [Version(-1)]
-        self.dsos: list[Dso] = []
-        self._dso_index: dict[tuple[str, str], int] = {}
+        self._files = Numbering[tuple[str, str]]()
+        """(path, build id) of each DSO."""
         self._history: dict[int, tuple[list[int], list[int]]] = {}
         self._sample_times = sample_times
         self.forked_from: dict[int, int] = {}
@@ -192,18 +192,19 @@ class AddressSpaces:
             version=np.array(which, np.int32),
             first=ends[block],
             last=ends[block + 1],
-            mapped=Mapped.of([mapping for each in lists for mapping in each]),
+            mapped=MappingColumns.made_of([mapping for each in lists for mapping in each]),
             owner=np.array([self._history.get(version.pid, ([], [0]))[1][0] for version in self.versions], np.int32),
             pid_of=np.array([version.pid for version in self.versions], np.int32),
-            dsos=tuple(self.dsos),
+            dsos=tuple(starmap(user_dso, self._files.items)),
             forked_from=self.forked_from,
             end=self.end,
         )
 
     def _map(self, time: int, record: MapRecord, build_id: str) -> None:
-        dso = self._dso(record.path, build_id)
+        dso = self._files.number((record.path, build_id))
         self.end = max(self.end, min(record.end, _USER_END))
-        shift = 0 if self.dsos[dso].kind in _ADDRESSED_BY_PROCESS else record.pgoff - record.start
+        by_process = user_dso(record.path, build_id).kind in _ADDRESSED_BY_PROCESS
+        shift = 0 if by_process else record.pgoff - record.start
         new = Mapping(record.start, record.end, shift, dso)
         version = self._current(record.pid) or self._begin(time, record.pid, [])
         place = version.overlapping(new.start, new.end)
@@ -234,13 +235,8 @@ class AddressSpaces:
         self.versions.append(Version(pid, mappings))
         return self.versions[-1]
 
-    def _dso(self, path: str, build_id: str) -> int:
-        index = self._dso_index.setdefault((path, build_id), len(self.dsos))
-        if index == len(self.dsos):
-            self.dsos.append(user_dso(path, build_id))
-        return index
 
-
+@lru_cache(1024)
 def user_dso(path: str, build_id: str) -> Dso:
     """The DSO that a mapping's file name stands for (names: `tools/perf/util/map.c`, `fs/proc/task_mmu.c`).
 

@@ -17,17 +17,17 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pinprof.base.columns import Int64, UInt64
+from pinprof.base.columns import Int64, UInt64, halves
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
+from pinprof.read.perf.addresses import DeferredChains
 from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
-from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
-from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, words_of
+from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
 from pinprof.read.perf.workers import Workers
 from pinprof.read.reader import Progress, portion, untold
@@ -133,7 +133,6 @@ class TaskReader(RecordReader):
         self.chunks: deque[Chunk] = deque()
         """All samples; none where some are compressed."""
         self._times: dict[int, list[Int64]] = defaultdict(list)
-        self._sources_changed()
 
     @property
     def inflated(self) -> bool:
@@ -190,23 +189,18 @@ class TaskReader(RecordReader):
         else:
             self.chunks.append(chunk)
         words, at = words_of(buffer, len(buffer), chunk.starts)
-        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        size = sizes_of(words, at)
         source = self._layouts.sources_of(words, at, size)
         number = self.samples + np.arange(len(at))
         for index, layout in enumerate(self._layouts.each):
             rows = np.flatnonzero((source == index) & (size >= layout.tail))
             time = number[rows] if layout.time is None else words[at[rows] + layout.time].view(np.int64)
             identity = words[at[rows] + layout.tid] if layout.tid is not None else np.zeros(len(rows), np.uint64)
-            pid = (identity & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
-            for process, mine in by_value(pid, np.arange(len(rows))):
+            for process, mine in by_value(halves(identity)[0], np.arange(len(rows))):
                 self._times[process].append(time[mine])
 
     def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
-        self._corrupt += self._switches.take(buffer, end, np.array(starts, np.int32))
-
-    def _sources_changed(self) -> None:
-        super()._sources_changed()
-        self._switches.sources_changed(self._header.sources)
+        self._corrupt += self._switches.take(buffer, end, np.array(starts, np.int32), self._layouts)
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return super()._handlers() | {

@@ -16,18 +16,18 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.base import files
-from pinprof.base.columns import slices
+from pinprof.base.columns import halves, slices
 from pinprof.base.errors import FormatError
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.chains import by_value
 from pinprof.read.perf.chunk import chain_extent
-from pinprof.read.perf.data import Recording
+from pinprof.read.perf.data import PerfRecording
 from pinprof.read.perf.header import read_header
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.perf.passes import TaskReader
-from pinprof.read.perf.samples import FilePart, Layouts
+from pinprof.read.perf.samples import FilePart, Layouts, sizes_of
 from pinprof.read.perf.sequences import positions
 from pinprof.read.perf.unread_fields import Called, UnreadFields, wakeups_among
 
@@ -37,7 +37,7 @@ _REGISTERS = 1 << 12 | 1 << 18
 """SAMPLE_REGS_USER, SAMPLE_REGS_INTR: stack_copies.py overwrites those that come with copies of stacks."""
 
 
-def blank(recording: Recording, called: Called | None = None) -> None:
+def blank(recording: PerfRecording, called: Called | None = None) -> None:
     """Overwrite it in a recording's file; FormatError where samples are not laid out as pinprof's recorders write them.
 
     `called`: what the arguments of calls are; None where the recorder has read nothing else.
@@ -70,7 +70,7 @@ def blank(recording: Recording, called: Called | None = None) -> None:
             blanks.put(words, starts >> 3, chunk.layouts)
 
 
-def _concerned(recording: Recording, fields: UnreadFields) -> Iterator[Int64 | slice]:
+def _concerned(recording: PerfRecording, fields: UnreadFields) -> Iterator[Int64 | slice]:
     """Per chunk of a recording, as read, the samples in which there is something to overwrite."""
     raw = recording.raw
     samples, chains = raw.samples, raw.chains
@@ -88,7 +88,7 @@ def _concerned(recording: Recording, fields: UnreadFields) -> Iterator[Int64 | s
             yield slice(None)
 
 
-def _threads(recording: Recording) -> UInt64:
+def _threads(recording: PerfRecording) -> UInt64:
     """The program's, as far as other samples are theirs."""
     samples, numbers = recording.raw.samples, wakeups_among(recording.header.sources)
     found = [
@@ -106,7 +106,7 @@ class _Blanks:
 
     def put(self, words: UInt64, at: Int64, layouts: Layouts) -> None:
         """Into samples that begin at these words."""
-        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        size = sizes_of(words, at)
         source = layouts.sources_of(words, at, size)
         _blank_behind(words, at, size, np.flatnonzero(source < 0), 1 + _IDENTIFIER)
         for index, layout in enumerate(layouts.each):
@@ -119,14 +119,13 @@ class _Blanks:
                 _blank_behind(words, begin, end - begin, np.flatnonzero(~fits), layout.tail + 1)
                 words[_no_code(words, first, length, self._versions(words, begin, layout), self._spaces)] = 0
             if layout.raw and layout.tid is not None:
-                pid = (words[begin + layout.tid] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+                pid = halves(words[begin + layout.tid])[0].view(np.uint32).astype(np.int64)
                 self._fields.blank(words, index, pid[fits], behind[fits], end[fits])
 
     def _versions(self, words: UInt64, begin: Int64, layout: rec.SampleLayout) -> Int32:
         if layout.tid is None or layout.time is None:
             return np.zeros(len(begin), np.int32)
-        pid = (words[begin + layout.tid] & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
-        return self._spaces.version_of(pid, words[begin + layout.time].view(np.int64))
+        return self._spaces.version_of(halves(words[begin + layout.tid])[0], words[begin + layout.time].view(np.int64))
 
 
 def _blank_behind(words: UInt64, begin: Int64, size: Int64, rows: Int64, kept: int) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import BATCHES, READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.long_columns import taken
@@ -67,6 +68,7 @@ class Layouts:
         pairs = sorted((number, index) for index, source in enumerate(sources) for number in source.ids)
         self._ids = np.array([number for number, _ in pairs], np.uint64)
         self._id_sources = np.array([index for _, index in pairs], np.int32)
+        self._identified = all(source.attr.sample_type & perf.SAMPLE_IDENTIFIER for source in sources)
         self.source_of_id = dict(pairs)
         self.wide = tuple(at for at, source in enumerate(sources) if source.name in BATCH_EVENTS)
         """Events whose own fields go on with the sizes of a batch."""
@@ -79,11 +81,20 @@ class Layouts:
         if place is None or not len(self._ids):
             return np.zeros(len(at), np.int32)
         known = size > place
-        ids = words[np.where(known, at + place, 0)]
-        nearest = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        known &= (self._ids[nearest] == ids) | (ids == 0)
         # perf gives samples with id 0 to the first event.
-        return np.where(known, np.where(ids == 0, 0, self._id_sources[nearest]), -1).astype(np.int32)
+        ids = words[np.where(known, at + place, 0)]
+        return np.where(known, np.where(ids == 0, 0, self._of_ids(ids)), -1).astype(np.int32)
+
+    def sources_of_trailers(self, last_words: UInt64) -> Int32:
+        """Per record other than samples, the index of the event whose trailer it carries."""
+        # Events may carry different trailers only where each ends in the id that says whose it is.
+        if len(self.each) <= 1 or not self._identified or not len(self._ids):
+            return np.zeros(len(last_words), np.int32)
+        return np.maximum(self._of_ids(last_words), 0)
+
+    def _of_ids(self, ids: UInt64) -> Int32:
+        nearest = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        return np.where(self._ids[nearest] == ids, self._id_sources[nearest], -1).astype(np.int32)
 
 
 class FilePart(NamedTuple):
@@ -116,6 +127,11 @@ class Chunk:
         """`words_of` its records, read from the open file where they are there."""
         data = self.records if isinstance(self.records, bytes) else self.records.read(file)
         return words_of(data, len(data), self.starts)
+
+
+def sizes_of(words: UInt64, at: Int64) -> Int64:
+    """How many words each record has, by its header."""
+    return (words[at] >> np.uint64(48)).astype(np.int64) >> 3
 
 
 def words_of(buffer: bytes | bytearray, end: int, starts: Int32) -> tuple[UInt64, Int64]:

@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.numbering import Numbering
 from pinprof.data.model import (
     KERNEL,
     Capture,
@@ -122,8 +123,8 @@ class _Text:
         self._threads: dict[tuple[int, int], str] = {}
         self._names: dict[tuple[int, int], list[tuple[int, str]]] = {}
         self._frame_of_line: dict[str, int] = {}
-        self._number_of: dict[_Frame, int] = {}
-        self._frames: list[_Frame] = []
+        self._numbering = Numbering[_Frame]()
+        self._frames = self._numbering.items
         self._stacks: dict[tuple[int, ...], int] = {}
         self._header: re.Match[str] | None = None
         self._chain: list[str] = []
@@ -278,17 +279,11 @@ class _Text:
                 frame = _frame(line)
                 if frame.dso == "inlined":
                     outer = self._frames[numbers[-1]].dso if numbers else "[unknown]"
-                    number = self._number(_Frame(frame.ip, frame.symbol, outer, inlined=True))
+                    number = self._numbering.number(_Frame(frame.ip, frame.symbol, outer, inlined=True))
                 else:
-                    number = self._frame_of_line[line] = self._number(frame)
+                    number = self._frame_of_line[line] = self._numbering.number(frame)
             numbers.append(number)
         return tuple(numbers)
-
-    def _number(self, frame: _Frame) -> int:
-        number = self._number_of.setdefault(frame, len(self._frames))
-        if number == len(self._frames):
-            self._frames.append(frame)
-        return number
 
     def _built_stacks(self) -> tuple[StackTable, Int32, Int64]:
         """The stack table; per distinct stack its node, and how many of its frames have no symbol."""

@@ -14,7 +14,7 @@ from pinprof.data import perf_format as perf
 from pinprof.machine import children
 from pinprof.machine.children import Limits
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.perf.data import Recording
+from pinprof.read.perf.data import PerfRecording
 from pinprof.streams import store
 
 _SCRIPT_FIELDS = (
@@ -42,7 +42,7 @@ _LONGEST_LINE = 1 << 20
 class ScriptText:
     """What `perf script` makes of a recording: stored in the capture, or by running perf now."""
 
-    def __init__(self, recording: Recording, symfs: Path | None) -> None:
+    def __init__(self, recording: PerfRecording, symfs: Path | None) -> None:
         self._recording, self._symfs = recording, symfs
         self.stopped = False
         """Whether the text that was read ends where pinprof stopped perf."""
@@ -57,13 +57,13 @@ class ScriptText:
             yield line
 
 
-def stored(recording: Recording) -> Path | None:
+def stored(recording: PerfRecording) -> Path | None:
     """The text that perf printed on the recording machine, in a capture."""
     text = recording.path.parent / store.PERF_SCRIPT
     return text if text.is_file() else None
 
 
-def store_text(recording: Recording, target: Path) -> None:
+def store_text(recording: PerfRecording, target: Path) -> None:
     """Keep perf's text in the capture: unwinding needs the binaries of this machine."""
     with (
         closing(_printed(recording, None)) as text,
@@ -73,7 +73,7 @@ def store_text(recording: Recording, target: Path) -> None:
         copy.writelines(f"{line}\n" for line in text)
 
 
-def _printed(recording: Recording, symfs: Path | None) -> Generator[str, None, None]:
+def _printed(recording: PerfRecording, symfs: Path | None) -> Generator[str, None, None]:
     """The lines that perf prints; the last one is _MARK where it was stopped at a limit."""
     size = recording.path.stat().st_size
     limits = Limits(SECONDS + 10 * size / 1e6, SECONDS + size / 1e6, _PRINTED + _TIMES_PRINTED * size)
@@ -83,7 +83,7 @@ def _printed(recording: Recording, symfs: Path | None) -> Generator[str, None, N
             yield _MARK
 
 
-def _command(recording: Recording, symfs: Path | None) -> list[str]:
+def _command(recording: PerfRecording, symfs: Path | None) -> list[str]:
     perf = shutil.which("perf")
     if perf is None:
         raise ToolMissing(

@@ -19,7 +19,7 @@ from pinprof.data.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int
 from pinprof.read.interning import Interner
 from pinprof.read.long_columns import put_together
 from pinprof.read.perf.addresses import GUEST
-from pinprof.read.perf.chains import KERNEL_DSO, Chains, Places, by_value
+from pinprof.read.perf.chains import KERNEL_DSO, ChainAddresses, Chains, by_value
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.perf.sequences import DistinctSequences, positions
 from pinprof.read.symbols.resolver import Resolver
@@ -32,7 +32,7 @@ _UNKNOWN_KERNEL = "[unknown kernel]"
 
 
 @dataclass(frozen=True)
-class Stacks:
+class ResolvedStacks:
     """The stack table, each sample's node in it, and how many sampled frames have no symbol."""
 
     table: StackTable
@@ -40,7 +40,7 @@ class Stacks:
     unresolved: int
 
 
-def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Resolver) -> Stacks:
+def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Resolver) -> ResolvedStacks:
     """Stacks of samples by the number of their chain; these need not be all of a recording's."""
     count_of_chain = np.zeros(len(chains.length) + 1, np.int64)  # the last is of no chain
     for part in slices(len(chain)):
@@ -65,7 +65,7 @@ def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Res
     node_of_chain = np.full(len(chains.length) + 1, NO_NODE, np.int32)
     node_of_chain[used] = node[of_used]
     nodes = put_together((node_of_chain[chain[part]] for part in slices(len(chain))), len(chain), np.int32)
-    return Stacks(StackTable(parent, frame, frames), nodes, unresolved)
+    return ResolvedStacks(StackTable(parent, frame, frames), nodes, unresolved)
 
 
 def _expanded(flat: Int32, length: Int32, count: Int32) -> tuple[Int32, Int32]:
@@ -85,7 +85,7 @@ def _expanded(flat: Int32, length: Int32, count: Int32) -> tuple[Int32, Int32]:
     return np.concatenate([np.zeros(0, np.int32), *pieces]), grown
 
 
-def _resolve(places: Places, spaces: SpaceTable, resolver: Resolver) -> tuple[Int32, Int32, FrameTable, Bool]:
+def _resolve(places: ChainAddresses, spaces: SpaceTable, resolver: Resolver) -> tuple[Int32, Int32, FrameTable, Bool]:
     """The frames of all places end to end, innermost first; how many each has; their table; which have a symbol."""
     names = np.full(len(places), -1, np.int32)
     runs = np.full(len(places), -1, np.int32)
@@ -136,7 +136,7 @@ def _ancestors(spaces: SpaceTable, pid: int) -> Iterator[int]:
         yield pid
 
 
-def _by_source(places: Places, spaces: SpaceTable) -> Iterator[tuple[int, int, Int64]]:
+def _by_source(places: ChainAddresses, spaces: SpaceTable) -> Iterator[tuple[int, int, Int64]]:
     """User places grouped by what their symbols come from: a DSO, or for code made at run time a DSO and a process."""
     for index, of_dso in by_value(places.dso, np.flatnonzero(places.dso >= 0)):
         for owner, rows in by_value(places.owner, of_dso):

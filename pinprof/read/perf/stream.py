@@ -1,7 +1,8 @@
 """Walking the records in the data section of a perf.data file.
 
 The file is read in chunks of a few MiB; within a chunk, a plain loop walks from header to header, and over runs of
-samples in one step. What becomes of the records is up to the two passes (passes.py).
+samples in one step: `sample_runs` finds where samples follow one another without a step of Python for each. What
+becomes of the records is up to the two passes (passes.py).
 """
 
 from __future__ import annotations
@@ -16,12 +17,37 @@ import numpy as np
 from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, name_sources
-from pinprof.read.perf.sample_runs import sample_runs
 from pinprof.read.perf.samples import Chunk, FilePart, Layouts
 from pinprof.read.reader import Progress, untold
 
 if TYPE_CHECKING:
     from pinprof.read.perf.inflate import Inflater
+from pinprof.data.model import Int64
+
+_SHORTEST = 4
+"""Samples in a row that are worth it."""
+
+
+def sample_runs(buffer: bytes | bytearray, end: int) -> dict[int, tuple[Int64, int]]:
+    """Where each run in buffer[:end] begins → where its samples begin, and where the last one ends; all in bytes.
+
+    Every word that looks like a sample's header may be one. Where a record does begin at the first of a run, its end
+    is where the next of the run begins, which is a record therefore, and so on: who finds a run by walking to it knows
+    all of its samples. What only looks like a header, inside a record, ends a run or makes one that nobody walks to.
+    """
+    words = np.frombuffer(buffer, "<u8", end >> 3)
+    at = np.flatnonzero(words.view("<u4")[::2] == perf.RECORD_SAMPLE)
+    size = (words[at] >> np.uint64(48)).astype(np.int64)
+    ends = 8 * at + size
+    sound = (size >= perf.RECORD_HEADER.size) & (ends <= end)
+    begins, ends = 8 * at[sound], ends[sound]
+    joint = ends[:-1] == begins[1:]
+    first, last = np.flatnonzero(~np.append(False, joint)), np.flatnonzero(~np.append(joint, False))
+    worth = last - first >= _SHORTEST - 1
+    first, last = first[worth], last[worth]
+    rows = zip(begins[first].tolist(), first.tolist(), (last + 1).tolist(), ends[last].tolist(), strict=True)
+    return {begin: (begins[low:high], after) for begin, low, high, after in rows}
+
 
 CHUNK_BYTES = 4 << 20
 _LARGEST_PIECE = (1 << 16) - 17
@@ -150,10 +176,6 @@ class RecordReader:
     def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
         """Take in the switch records at `starts`."""
 
-    def _sources_changed(self) -> None:
-        """Take in that there is one more event."""
-        self._layouts = Layouts(self._header.sources)
-
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return {
             perf.RECORD_HEADER_ATTR: self._on_attr,
@@ -173,7 +195,7 @@ class RecordReader:
         size = size or 64
         ids = struct.unpack_from(f"<{max(len(body) - size, 0) // 8}Q", body, min(size, len(body)))
         self._header.sources.append(EventSource(attr, ids))
-        self._sources_changed()
+        self._layouts = Layouts(self._header.sources)
 
     def _on_event_update(self, _misc: int, body: bytes) -> None:
         """EVENT_UPDATE: `u64 type, id; …`; type 2 carries the event's name."""

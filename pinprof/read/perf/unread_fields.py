@@ -15,7 +15,7 @@ from pinprof.data.gpu_functions import FUNCTIONS, READ_PIECES, Function, plain_n
 from pinprof.data.model import NO_NODE, Bool, Int64, UInt64
 from pinprof.read.perf import wakeups
 from pinprof.read.perf.chains import by_value
-from pinprof.read.perf.data import Recording
+from pinprof.read.perf.data import PerfRecording
 from pinprof.read.perf.header import EventSource
 from pinprof.read.perf.sequences import positions
 from pinprof.read.perf.stacks import build_stacks
@@ -31,7 +31,7 @@ _CALLS, _LEAVE = ("call-enter", "call-enter-bare"), "call-leave"
 _NOBODY = Function()
 
 
-def functions_called(recording: Recording, resolver: Resolver) -> Called:
+def functions_called(recording: PerfRecording, resolver: Resolver) -> Called:
     """The functions that are entered in a recording of calls."""
     raw = recording.raw
     if not len(raw.payload):
@@ -64,7 +64,7 @@ class UnreadFields:
             if fielded[index] and kind not in (*_CALLS, _LEAVE) and index not in self._wakeups
         ]
 
-    def concern(self, recording: Recording, part: slice) -> Bool:
+    def concern(self, recording: PerfRecording, part: slice) -> Bool:
         """Whether some samples of a recording, as read, have any."""
         source = recording.raw.samples.source[part]
         rows = np.isin(source, self._unknown if self._called is None else [*self._unknown, *self._calls])

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int32, UInt8, UInt64
+from pinprof.base.columns import Bool, Int32, UInt8, UInt64, halves
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.data.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
@@ -65,18 +65,18 @@ class Woken:
         outside = ~np.isin(table.samples.pid, pids)
         by_thread = table.context != BY_INTERRUPT
         shown = by_thread & ~table.samples.unchained & (~outside | system_wide)
-        told = table.samples
-        chain = np.where(shown, told.chain, np.int32(NO_CHAIN))
-        tid = np.where(outside & ~np.bool_(system_wide), np.int32(-1), told.tid)
-        return replace(table, samples=replace(told, chain=chain, tid=tid), outside=outside)
+        wakes = table.samples
+        chain = np.where(shown, wakes.chain, np.int32(NO_CHAIN))
+        tid = np.where(outside & ~np.bool_(system_wide), np.int32(-1), wakes.tid)
+        return replace(table, samples=replace(wakes, chain=chain, tid=tid), outside=outside)
 
     def table(self, node: Int32) -> WakeupTable | None:
         """The model's table; `node` are the wakers' stacks."""
         if not self.recorded:
             return None
-        told = self.samples
-        stack = np.where(told.chain != NO_CHAIN, node, np.int32(NO_NODE))
-        return WakeupTable(told.clock, told.pid, told.tid, self.woken, self.context, stack)
+        wakes = self.samples
+        stack = np.where(wakes.chain != NO_CHAIN, node, np.int32(NO_NODE))
+        return WakeupTable(wakes.clock, wakes.pid, wakes.tid, self.woken, self.context, stack)
 
     def strangers(self, tasks: Iterable[tuple[int, TaskRecord]]) -> dict[int, str]:
         """Processes outside the program that woke its threads, and their commands' names where these were recorded."""
@@ -101,18 +101,18 @@ class Woken:
 
     def _once(self) -> np.ndarray:
         """The rows without the second record of a wake-up, that with the shorter stack; ordered by time."""
-        told = self.samples
-        order = np.lexsort((-self.depth, told.clock, told.tid, self.woken))
-        same = (self.woken[order][1:] == self.woken[order][:-1]) & (told.tid[order][1:] == told.tid[order][:-1])
-        same &= np.diff(told.clock[order]) <= _TWICE_NS
+        wakes = self.samples
+        order = np.lexsort((-self.depth, wakes.clock, wakes.tid, self.woken))
+        same = (self.woken[order][1:] == self.woken[order][:-1]) & (wakes.tid[order][1:] == wakes.tid[order][:-1])
+        same &= np.diff(wakes.clock[order]) <= _TWICE_NS
         # The second of a pair goes, unless it is the one with a stack.
         second = np.append(False, same)
         second[1:] &= ~second[:-1]
         first = np.append(second[1:], False)
-        bare = told.unchained[order]
+        bare = wakes.unchained[order]
         swap = first & bare & ~np.append(bare[1:], True)
         kept = order[~second & ~swap | np.append(False, swap[:-1])]
-        return np.asarray(kept[np.argsort(told.clock[kept], kind="stable")])
+        return np.asarray(kept[np.argsort(wakes.clock[kept], kind="stable")])
 
 
 def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
@@ -130,7 +130,7 @@ def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
     woken = Woken(
         samples=chosen,
         depth=raw.chains.length_of(chosen.chain),
-        woken=_low(payload[:, 3]),
+        woken=halves(payload[:, 3])[0],
         context=_context(payload[:, 0]),
         recorded=bool(numbers),
         outside=np.zeros(len(rows), np.bool_),
@@ -138,10 +138,6 @@ def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
     alone = [index for index in numbers if sources[index].name in ALONE]
     kept = raw.samples.take(~np.isin(raw.samples.source, alone)) if alone else raw.samples
     return kept, woken
-
-
-def _low(words: UInt64) -> Int32:
-    return (words & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
 
 
 def _context(head: UInt64) -> UInt8:

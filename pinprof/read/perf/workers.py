@@ -18,9 +18,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Self
 
+from pinprof.read.perf.addresses import DeferredChains
 from pinprof.read.perf.chains import ChainGatherer
 from pinprof.read.perf.chunk import Reduced, Reducer
-from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
 from pinprof.read.perf.samples import Chunk
 

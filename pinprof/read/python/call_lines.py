@@ -26,12 +26,37 @@ from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_share
 from pinprof.data.activity import ApiCallTable, Caller
+from pinprof.data.gpu_functions import of_vendor
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Int32, Int64, SampleTable, StackTable, UInt8
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import threads
 from pinprof.read.python.matching import CERTAIN, NONE, UNDECIDED
-from pinprof.read.python.native_callers import Callers, callers_of
 from pinprof.read.python.stacks import NO_STACK, PythonStacks, Windows
+
+_MOST = 12
+"""Native callers next to CUDA that tell calls apart."""
+
+Callers = tuple[tuple[str, str], ...]
+"""Native functions with their libraries, innermost first."""
+
+
+def callers_of(native: StackTable, node: int, loops: Sequence[bool]) -> Callers:
+    """The native functions that led to a CUDA call, up to the interpreter, or as far as the stack is known."""
+    frames = native.frames
+    callers: list[tuple[str, str]] = []
+    for above in native.chain(node):
+        frame = int(native.frame[above])
+        name, library = frames.function[frame], frames.dsos[int(frames.dso[frame])].name
+        if loops[frame] or name.startswith("py::") or library == "[unknown]":
+            break
+        if of_vendor(name, library):
+            callers.clear()
+            continue
+        callers.append((name, library))
+        if len(callers) == _MOST:
+            break
+    return tuple(callers)
+
 
 _NO_LINE = -1
 _NEVER = 1 << 62

@@ -94,10 +94,10 @@ class _Kinds:
 
 def with_python(capture: Capture, path: Path | None, reading: Reading) -> Capture:
     """The capture with Python's functions as frames, by a file's stacks or by what the interpreter made for perf."""
-    return settle(capture, path, keep_interpreter=reading.options.interpreter_frames)
+    return with_frames(capture, path, keep_interpreter=reading.options.interpreter_frames)
 
 
-def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
+def with_frames(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
     """The capture with Python's functions as frames; the same object where it has none."""
     trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.function)
     if not trampolines and stacks_file is None:

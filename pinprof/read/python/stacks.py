@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.shapes import TEXT, Column, Each, Facts, Record, Row, Whole, parsed
+from pinprof.base.shapes import TEXT, ColumnShape, Each, Facts, Record, RowShape, Whole, parsed
 from pinprof.data.model import UNDECIDED_LINE, Bool, Int32, Int64
 
 MAX_BYTES = 1 << 30
@@ -45,27 +45,29 @@ _USUAL_LAG_US = 100
 _MOST_NS = 1 << 61
 """Of CLOCK_MONOTONIC, and of all differences in a segment together: sums of both have 64 bits."""
 _WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
-_STEPS = Column(0, _MOST_NS, _MOST_NS)
+_STEPS = ColumnShape(0, _MOST_NS, _MOST_NS)
 _ID, _NUMBER = Whole(0, (1 << 31) - 1), (1 << 31) - 1
 _THREAD = Record(
-    {"pid": _ID, "tid": _ID, "name": TEXT, "times": _STEPS, "stacks": Column(NO_STACK, _NUMBER)},
+    {"pid": _ID, "tid": _ID, "name": TEXT, "times": _STEPS, "stacks": ColumnShape(NO_STACK, _NUMBER)},
     optional={
         "lasts": _STEPS,
-        "windows": Row((Column(-_MOST_STEPS, _MOST_STEPS), Column(0, _MOST_STEPS), Column(0, _MOST_STEPS))),
+        "windows": RowShape(
+            (ColumnShape(-_MOST_STEPS, _MOST_STEPS), ColumnShape(0, _MOST_STEPS), ColumnShape(0, _MOST_STEPS))
+        ),
     },
 )
 _SEGMENT = Record(
     {
         "start_ns": Whole(0, _MOST_NS),
         "uncertainty_ns": Whole(0, _MOST_NS),
-        "frames": Each(Row((TEXT, TEXT, Whole(-(1 << 31), _NUMBER)))),
-        "stacks": Each(Row((Whole(NO_STACK, _NUMBER), Whole(0, _NUMBER)))),
+        "frames": Each(RowShape((TEXT, TEXT, Whole(-(1 << 63), (1 << 63) - 1)))),
+        "stacks": Each(RowShape((Whole(NO_STACK, _NUMBER), Whole(0, _NUMBER)))),
         "threads": Each(_THREAD),
         "unnamed_threads": _ID,
     },
     optional={
-        "looks": Facts(others=Column(0, _MOST_NS // 1000, _MOST_NS // 1000)),
-        "lags": Facts(others=Column(0, _MOST_NS // 1000)),
+        "looks": Facts(others=ColumnShape(0, _MOST_NS // 1000, _MOST_NS // 1000)),
+        "lags": Facts(others=ColumnShape(0, _MOST_NS // 1000)),
     },
 )
 """What a line of the file holds; how its parts refer to each other is checked as they are taken."""
@@ -248,7 +250,11 @@ def _take(
     changes: dict[tuple[int, int], list[tuple[Int64, Int32]]],
 ) -> None:
     """Add one segment; ValueError where its parts do not fit together, with nothing of its threads taken."""
-    frame_of = [frames.setdefault(frame, len(frames)) for frame in raw["frames"]]
+    frame_of = []
+    for function, file, line in raw["frames"]:
+        possible = 0 <= line <= _NUMBER
+        loaded.damaged |= not possible
+        frame_of.append(frames.setdefault((function, file, line if possible else 0), len(frames)))
     stack_of = np.full(len(raw["stacks"]) + 1, NO_STACK, np.int32)
     for number, (caller, frame) in enumerate(raw["stacks"]):
         if caller >= number or frame >= len(frame_of):

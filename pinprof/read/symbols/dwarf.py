@@ -29,7 +29,7 @@ import numpy as np
 from pinprof.base.columns import UInt8, UInt64
 from pinprof.data.model import Dso
 from pinprof.machine import elf_headers
-from pinprof.machine.elf_headers import Section
+from pinprof.machine.elf_headers import SectionHeader
 from pinprof.machine.libraries import DWARF
 from pinprof.read.symbols.elf import UNREADABLE, Image, debug_files, open_regular, same_build_id
 from pinprof.read.zstd import ZstdDecompressor, ZstdError
@@ -152,7 +152,7 @@ def _mapped(stream: BinaryIO) -> UInt8:
     return np.frombuffer(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def _packed(section: Section, part: UInt8) -> tuple[int, int, int] | None:
+def _packed(section: SectionHeader, part: UInt8) -> tuple[int, int, int] | None:
     """How a section is compressed: the method, bytes of its head, and its size when unpacked; None if it is not."""
     if section.flags & _COMPRESSED:
         kind, _, size = struct.unpack_from("<IIQ", part[:24].tobytes())

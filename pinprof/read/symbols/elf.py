@@ -1,7 +1,9 @@
 """Function symbols of ELF files: `.symtab`, else the separate debug file's, else `.dynsym` and MiniDebugInfo.
 
-Symbol tables are read as numpy arrays. Whatever is wrong with a file — cut,
-corrupt, big-endian, of another build — its addresses stay unresolved: no name is better than a wrong one.
+Symbol tables are read as numpy arrays. Whatever is wrong with a file — cut, corrupt, big-endian, of another build — its
+addresses stay unresolved: no name is better than a wrong one.
+
+The vdso is an ELF image without a file, which the kernel maps into every process.
 
 Sources: System V gABI chapters 4 and 5, perf `tools/perf/util/symbol-elf.c`, GDB manual "Separate Debug Files" and
 "MiniDebugInfo".
@@ -12,6 +14,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator
@@ -217,3 +220,20 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError("not a regular file")
         yield stream
+
+
+_VDSO = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]$", re.MULTILINE)
+
+
+def own_vdso() -> bytes:
+    """The image mapped into this process, which is the running kernel's for its word size; empty if there is none."""
+    try:
+        match = _VDSO.search(Path("/proc/self/maps").read_bytes())
+        if match is None:
+            return b""
+        start, end = int(match[1], 16), int(match[2], 16)
+        with Path("/proc/self/mem").open("rb") as memory:
+            memory.seek(start)
+            return memory.read(end - start)
+    except OSError:
+        return b""

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32, Int64, UInt64
 
@@ -31,21 +32,15 @@ _MAX_UNDERSCORES = 16
 _TOP = ~np.uint64(0)
 
 
-@dataclass(frozen=True)
-class SymbolTable:
+@dataclass(frozen=True, eq=False, repr=False)
+class SymbolTable(Table):
     """Functions ordered by address, one row per distinct start; half-open intervals [starts, ends) that may nest."""
 
     starts: UInt64
     ends: UInt64
     name_at: Int64
     """Byte offset of each NUL-terminated name in `strings`."""
-    strings: bytes
-
-    @classmethod
-    def empty(cls) -> Self:
-        """A table without functions."""
-        nothing = np.zeros(0, np.uint64)
-        return cls(nothing, nothing, np.zeros(0, np.int64), b"")
+    strings: bytes = b""
 
     @classmethod
     def of_names(cls, starts: UInt64, size: int, names: Sequence[bytes]) -> Self:
@@ -65,9 +60,6 @@ class SymbolTable:
             np.concatenate([table.name_at + shift for table, shift in zip(tables, shifts, strict=False)])[kept],
             b"".join(table.strings for table in tables),
         )
-
-    def __len__(self) -> int:
-        return len(self.starts)
 
     def find(self, addresses: UInt64) -> Int32:
         """Per address the row of the innermost function around it, -1 if there is none."""

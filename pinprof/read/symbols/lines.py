@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pinprof.base.errors import PinprofError
+from pinprof.base.numbering import Numbering
 from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.sealed import Run, SealedAddresses, SealedLines, SealedSymbols, UserKey, user_key
@@ -29,26 +30,20 @@ class LineResolver:
 
     def __init__(
         self,
-        names: list[str],
-        intern: Callable[[str], int],
+        names: Numbering[str],
         candidates: Callable[[Dso], Iterator[tuple[Path, Path]]],
         sealed: SealedSymbols | None,
         *,
         recording: bool,
     ) -> None:
-        """`intern` numbers a name and keeps it in `names`.
-
-        `candidates` says where a DSO's file may be, as (root of the debug files, path).
-        """
-        self.runs: list[Run] = []
-        self.paths: list[str] = []
+        """`candidates` says where a DSO's file may be, as (root of the debug files, path)."""
+        self._runs, self._paths = Numbering[Run](), Numbering[str]()
+        self.runs, self.paths = self._runs.items, self._paths.items
         self.left = sealed.lines.left if sealed else 0
         """Addresses for which there was no time."""
         self.wanted = recording or (sealed is not None and bool(sealed.lines.user))
         """Whether this capture can have lines at all."""
-        self._names, self._intern, self._candidates, self._sealed = names, intern, candidates, sealed
-        self._run_index: dict[Run, int] = {}
-        self._path_index: dict[str, int] = {}
+        self._names, self._candidates, self._sealed = names, candidates, sealed
         self._files: dict[UserKey, DebugInformation | None] = {}
         self._known: dict[UserKey, dict[int, int]] = {}
         self._budget: TimeBudget | None = None
@@ -124,7 +119,7 @@ class LineResolver:
         for depth, frame in enumerate(run):
             text = demangle(frame.function)
             if depth == len(run) - 1 and symbol >= 0:
-                text = _better(text, self._names[symbol])
+                text = _better(text, self._names.items[symbol])
             yield text, frame
 
     def _open(self, dso: Dso, until: int) -> DebugInformation | None:
@@ -137,17 +132,8 @@ class LineResolver:
         return self._files[key]
 
     def _run(self, places: list[tuple[str, str, int]]) -> int:
-        run = tuple((self._intern(name), self._path(path), line) for name, path, line in places)
-        number = self._run_index.setdefault(run, len(self.runs))
-        if number == len(self.runs):
-            self.runs.append(run)
-        return number
-
-    def _path(self, path: str) -> int:
-        number = self._path_index.setdefault(path, len(self.paths))
-        if number == len(self.paths):
-            self.paths.append(path)
-        return number
+        named = ((self._names.number(name), self._paths.number(path), line) for name, path, line in places)
+        return self._runs.number(tuple(named))
 
 
 def _better(function: str, symbol: str) -> str:

@@ -14,14 +14,15 @@ from typing import Protocol
 
 import numpy as np
 
+from pinprof.base.numbering import Numbering
 from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
+from pinprof.read.symbols.elf import own_vdso
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.lines import LineResolver
 from pinprof.read.symbols.perf_map import load_perf_map
 from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols, UserKey, user_key
-from pinprof.read.symbols.vdso import own_vdso
 
 __all__ = ["Resolver", "SealedSymbols"]
 
@@ -57,12 +58,10 @@ class Resolver:
         recording: bool = False,
         kept: KeptSymbols | None = None,
     ) -> None:
-        self.names: list[str] = []
-        self._index: dict[str, int] = {}
+        self._numbered, self._kernel_paths = Numbering[str](), Numbering([CORE_KERNEL])
+        self.names = self._numbered.items
         self._kallsyms_path = kallsyms
         self._kallsyms: Kallsyms | None = None
-        self._kernel_dsos: list[Dso] = []
-        self._kernel_dso_index: dict[str, int] = {}
         self._symfs = symfs
         self._sealed = sealed
         self._recording = recording
@@ -70,10 +69,7 @@ class Resolver:
         self._sources: dict[UserKey, _Symbols | None] = {}
         self._kernel_answers: list[tuple[UInt64, Int32, Int32]] = []
         self._user_answers: dict[UserKey, list[tuple[UInt64, Int32]]] = defaultdict(list)
-        self.lines = LineResolver(
-            self.names, self._intern, partial(self._candidates, foreign=False), sealed, recording=recording
-        )
-        self._kernel_dso(CORE_KERNEL)
+        self.lines = LineResolver(self._numbered, partial(self._candidates, foreign=False), sealed, recording=recording)
 
     @property
     def kernel_hidden(self) -> bool:
@@ -92,16 +88,17 @@ class Resolver:
         if (sealed := self._sealed) is not None:
             rows = sealed.kernel.find(ips)
             names = self._interned(np.where(rows >= 0, _at(sealed.kernel.names, rows), -1), sealed.names.__getitem__)
-            table = np.array([self._kernel_dso(path) for path in sealed.kernel_dsos] or [0], np.int32)
+            table = np.array([*map(self._kernel_paths.number, sealed.kernel_dsos)] or [0], np.int32)
             dsos = np.where(names >= 0, table[_at(sealed.kernel_dso, rows)], 0).astype(np.int32)
         open_rows = np.flatnonzero(names < 0)
         if open_rows.size and (kallsyms := self._load_kallsyms()) is not None:
             rows = kallsyms.find(ips[open_rows])
             names[open_rows] = self._interned(rows, kallsyms.name)
-            dsos[open_rows] = _per_row(rows, lambda row: self._kernel_dso(kallsyms.module(row)), missing=0)
+            dsos[open_rows] = _per_row(rows, lambda row: self._kernel_paths.number(kallsyms.module(row)), missing=0)
         if self._recording:
             self._kernel_answers.append((ips, names, dsos))
-        return names, self._kernel_dsos, dsos
+        modules = [Dso(path, "", "module") for path in self._kernel_paths.items[1:]]
+        return names, [Dso(CORE_KERNEL, "", "kernel"), *modules], dsos
 
     def user(self, dso: Dso, file_offsets: UInt64, pid: int) -> Int32:
         """Per offset in a DSO's file its name; for the kinds `jit` and `anon` offsets are addresses of `pid`."""
@@ -138,13 +135,14 @@ class Resolver:
         for key, answers in self._user_answers.items():
             offsets, rows = _first_of_each([answer[0] for answer in answers])
             user[key] = SealedAddresses(offsets, place[_joined([answer[1] for answer in answers])[rows]])
-        by_path = sorted(range(len(self._kernel_dsos)), key=lambda index: self._kernel_dsos[index].path)
+        paths = self._kernel_paths.items
+        by_path = sorted(range(len(paths)), key=paths.__getitem__)
         rank = np.argsort(np.array(by_path)).astype(np.int32)
         return SealedSymbols(
             names=tuple(self.names[index] for index in order),
             kernel=SealedAddresses(ips, names),
             kernel_dso=rank[dsos],
-            kernel_dsos=tuple(self._kernel_dsos[index].path for index in by_path),
+            kernel_dsos=tuple(paths[index] for index in by_path),
             kernel_hidden=self.kernel_hidden,
             user=user,
             lines=self.lines.seal(place),
@@ -158,19 +156,7 @@ class Resolver:
 
     def _interned(self, rows: Int32, name: Callable[[int], str]) -> Int32:
         """Per row of some table the index of its name, -1 for a row of -1."""
-        return _per_row(rows, lambda row: self._intern(name(row)), missing=-1)
-
-    def _intern(self, name: str) -> int:
-        index = self._index.setdefault(name, len(self.names))
-        if index == len(self.names):
-            self.names.append(name)
-        return index
-
-    def _kernel_dso(self, path: str) -> int:
-        index = self._kernel_dso_index.setdefault(path, len(self._kernel_dsos))
-        if index == len(self._kernel_dsos):
-            self._kernel_dsos.append(Dso(path, "", "kernel" if path == CORE_KERNEL else "module"))
-        return index
+        return _per_row(rows, lambda row: self._numbered.number(name(row)), missing=-1)
 
     def _load_kallsyms(self) -> Kallsyms | None:
         if self._kallsyms is None and self._kallsyms_path is not None:

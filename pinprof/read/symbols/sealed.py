@@ -32,7 +32,7 @@ import numpy as np
 from pinprof.base import files
 from pinprof.base.errors import CaptureError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.shapes import COUNT, TEXT, Column, Each, OneOf, Record, Whole, parsed
+from pinprof.base.shapes import COUNT, TEXT, ColumnShape, Each, OneOf, Record, Whole, parsed
 from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.packed import PackedError, unpacked
 
@@ -44,7 +44,7 @@ MAX_BYTES = 128 << 20
 MOST_INLINED = 24
 """Functions at one address, as many as `dwarf.c` tells; a forged run of millions would be repeated for each sample."""
 
-_INDICES, _ADDRESSES = Column(-1, (1 << 31) - 1, 1 << 62), Column(0, (1 << 64) - 1, 1 << 96)
+_INDICES, _ADDRESSES = ColumnShape(-1, (1 << 31) - 1, 1 << 62), ColumnShape(0, (1 << 64) - 1, 1 << 96)
 
 
 def _user(column: str) -> Each:

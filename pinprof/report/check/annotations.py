@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import IO, Any
 
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.report.check import words
-from pinprof.report.check.places import Places
+from pinprof.report.check.places import SourcePlaces
 from pinprof.report.check.sarif import fingerprint
 from pinprof.report.forms import write_json
 
 _MOST = 10
 """GitHub shows this many errors and this many warnings of a step."""
-_COMMANDS: Mapping[Outcome, str] = {Outcome.BROKEN: "error", Outcome.UNASSESSABLE: "warning"}
-_SEVERITIES: Mapping[Outcome, str] = {Outcome.BROKEN: "major", Outcome.UNASSESSABLE: "minor"}
+_COMMANDS: Mapping[BudgetOutcome, str] = {BudgetOutcome.BROKEN: "error", BudgetOutcome.UNASSESSABLE: "warning"}
+_SEVERITIES: Mapping[BudgetOutcome, str] = {BudgetOutcome.BROKEN: "major", BudgetOutcome.UNASSESSABLE: "minor"}
 
 _DATA = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
 _PROPERTY = {**_DATA, ord(":"): "%3A", ord(","): "%2C"}
@@ -25,7 +25,7 @@ _PROPERTY = {**_DATA, ord(":"): "%3A", ord(","): "%2C"}
 
 def write_github(checked: Checked, stream: IO[str]) -> None:
     """Write a workflow command for each budget that does not hold; the last of many says how many there are more."""
-    places = Places()
+    places = SourcePlaces()
     for outcome, command in _COMMANDS.items():
         verdicts = checked.of(outcome)
         shown = verdicts if len(verdicts) <= _MOST else verdicts[: _MOST - 1]
@@ -36,7 +36,7 @@ def write_github(checked: Checked, stream: IO[str]) -> None:
             stream.write(f"::{command} title=pinprof check::{said}\n")
 
 
-def _command(command: str, verdict: Verdict, checked: Checked, places: Places) -> str:
+def _command(command: str, verdict: BudgetVerdict, checked: Checked, places: SourcePlaces) -> str:
     spot = places.of(verdict, checked)
     properties = {"file": words.plain(spot.path)} if spot.inside else {}
     properties |= {"line": str(spot.line)} if spot.inside and spot.line else {}
@@ -48,12 +48,12 @@ def _command(command: str, verdict: Verdict, checked: Checked, places: Places) -
 
 def write_gitlab(checked: Checked, stream: IO[str]) -> None:
     """Write a code quality report; ASCII only."""
-    places = Places()
+    places = SourcePlaces()
     entries = [_entry(one, checked, places) for outcome in _SEVERITIES for one in checked.of(outcome)]
     write_json(entries, stream)
 
 
-def _entry(verdict: Verdict, checked: Checked, places: Places) -> dict[str, Any]:
+def _entry(verdict: BudgetVerdict, checked: Checked, places: SourcePlaces) -> dict[str, Any]:
     spot = places.of(verdict, checked)
     return {
         "description": f"{words.name(verdict)}: {words.sentences(verdict, allowed=checked.allowed)}",

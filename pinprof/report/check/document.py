@@ -12,7 +12,7 @@ from typing import Any
 from pinprof.check.budgets import FILTERS
 from pinprof.check.judge import shown_limit
 from pinprof.check.selftest import Tested
-from pinprof.check.verdicts import Checked, Verdict
+from pinprof.check.verdicts import BudgetVerdict, Checked
 from pinprof.report.check import words
 
 SCHEMA = 1
@@ -34,7 +34,7 @@ def to_json(checked: Checked) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: BudgetVerdict) -> dict[str, Any]:
     budget = verdict.budget
     return {
         "name": budget.name,

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import IO
 from xml.etree import ElementTree as ET
 
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.report.check import words
-from pinprof.report.check.places import Places
+from pinprof.report.check.places import SourcePlaces
 
 _SUITE = "pinprof check"
 _NO_TIME = "0"
@@ -22,8 +22,8 @@ _NO_TIME = "0"
 
 def write(checked: Checked, stream: IO[str]) -> None:
     """Write one check; the document is UTF-8."""
-    places = Places()
-    broken, unknown = (len(checked.of(one)) for one in (Outcome.BROKEN, Outcome.UNASSESSABLE))
+    places = SourcePlaces()
+    broken, unknown = (len(checked.of(one)) for one in (BudgetOutcome.BROKEN, BudgetOutcome.UNASSESSABLE))
     errors, skipped = (0, unknown) if checked.allowed else (unknown, 0)
     whole = {"name": _SUITE, "time": _NO_TIME, "tests": str(len(checked.verdicts))}
     whole |= {"failures": str(broken), "errors": str(errors)}
@@ -38,19 +38,19 @@ def write(checked: Checked, stream: IO[str]) -> None:
     stream.write(ET.tostring(root, encoding="unicode") + "\n")
 
 
-def _case(suite: ET.Element, verdict: Verdict, checked: Checked, places: Places) -> None:
+def _case(suite: ET.Element, verdict: BudgetVerdict, checked: Checked, places: SourcePlaces) -> None:
     measure = f"pinprof.{verdict.budget.measure}"
     case = ET.SubElement(suite, "testcase", classname=measure, name=words.name(verdict), time=_NO_TIME)
-    if verdict.outcome is Outcome.HOLDS:
+    if verdict.outcome is BudgetOutcome.HOLDS:
         return
     unknown = "skipped" if checked.allowed else "error"
-    tag = "failure" if verdict.outcome is Outcome.BROKEN else unknown
+    tag = "failure" if verdict.outcome is BudgetOutcome.BROKEN else unknown
     said = words.why(verdict, allowed=checked.allowed)
-    told = ET.SubElement(case, tag, type=str(verdict.outcome), message=said)
-    told.text = "\n".join(_lines(verdict, checked, places))
+    element = ET.SubElement(case, tag, type=str(verdict.outcome), message=said)
+    element.text = "\n".join(_lines(verdict, checked, places))
 
 
-def _lines(verdict: Verdict, checked: Checked, places: Places) -> Iterator[str]:
+def _lines(verdict: BudgetVerdict, checked: Checked, places: SourcePlaces) -> Iterator[str]:
     yield words.sentences(verdict, allowed=checked.allowed)
     yield words.figures(verdict)
     if runs := words.by_run(verdict):

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pinprof.base import files
 from pinprof.base.units import format_bytes, format_counted
 from pinprof.check.budgets import format_amount
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.report.check import words
-from pinprof.report.check.places import Places
+from pinprof.report.check.places import SourcePlaces
 from pinprof.report.export.markdown import code, text
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -47,15 +47,15 @@ def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ
 
 def lines(checked: Checked) -> Iterator[str]:
     """All of a check."""
-    places = Places()
+    places = SourcePlaces()
     yield f"### pinprof check: {text(words.headline(checked))}"
-    if checked.allowed and (unknown := checked.of(Outcome.UNASSESSABLE)):
+    if checked.allowed and (unknown := checked.of(BudgetOutcome.UNASSESSABLE)):
         many = format_counted(len(unknown), "budget was", "budgets were")
         yield from ("", f"**{words.SKIPPED}: {many} passed without being judged (`--allow-unassessable`).**")
-    for outcome in (Outcome.BROKEN, Outcome.UNASSESSABLE):
+    for outcome in (BudgetOutcome.BROKEN, BudgetOutcome.UNASSESSABLE):
         if verdicts := checked.of(outcome):
             yield from ("", *_table(verdicts, checked, places))
-    if verdicts := checked.of(Outcome.HOLDS):
+    if verdicts := checked.of(BudgetOutcome.HOLDS):
         yield from ("", f"<details><summary>{format_counted(len(verdicts), 'budget holds', 'budgets hold')}</summary>")
         yield from ("", *_table(verdicts, checked, places), "", "</details>")
     for note in checked.notes:
@@ -64,16 +64,16 @@ def lines(checked: Checked) -> Iterator[str]:
     yield f"Judged by pinprof: {_captures(checked)}."
 
 
-def _table(verdicts: Sequence[Verdict], checked: Checked, places: Places) -> Iterator[str]:
-    told = verdicts[0].outcome is not Outcome.HOLDS
-    yield "| budget | | found | limit |" + (" why | where |" if told else "")
-    yield "|---|---|---:|---:|" + ("---|---|" if told else "")
+def _table(verdicts: Sequence[BudgetVerdict], checked: Checked, places: SourcePlaces) -> Iterator[str]:
+    explained = verdicts[0].outcome is not BudgetOutcome.HOLDS
+    yield "| budget | | found | limit |" + (" why | where |" if explained else "")
+    yield "|---|---|---:|---:|" + ("---|---|" if explained else "")
     for verdict in verdicts[:_MOST_ROWS]:
         outcome = words.OUTCOMES[verdict.outcome]
-        cells = [text(words.name(verdict)), f"**{outcome}**" if told else outcome]
+        cells = [text(words.name(verdict)), f"**{outcome}**" if explained else outcome]
         cells += [format_amount(verdict.found, verdict.unit) if verdict.found is not None else "–"]
         cells += [words.limit(verdict)]
-        if told:
+        if explained:
             sites = "<br>".join(map(text, words.sites(verdict, places, _MOST_PLACES)))
             cells += [text(words.sentences(verdict, allowed=checked.allowed)), sites]
         yield f"| {' | '.join(cells)} |"

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.check.verdicts import Checked, Verdict
+from pinprof.check.verdicts import BudgetVerdict, Checked
 
 _MOST_FILES = 50_000
 """That are looked at to find a source by the ending of its path."""
@@ -34,14 +34,14 @@ class Spot:
     function: str = ""
 
 
-class Places:
+class SourcePlaces:
     """The sources below a directory."""
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = Path(os.path.abspath(root or Path.cwd()))  # noqa: PTH100  (resolve() would follow links)
         self._known: dict[str, tuple[str, bool]] = {}
 
-    def of(self, verdict: Verdict, checked: Checked) -> Spot:
+    def of(self, verdict: BudgetVerdict, checked: Checked) -> Spot:
         """Where to show a verdict: its largest site below the directory, else its budget's line, else what there is.
 
         The last resort is the capture itself: readers refuse results without a place.
@@ -52,7 +52,7 @@ class Places:
         spots += [self.spot(next(iter(checked.captures), "capture"), 0)]
         return next((spot for spot in spots if spot.inside and spot.line), spots[0])
 
-    def sites(self, verdict: Verdict) -> list[Spot | None]:
+    def sites(self, verdict: BudgetVerdict) -> list[Spot | None]:
         """Per site its place, None where no file is known."""
         return [
             self.spot(site.path or site.file, site.line, site.function) if site.path or site.file else None

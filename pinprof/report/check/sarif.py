@@ -17,14 +17,14 @@ from urllib.parse import quote
 
 from pinprof import __version__
 from pinprof.check.budgets import LIMITED
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.report.check import words
-from pinprof.report.check.places import Places, Spot
+from pinprof.report.check.places import SourcePlaces, Spot
 from pinprof.report.forms import write_json
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _BASE = "%SRCROOT%"
-_LEVELS: Mapping[Outcome, str] = {Outcome.BROKEN: "error", Outcome.UNASSESSABLE: "warning"}
+_LEVELS: Mapping[BudgetOutcome, str] = {BudgetOutcome.BROKEN: "error", BudgetOutcome.UNASSESSABLE: "warning"}
 _FINGERPRINT = "pinprofBudget/v1"
 
 _LINK, _PLACEHOLDER = re.compile(r"\](?=\()"), re.compile(r"\{(?=\d+\})")
@@ -38,7 +38,7 @@ def write(checked: Checked, stream: IO[str]) -> None:
 
 def to_sarif(checked: Checked) -> dict[str, Any]:
     """The whole log."""
-    places = Places()
+    places = SourcePlaces()
     shown = [one for outcome in _LEVELS for one in checked.of(outcome)]
     measures = [measure for measure in LIMITED if any(one.budget.measure == measure for one in checked.verdicts)]
     driver = {"name": "pinprof", "version": __version__, "rules": [_rule(measure) for measure in measures]}
@@ -82,7 +82,7 @@ def _rule(measure: str) -> dict[str, Any]:
     }
 
 
-def _result(verdict: Verdict, rule: int, checked: Checked, places: Places) -> dict[str, Any]:
+def _result(verdict: BudgetVerdict, rule: int, checked: Checked, places: SourcePlaces) -> dict[str, Any]:
     budget, spot = verdict.budget, places.of(verdict, checked)
     others = [one for one in places.sites(verdict) if one and one != spot]
     # Some readers take a message that begins with the rule's id apart.
@@ -109,7 +109,7 @@ def _result(verdict: Verdict, rule: int, checked: Checked, places: Places) -> di
     return result
 
 
-def fingerprint(verdict: Verdict, spot: Spot) -> str:
+def fingerprint(verdict: BudgetVerdict, spot: Spot) -> str:
     """What stays while lines move: the budget, its measure, and the file and function where it is shown."""
     parts = (verdict.budget.measure, verdict.budget.name, str(verdict.outcome), spot.path, spot.function)
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -11,12 +11,12 @@ from rich.text import Text
 
 from pinprof.base.units import format_counted
 from pinprof.check.selftest import Tested
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
 from pinprof.report.check import words
-from pinprof.report.check.places import Places
+from pinprof.report.check.places import SourcePlaces
 from pinprof.report.terminal.layout import sentence
 
-_STYLES = {Outcome.BROKEN: "bold red", Outcome.UNASSESSABLE: "bold yellow", Outcome.HOLDS: "green"}
+_STYLES = {BudgetOutcome.BROKEN: "bold red", BudgetOutcome.UNASSESSABLE: "bold yellow", BudgetOutcome.HOLDS: "green"}
 _MOST_SITES = 3
 
 
@@ -26,12 +26,12 @@ def parts(checked: Checked, _console: Console) -> Iterator[RenderableType]:
     yield Text(_judged_by(checked), "dim")
     for note in checked.notes:
         yield sentence(words.plain(note), "yellow")
-    places = Places()
+    places = SourcePlaces()
     for outcome in words.OUTCOMES:
         for verdict in checked.of(outcome):
             yield from _verdict(verdict, places, allowed=checked.allowed)
-    if checked.allowed and checked.of(Outcome.UNASSESSABLE):
-        count = len(checked.of(Outcome.UNASSESSABLE))
+    if checked.allowed and checked.of(BudgetOutcome.UNASSESSABLE):
+        count = len(checked.of(BudgetOutcome.UNASSESSABLE))
         passed = format_counted(count, "budget was not checked and passes", "budgets were not checked and pass")
         yield Text("")
         yield sentence(f"{words.SKIPPED}: {passed} because of --allow-unassessable.", "bold yellow")
@@ -46,18 +46,18 @@ def _judged_by(checked: Checked) -> str:
     return f"Judged by {runs}{against}{named}"
 
 
-def _verdict(verdict: Verdict, places: Places, *, allowed: bool) -> Iterator[RenderableType]:
+def _verdict(verdict: BudgetVerdict, places: SourcePlaces, *, allowed: bool) -> Iterator[RenderableType]:
     """What holds takes one line; anything else says what to do and where."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True, width=14)
     table.add_column()
-    about = Text(words.name(verdict), "bold" if verdict.outcome is not Outcome.HOLDS else "")
+    about = Text(words.name(verdict), "bold" if verdict.outcome is not BudgetOutcome.HOLDS else "")
     about += Text(": ") + sentence(words.why(verdict, allowed=allowed))
     table.add_row(Text(words.OUTCOMES[verdict.outcome], _STYLES[verdict.outcome]), about)
-    if verdict.outcome is Outcome.HOLDS:
+    if verdict.outcome is BudgetOutcome.HOLDS:
         yield table
         return
-    if verdict.outcome is Outcome.BROKEN and verdict.sites:
+    if verdict.outcome is BudgetOutcome.BROKEN and verdict.sites:
         table.add_row("", Text("; ".join(words.sites(verdict, places, _MOST_SITES)), "cyan"))
     if verdict.remedy:
         table.add_row("", sentence(words.plain(verdict.remedy)))

@@ -11,8 +11,8 @@ from pathlib import PurePath
 
 from pinprof.base.units import format_counted
 from pinprof.check.budgets import format_amount
-from pinprof.check.verdicts import Checked, Outcome, Verdict
-from pinprof.report.check.places import Places, Spot
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked
+from pinprof.report.check.places import SourcePlaces, Spot
 from pinprof.report.names import shortened, without_home
 
 LONGEST_NAME, LONGEST_SENTENCE = 200, 600
@@ -20,7 +20,7 @@ LONGEST_NAME, LONGEST_SENTENCE = 200, 600
 MOST_SITES, MOST_RUNS = 10, 50
 """Of one verdict; the rest is in JSON."""
 
-OUTCOMES = {Outcome.BROKEN: "broken", Outcome.UNASSESSABLE: "not assessable", Outcome.HOLDS: "holds"}
+OUTCOMES = {BudgetOutcome.BROKEN: "broken", BudgetOutcome.UNASSESSABLE: "not assessable", BudgetOutcome.HOLDS: "holds"}
 """In the order in which they matter."""
 SKIPPED = "NOT CHECKED"
 """Begins what is said of a budget that could not be judged and was let through."""
@@ -31,29 +31,29 @@ def plain(text: str, longest: int = LONGEST_SENTENCE) -> str:
     return shortened(without_home(text), longest)
 
 
-def name(verdict: Verdict) -> str:
+def name(verdict: BudgetVerdict) -> str:
     """What the budget is called."""
     return plain(verdict.budget.name, LONGEST_NAME)
 
 
-def why(verdict: Verdict, *, allowed: bool = False) -> str:
+def why(verdict: BudgetVerdict, *, allowed: bool = False) -> str:
     """What was found, in one sentence; `allowed`: budgets that cannot be judged do not fail the check."""
-    loud = f"{SKIPPED}: " if allowed and verdict.outcome is Outcome.UNASSESSABLE else ""
+    loud = f"{SKIPPED}: " if allowed and verdict.outcome is BudgetOutcome.UNASSESSABLE else ""
     return loud + plain(verdict.why)
 
 
-def sentences(verdict: Verdict, *, allowed: bool = False) -> str:
+def sentences(verdict: BudgetVerdict, *, allowed: bool = False) -> str:
     """What was found, and what to do about it."""
     return " ".join(filter(None, (why(verdict, allowed=allowed), plain(verdict.remedy))))
 
 
-def figures(verdict: Verdict) -> str:
+def figures(verdict: BudgetVerdict) -> str:
     """`found 3 pairs, limit 0 pairs`."""
     found = "not measured" if verdict.found is None else f"found {format_amount(verdict.found, verdict.unit)}"
     return f"{found}, limit {limit(verdict)}"
 
 
-def limit(verdict: Verdict) -> str:
+def limit(verdict: BudgetVerdict) -> str:
     """`0 pairs`; with a limit above the baseline's also what that comes to: `the baseline + 5 %, 1.2 GiB`."""
     budget = verdict.budget
     limits = [plain(budget.limit_words, LONGEST_NAME)] if budget.relative or verdict.limit is None else []
@@ -61,7 +61,7 @@ def limit(verdict: Verdict) -> str:
     return ", ".join(limits)
 
 
-def by_run(verdict: Verdict) -> str:
+def by_run(verdict: BudgetVerdict) -> str:
     """`by run: 3 pairs, 3 pairs`; empty where there was one."""
     if len(verdict.per_run) < 2:
         return ""
@@ -74,7 +74,7 @@ def place(spot: Spot) -> str:
     return f"{plain(spot.function, LONGEST_NAME)} ({where})" if spot.function else where
 
 
-def sites(verdict: Verdict, places: Places, most: int = MOST_SITES) -> Iterator[str]:
+def sites(verdict: BudgetVerdict, places: SourcePlaces, most: int = MOST_SITES) -> Iterator[str]:
     """`2 pairs at load (train.py:20)`: where it comes from, the largest first."""
     for site, spot in list(zip(verdict.sites, places.sites(verdict), strict=True))[:most]:
         where = place(spot) if spot else plain(site.function, LONGEST_NAME) or "an unknown place"
@@ -91,7 +91,7 @@ def captures(checked: Checked) -> list[str]:
 def headline(checked: Checked) -> str:
     """`2 of 9 budgets are broken, 1 is not assessable.`"""
     whole = len(checked.verdicts)
-    broken, unknown = (len(checked.of(one)) for one in (Outcome.BROKEN, Outcome.UNASSESSABLE))
+    broken, unknown = (len(checked.of(one)) for one in (BudgetOutcome.BROKEN, BudgetOutcome.UNASSESSABLE))
     if not broken and not unknown:
         return f"All {whole} budgets hold." if whole != 1 else "The budget holds."
     parts = []

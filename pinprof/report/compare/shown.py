@@ -102,7 +102,7 @@ def _row(row: Row, widest: float) -> ShownRow:
 
 
 @dataclass(frozen=True)
-class Part:
+class CausePart:
     """A cause in the bar of one side; `start` and `width` in percent of the longer bar."""
 
     cause: str
@@ -116,7 +116,7 @@ class Part:
         return self.cause if self.width > 2 + 0.8 * len(self.cause) else ""
 
 
-def stacked(difference: Difference) -> Iterator[tuple[str, str, list[Part]]]:
+def stacked(difference: Difference) -> Iterator[tuple[str, str, list[CausePart]]]:
     """(side, its sum, its causes) of the causes' times, in the same order on both sides.
 
     Nothing where they have several units, or where one side's shares say nothing of the other's.
@@ -136,7 +136,7 @@ def stacked(difference: Difference) -> Iterator[tuple[str, str, list[Part]]]:
         for cause, value in side:
             width = 100 * value / longest
             if value:
-                parts.append(Part(cause, round(start, 3), round(width, 3), format_weight(value, unit)))
+                parts.append(CausePart(cause, round(start, 3), round(width, 3), format_weight(value, unit)))
             start += width
         yield name, format_weight(sum(value for _, value in side), unit), parts
 

@@ -19,8 +19,9 @@ import numpy as np
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, LEVELS, Run
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import NO_NODE, Capture, Event
+from pinprof.data.model import NO_NODE, Capture, Event, Int16
 from pinprof.report import rows
+from pinprof.report.joined_frames import as_shown
 
 PROCESSED_VERSION = 48
 _GECKO_VERSION = 29
@@ -50,9 +51,9 @@ _RANGE_SCHEMA = {
 }
 
 
-def write(analysis: Run, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
     """Write a profile: ASCII only, times in milliseconds from the first sample or range."""
-    capture = analysis.capture
+    capture, leaf = as_shown(analysis.capture, all_frames=all_frames), analysis.attribution.leaf
     libraries = _Libraries()
     categories = _Categories()
     head = {"meta": _meta(capture, categories), "threads": []}
@@ -60,7 +61,7 @@ def write(analysis: Run, stream: IO[str]) -> None:
     written = 0
     for (pid, tid), name in rows.thread_names(capture).items():
         for event in range(len(capture.events)):
-            thread = _Thread(analysis, libraries, categories, event, pid, tid)
+            thread = _Thread((capture, leaf), libraries, categories, event, pid, tid)
             if event and not thread.has_samples:
                 continue
             shown = name if not event else f"{name} · {capture.events[event].name}"
@@ -138,14 +139,20 @@ class _Thread:
     """One thread's samples of one event, with tables of its own, as the format wants it."""
 
     def __init__(
-        self, analysis: Run, libraries: _Libraries, categories: _Categories, event: int, pid: int, tid: int
+        self,
+        attributed: tuple[Capture, Int16],
+        libraries: _Libraries,
+        categories: _Categories,
+        event: int,
+        pid: int,
+        tid: int,
     ) -> None:
-        self.capture = capture = analysis.capture
+        self.capture, leaf = capture, _ = attributed
         self.libraries, self.categories = libraries, categories
         self.event, self.pid, self.tid = capture.events[event], pid, tid
         samples = capture.samples
         self.chosen = np.flatnonzero((samples.event == event) & (samples.pid == pid) & (samples.tid == tid))
-        self.leaf = analysis.attribution.leaf[self.chosen]
+        self.leaf = leaf[self.chosen]
         self.begin = rows.start_ns(capture)
         self.strings: dict[str, int] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -14,7 +15,7 @@ from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encode
 
 
 class Export(NamedTuple):
-    """One format: `function(analysis, target)` of `module` writes it."""
+    """One format: `function(analysis, target, all_frames=…)` of `module` writes it."""
 
     module: str
     function: str
@@ -37,7 +38,7 @@ EXPORTS: dict[str, Export] = {
 """By the name that `--format` takes, in the order of the help."""
 
 
-def export(name: str, analysis: Run, output: Path | None) -> None:
+def export(name: str, analysis: Run, output: Path | None, *, all_frames: bool = False) -> None:
     """Write one format to a file (a directory for tables), or a stream format to standard output for None.
 
     A file whose name ends in `.gz` is compressed. UsageError for an unknown format or tables without a directory,
@@ -46,7 +47,8 @@ def export(name: str, analysis: Run, output: Path | None) -> None:
     if name not in EXPORTS:
         raise UsageError(f"There is no export {name!r}.", f"There are: {', '.join(EXPORTS)}.", "format")
     chosen = EXPORTS[name]
-    function = getattr(importlib.import_module(f"pinprof.report.export.{chosen.module}"), chosen.function)
+    module = importlib.import_module(f"pinprof.report.export.{chosen.module}")
+    function = partial(getattr(module, chosen.function), all_frames=all_frames)
     if chosen.target == "directory":
         if output is None or output == STANDARD_OUTPUT:
             raise UsageError(f"{name} is a directory of tables.", "Name it with -o, for example -o tables.", "format")

@@ -35,9 +35,9 @@ _LINKED = re.compile(r"[@#]+|(?<=[A-Za-z]):(?=//)|(?<=mailto):|(?<=xmpp):|(?<=ww
 """What makes an address, a mention or a reference to an issue of the letters around it."""
 
 
-def write(analysis: Run, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
     """Write one recording's answer."""
-    stream.write("\n".join(_lines(build(analysis, drawn=False))) + "\n")
+    stream.write("\n".join(_lines(build(analysis, drawn=False, all_frames=all_frames))) + "\n")
 
 
 def text(words: str) -> str:

@@ -16,14 +16,15 @@ from pinprof import __version__
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Run
 from pinprof.data.model import NO_NODE, Capture
 from pinprof.report import rows
+from pinprof.report.joined_frames import as_shown
 
 _UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "count", "events": "count", "samples": "count"}
 _VARINT, _LENGTH = 0, 2
 
 
-def write(analysis: Run, stream: IO[bytes]) -> None:
+def write(analysis: Run, stream: IO[bytes], *, all_frames: bool = False) -> None:
     """Write a profile, not compressed."""
-    capture = analysis.capture
+    capture = as_shown(analysis.capture, all_frames=all_frames)
     strings = _Strings()
     threads = list(rows.thread_names(capture).items())
     numbers = {thread: number for number, (thread, _) in enumerate(threads)}

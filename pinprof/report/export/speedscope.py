@@ -13,6 +13,7 @@ from pinprof.analyze import Run
 from pinprof.data.model import Capture
 from pinprof.read.formats.speedscope import SCHEMA
 from pinprof.report import rows
+from pinprof.report.joined_frames import as_shown
 
 _MOST_ROWS = 50_000
 """Above this, samples are merged by stack: speedscope takes seconds for 100,000 rows and minutes for a million."""
@@ -20,9 +21,9 @@ _MOST_ROWS = 50_000
 _UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "none", "events": "none", "samples": "none"}
 
 
-def write(analysis: Run, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
     """Write a speedscope file: ASCII only, so that any character a name may hold survives the way."""
-    write_capture(analysis.capture, stream)
+    write_capture(as_shown(analysis.capture, all_frames=all_frames), stream)
 
 
 def write_capture(capture: Capture, stream: IO[str]) -> None:

@@ -40,6 +40,7 @@ from pinprof.data.activity import (
 from pinprof.data.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
 from pinprof.report.export.streams import encoded
+from pinprof.report.joined_frames import as_shown
 from pinprof.report.section import listed
 
 Table = Mapping[str, Sequence[Any]]
@@ -49,10 +50,10 @@ _FORMULA = re.compile(r"[\s\x00-\x20\ufeff\u00ad\u200b-\u200f\u2060'\"]*[=+\-@\u
 _LEVEL = {category.name: category.level for category in CATEGORIES}
 
 
-def write_csv(analysis: Run, directory: Path) -> None:
+def write_csv(analysis: Run, directory: Path, *, all_frames: bool = False) -> None:
     """Write one CSV file per table into a directory, which is made; RFC 4180 quoting, UTF-8."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, table in tables(analysis).items():
+    for name, table in tables(analysis, all_frames=all_frames).items():
         with (
             files.replacing(directory / f"{name}.csv") as binary,
             encoded(binary) as stream,
@@ -62,7 +63,7 @@ def write_csv(analysis: Run, directory: Path) -> None:
             writer.writerows(zip(*(_harmless(column) for column in table.values()), strict=True))
 
 
-def write_parquet(analysis: Run, directory: Path) -> None:
+def write_parquet(analysis: Run, directory: Path, *, all_frames: bool = False) -> None:
     """Write one Parquet file per table into a directory, which is made; ToolMissing without pyarrow."""
     try:
         import pyarrow as pa
@@ -72,7 +73,7 @@ def write_parquet(analysis: Run, directory: Path) -> None:
             "Parquet needs the pyarrow package.", "Install it: pip install 'pinprof[nsys]', or use csv.", "parquet"
         ) from error
     directory.mkdir(parents=True, exist_ok=True)
-    for name, table in tables(analysis).items():
+    for name, table in tables(analysis, all_frames=all_frames).items():
         columns = {
             column: pa.array(map(_utf8, values), pa.string()).dictionary_encode()
             if column in _TEXTS
@@ -89,19 +90,21 @@ _TEXTS = {
 }  # fmt: skip
 
 
-def tables(analysis: Run) -> dict[str, Table]:
+def tables(analysis: Run, *, all_frames: bool = False) -> dict[str, Table]:
     """The tables that a recording has, by name; columns of Python values, integers are 64-bit."""
-    recorded = [name for name in _TABLES if analysis.capture.activity is not None or name not in _OF_ACTIVITY]
-    return {name: table(analysis, name) for name in recorded}
+    recorded = [
+        name for name in ("samples", *_OTHERS) if analysis.capture.activity is not None or name not in _OF_ACTIVITY
+    ]
+    return {name: table(analysis, name, all_frames=all_frames) for name in recorded}
 
 
-def table(analysis: Run, name: str) -> Table:
+def table(analysis: Run, name: str, *, all_frames: bool = False) -> Table:
     """One of `tables`; empty columns for one that the recording does not have."""
-    return _TABLES[name](analysis)
+    return _samples(analysis, all_frames) if name == "samples" else _OTHERS[name](analysis)
 
 
-def _samples(analysis: Run) -> Table:
-    capture = analysis.capture
+def _samples(analysis: Run, all_frames: bool) -> Table:
+    capture = as_shown(analysis.capture, all_frames=all_frames)
     samples, frames = capture.samples, capture.stacks.frames
     names = rows.thread_names(capture)
     dsos = [*rows.dso_names(frames), ""]
@@ -196,8 +199,7 @@ def _utf8(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-_TABLES: Mapping[str, Callable[[Run], Table]] = {
-    "samples": _samples,
+_OTHERS: Mapping[str, Callable[[Run], Table]] = {
     "ranges": _ranges,
     "leaves": _leaves,
     "calls": _calls,

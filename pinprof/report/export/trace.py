@@ -20,9 +20,10 @@ from pinprof.analyze import CATEGORIES, Run
 from pinprof.base.columns import in_order
 from pinprof.base.errors import UsageError
 from pinprof.data.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
-from pinprof.data.model import NO_NODE, Capture, Int64
+from pinprof.data.model import NO_NODE, Capture, Int16, Int64
 from pinprof.read.formats.kineto import CAUSES, DIRECTIONS, KINDS, SYNCS
 from pinprof.report import rows
+from pinprof.report.joined_frames import as_shown
 
 _CAUSE_TIDS = 1 << 30
 """Track numbers from here on are cause tracks: above every tid that Linux gives (2^22)."""
@@ -58,9 +59,9 @@ _SYNC_NAMES: dict[int, str] = {int(kind): name for name, kind in SYNCS.items()}
 Json = dict[str, Any]
 
 
-def write(analysis: Run, stream: IO[str]) -> None:
+def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
     """Write a trace; UsageError for recordings without times."""
-    capture = analysis.capture
+    capture = as_shown(analysis.capture, all_frames=all_frames)
     if not rows.is_timed(capture) and not len(capture.ranges) and capture.activity is None:
         raise UsageError(
             "A trace needs times, and this recording has none.",
@@ -72,7 +73,7 @@ def write(analysis: Run, stream: IO[str]) -> None:
     head = {"displayTimeUnit": "ns", "baseTimeNanoseconds": begin, "otherData": other}
     stream.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
     separator = ""
-    for event in _events(analysis, begin):
+    for event in _events(capture, analysis.attribution.leaf, begin):
         stream.write(separator + json.dumps(event, separators=(",", ":")))
         separator = ",\n"
     stream.write("\n]}\n")
@@ -90,8 +91,7 @@ def _timed_events(capture: Capture) -> list[int]:
     return [number for number, event in enumerate(capture.events) if event.unit == "ns" and not event.spans]
 
 
-def _events(analysis: Run, begin: int) -> Iterator[Json]:
-    capture = analysis.capture
+def _events(capture: Capture, leaf: Int16, begin: int) -> Iterator[Json]:
     yield from _names(capture)
     yield from _ranges(capture, begin)
     if capture.activity is not None:
@@ -102,11 +102,11 @@ def _events(analysis: Run, begin: int) -> Iterator[Json]:
         return
     for number, event in enumerate(capture.events):
         if event.spans:
-            yield from _waits(analysis, number, begin)
+            yield from _waits(capture, leaf, number, begin)
         elif event.unit == "ns":
-            yield from _causes(analysis, number, begin)
+            yield from _causes(capture, leaf, number, begin)
         else:
-            yield from _counters(analysis, number, begin)
+            yield from _counters(capture, leaf, number, begin)
 
 
 def _names(capture: Capture) -> Iterator[Json]:
@@ -217,9 +217,8 @@ def _op_name(kind: int, copy: int, source: int, target: int, sync: int) -> str:
     return _SYNC_NAMES.get(sync, "Sync") if kind == OpKind.SYNC else "CUDA graph"
 
 
-def _causes(analysis: Run, event: int, begin: int) -> Iterator[Json]:
+def _causes(capture: Capture, leaf: Int16, event: int, begin: int) -> Iterator[Json]:
     """Runs of samples with one cause, per thread, in the order of time."""
-    capture, leaf = analysis.capture, analysis.attribution.leaf
     samples = capture.samples
     chosen = np.flatnonzero(samples.event == event)
     order = chosen[np.lexsort((samples.time_ns[chosen], samples.tid[chosen], samples.pid[chosen]))]
@@ -249,13 +248,13 @@ def _causes(analysis: Run, event: int, begin: int) -> Iterator[Json]:
         )
 
 
-def _waits(analysis: Run, event: int, begin: int) -> Iterator[Json]:
+def _waits(capture: Capture, leaf: Int16, event: int, begin: int) -> Iterator[Json]:
     """Each interval off the CPU, with what the thread waited for."""
-    capture, samples = analysis.capture, analysis.capture.samples
+    samples = capture.samples
     rows = np.flatnonzero((samples.event == event) & (samples.weight > 0))
     columns = (rows, samples.time_ns[rows], samples.weight[rows], samples.pid[rows], samples.tid[rows])
     for row, time, weight, pid, tid in zip(*(column.tolist() for column in columns), strict=True):
-        cause = CATEGORIES[int(analysis.attribution.leaf[row])].name
+        cause = CATEGORIES[int(leaf[row])].name
         function = _function(capture, int(samples.stack[row]))
         where, times = (pid, _WAIT_TIDS + tid), (time - begin, weight)
         yield _slice(cause, "wait", where, times, event=capture.events[event].name, function=function)
@@ -266,13 +265,12 @@ def _function(capture: Capture, node: int) -> str:
     return "" if node == NO_NODE else stacks.frames.symbol[int(stacks.frame[node])]
 
 
-def _counters(analysis: Run, event: int, begin: int) -> Iterator[Json]:
+def _counters(capture: Capture, leaf: Int16, event: int, begin: int) -> Iterator[Json]:
     """The weight of each level in equal intervals of time, per process."""
-    capture = analysis.capture
     samples = capture.samples
     level_of = [category.level for category in CATEGORIES]
     levels = sorted(set(level_of))
-    level = np.array([levels.index(name) for name in level_of])[analysis.attribution.leaf]
+    level = np.array([levels.index(name) for name in level_of])[leaf]
     name = f"{capture.events[event].name} ({capture.events[event].unit})"
     for pid in np.unique(samples.pid[samples.event == event]).tolist():
         chosen = np.flatnonzero((samples.event == event) & (samples.pid == pid))

@@ -34,7 +34,7 @@ _LEAST_REACH = math.log(1.2)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnSeries:
     """A series as points in percent of width and height."""
 
     title: str
@@ -118,7 +118,7 @@ def _distance(one: Member) -> float:
     return -abs(math.log(ratio)) if ratio else (-1e9 if one.state != "read" else 0.0)
 
 
-def _drawn(series: Series) -> Drawn:
+def _drawn(series: Series) -> DrawnSeries:
     count = len(series.ratio)
     ordered = sorted(series.ratio)
     low, high = ordered[int(0.01 * (count - 1))], ordered[math.ceil(0.99 * (count - 1))]
@@ -139,7 +139,7 @@ def _drawn(series: Series) -> Drawn:
         part = sorted(series.ratio[first:last])
         if part:
             levels.append((round(at[first], 2), round(at[last - 1], 2), height(part[len(part) // 2])))
-    return Drawn(
+    return DrawnSeries(
         title=series.program or "all programs",
         dots=tuple((round(at[number], 2), height(series.ratio[number])) for number in range(0, count, step)),
         levels=tuple(levels),

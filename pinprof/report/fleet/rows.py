@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pinprof.fleet.database import Asked
+from pinprof.fleet.database import QueryResult
 from pinprof.report.export.streams import text_output
 from pinprof.report.names import printable
 
 
-def write(asked: Asked, form: str, output: Path | None) -> None:
+def write(asked: QueryResult, form: str, output: Path | None) -> None:
     """Write rows to a file or standard output as they come: columns apart by tabs with a head, or a list in JSON."""
     with text_output(output) as stream:
         if form == "json":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from pinprof.base.units import format_counted, format_ns, format_ns_range, format_share
-from pinprof.fleet.results import CAPTURE, Answer, Because, Change, Outlier, Saving
+from pinprof.fleet.results import CAPTURE, Answer, Because, Change, FleetSaving, Outlier
 
 
 def who(one: Outlier) -> str:
@@ -50,7 +50,7 @@ def chance(p: float) -> str:
     return "p < 0.0001" if p < 0.0001 else f"p = {p:.2g}"
 
 
-def gain(one: Saving) -> str:
+def gain(one: FleetSaving) -> str:
     """What an opportunity saves over the fleet."""
     share = f", {format_share(one.saving_ns, one.whole_ns)} of {one.program}" if one.whole_ns else ""
     span = format_ns_range(one.saving_low_ns, one.saving_high_ns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from pinprof.ranks.results import Excess, Hold, Launch, RankFacts
-from pinprof.ranks.spent import Place
+from pinprof.ranks.spent import ProgramPlace
 from pinprof.report.names import without_home
 from pinprof.report.section import picked
 
@@ -66,7 +66,7 @@ def _hold(hold: Hold) -> dict[str, Any]:
     }
 
 
-def _place(place: Place | None) -> dict[str, Any] | None:
+def _place(place: ProgramPlace | None) -> dict[str, Any] | None:
     return picked(place, "file function line") | {"place": place.text} if place else None
 
 

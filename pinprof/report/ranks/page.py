@@ -16,7 +16,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
-from pinprof.ranks.results import WAITS, Hold, Lane, Launch, RankFacts
+from pinprof.ranks.results import WAITS, Hold, Launch, RankFacts, RankLane
 from pinprof.report.data import Cause
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
@@ -122,7 +122,7 @@ def _drawings(launch: Launch, causes: Sequence[Cause]) -> Iterator[Lanes]:
         yield _lanes("whole", "The whole launch", launch.lanes, launch, causes)
 
 
-def _lanes(key: str, title: str, lanes: Mapping[int, Lane], launch: Launch, causes: Sequence[Cause]) -> Lanes:
+def _lanes(key: str, title: str, lanes: Mapping[int, RankLane], launch: Launch, causes: Sequence[Cause]) -> Lanes:
     filled = [lane for lane in lanes.values() if len(lane)]
     begin = min((int(lane.start_ns[0]) for lane in filled), default=0)
     end = max((int(lane.end_ns[-1]) for lane in filled), default=1)
@@ -135,7 +135,7 @@ def _lanes(key: str, title: str, lanes: Mapping[int, Lane], launch: Launch, caus
     return Lanes(key, title, drawn, ticks, _legend(filled, causes))
 
 
-def _stretches(lane: Lane, begin: int, length: int, causes: Sequence[Cause]) -> Iterator[Stretch]:
+def _stretches(lane: RankLane, begin: int, length: int, causes: Sequence[Cause]) -> Iterator[Stretch]:
     """One path for each cause: `M12 0h5v10h-5z` for every piece."""
     paths: dict[int, list[str]] = defaultdict(list)
     time: dict[int, int] = defaultdict(int)
@@ -152,7 +152,7 @@ def _stretches(lane: Lane, begin: int, length: int, causes: Sequence[Cause]) -> 
             yield Stretch(causes[cause].slug, f"{causes[cause].key}: {about}", "".join(parts))
 
 
-def _legend(lanes: Sequence[Lane], causes: Sequence[Cause]) -> tuple[Cause, ...]:
+def _legend(lanes: Sequence[RankLane], causes: Sequence[Cause]) -> tuple[Cause, ...]:
     total = np.zeros(len(causes), np.int64)
     for lane in lanes:
         own = lane.cause >= 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pinprof.report.section import Section
 from pinprof.report.sections.activity import ActivityEntry
 from pinprof.report.sections.blame import WhoWaits
-from pinprof.report.sections.calls import Calls
+from pinprof.report.sections.calls import CallsSection
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.flame import Flamegraph
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.ledger import LedgerSection
-from pinprof.report.sections.lines import Lines
+from pinprof.report.sections.lines import LinesSection
 from pinprof.report.sections.machine import Machine
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.opportunities import WhatToChange
@@ -25,7 +25,7 @@ from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section], ...] = (
-    Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, Lines, Calls,
+    Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, LinesSection, CallsSection,
     Transfers, ManagedMemory, LedgerSection, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
 )  # fmt: skip
 """In the order of the page."""

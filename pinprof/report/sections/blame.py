@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -58,15 +58,18 @@ class WhoWaits(Section):
 
     blame: BlameResult
     start_ns: int
+    stacks: Mapping[int, list[str]]
+    """`Holder.node` → its functions, innermost first."""
 
     holder_name, site_words = staticmethod(holder_name), staticmethod(site_words)
 
     @classmethod
-    def build(cls, analysis: Run, _: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where no thread waits for anybody."""
         if analysis.blame is None or (span := timed_span(analysis.capture)) is None:
             return None
-        return cls(analysis.blame, span[0])
+        nodes = {row.holder.node for row in analysis.blame.rows} if shared.stacks else ()
+        return cls(analysis.blame, span[0], {node: shared.stacks.names(node) for node in nodes if shared.stacks})
 
     @property
     def rows(self) -> tuple[BlameRow, ...]:
@@ -100,7 +103,7 @@ class WhoWaits(Section):
         """Every row."""
         blame = self.blame
         facts = picked(blame, "waited_ns late_ns rest rest_ns recorded recorded_share threads_left_out")
-        return {"blame": facts | {"rows": [_row_json(row, self.start_ns) for row in blame.rows]}}
+        return {"blame": facts | {"rows": [_row_json(row, self) for row in blame.rows]}}
 
     def to_text(self, report: ReportData, console: Console) -> Iterator[RenderableType]:
         """The longest waits."""
@@ -112,7 +115,7 @@ class WhoWaits(Section):
         return [row for row in self.blame.rows if row.ns >= floor]
 
 
-def _row_json(row: BlameRow, start_ns: int) -> dict[str, Any]:
+def _row_json(row: BlameRow, section: WhoWaits) -> dict[str, Any]:
     holder, waiter = row.holder, row.waiter
     return {
         "waiter": picked(waiter, "pid tid thread") | {"site": picked(waiter.site, "function file line")},
@@ -121,11 +124,11 @@ def _row_json(row: BlameRow, start_ns: int) -> dict[str, Any]:
         | {
             "site": picked(holder.site, "function file line"),
             "causes": dict(holder.causes),
-            "stack": list(holder.stack),
+            "stack": section.stacks[holder.node],
         },
         "certainty": {CERTAINTIES[how]: ns for how, ns in row.certainty.items()},
         **picked(row, "ns count longest_ns"),
-        "longest_at_ns": row.longest_at_ns - start_ns,
+        "longest_at_ns": row.longest_at_ns - section.start_ns,
     }
 
 

@@ -17,7 +17,7 @@ from pinprof.data.gpu_functions import Purpose
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
-from pinprof.report.sections.ranges.walls import REMAINDER, Part, parts_of
+from pinprof.report.sections.ranges.walls import REMAINDER, WallPart, parts_of
 from pinprof.report.styles import PURPOSES
 from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
 
@@ -42,13 +42,13 @@ _LEAST_SAMPLES = 5
 """The causes of fewer samples inside a call are chance."""
 
 
-def split_parts(split: CallSplit) -> list[Part]:
+def split_parts(split: CallSplit) -> list[WallPart]:
     """The causes inside a call, heaviest first, then small ones together, then what no sample saw."""
     left = REMAINDER if split.waits else UNSAMPLED
     return parts_of([*split.by_leaf.items()], split.unsampled_ns, left, _SMALLEST_PART)
 
 
-def named_parts(split: CallSplit) -> list[Part]:
+def named_parts(split: CallSplit) -> list[WallPart]:
     """The parts worth a figure."""
     return [part for part in split_parts(split) if part.share >= 0.01][:_NAMED]
 
@@ -71,7 +71,7 @@ def context_sentence(entry: ContextInit) -> str:
 
 
 @dataclass(frozen=True)
-class Calls(Section):
+class CallsSection(Section):
     """The calls of the whole recording, longest total first."""
 
     key, title = "calls", "CUDA calls"
@@ -115,7 +115,7 @@ class Calls(Section):
         yield from titled(self.title, _text(self))
 
 
-def _text(data: Calls) -> Group:
+def _text(data: CallsSection) -> Group:
     calls = data.memory or data.others
     if all(call.failures == call.count for call in data.activity.whole.calls) and not data.activity.context_init:
         # As on a machine with the driver's library and no GPU: there is nothing to tell of times and sizes.

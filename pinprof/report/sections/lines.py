@@ -69,7 +69,7 @@ def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
 
 
 @dataclass(frozen=True)
-class Lines(Section):
+class LinesSection(Section):
     """The events that have lines, in the order of the recording."""
 
     key, title = "lines", "Lines"

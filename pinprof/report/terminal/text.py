@@ -16,7 +16,7 @@ from pinprof.report.terminal.console import PrintableConsole
 from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, tidy
 
 if TYPE_CHECKING:
-    from pinprof.analyze import Explanation
+    from pinprof.report.explanation import Explanation
 
 
 def print_text(data: ReportData, output: Path | None = None) -> None:

@@ -15,7 +15,7 @@ from pinprof.report.compare.page import change_rules
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
 from pinprof.report.trial import words
-from pinprof.trial.result import CureResult, Ratio, Side, TrialResult
+from pinprof.trial.result import CureResult, Ratio, TrialResult, TrialSide
 
 _SHEETS = ("styles/page.css", "styles/compare.css")
 _MOST_DOTS = 200
@@ -41,7 +41,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnRatio:
     """A ratio and its interval, as places."""
 
     low: float
@@ -56,9 +56,9 @@ class Ratios:
         ends = [_log(end) for ratio in ratios for end in (ratio.low, ratio.high)]
         self.scale = Scale(min([-_LEAST_SPAN, *ends]), max([_LEAST_SPAN, *ends]))
 
-    def drawn(self, ratio: Ratio) -> Drawn:
+    def drawn(self, ratio: Ratio) -> DrawnRatio:
         """Where it stands."""
-        return Drawn(*(self.scale.at(_log(value)) for value in (ratio.low, ratio.median, ratio.high)))
+        return DrawnRatio(*(self.scale.at(_log(value)) for value in (ratio.low, ratio.median, ratio.high)))
 
     @property
     def one(self) -> float:
@@ -129,7 +129,7 @@ def _strips(result: TrialResult, measured: Sequence[CureResult]) -> list[Strip]:
     return [_strip(title, side, scale, result, cured=cured) for title, side, cured in sides]
 
 
-def _strip(title: str, side: Side, scale: Scale, result: TrialResult, *, cured: bool) -> Strip:
+def _strip(title: str, side: TrialSide, scale: Scale, result: TrialResult, *, cured: bool) -> Strip:
     low, middle, high = (words.amount(value, result.unit) for value in (side.least, side.median, side.most))
     return Strip(
         title=title,

@@ -30,7 +30,7 @@ import numpy as np
 
 from pinprof.collect.uvm import driver
 from pinprof.data.activity import CopyKind, MigrationCause, OpKind
-from pinprof.data.uvm_events import Counter, Event
+from pinprof.data.uvm_events import Counter, UvmEvent
 from pinprof.read import ReadOptions, read, uvm
 from tests.truth.gpu import uvm_probe
 
@@ -115,7 +115,7 @@ def _file(path: Path) -> dict[str, Any]:
     if file is None:
         return {"name": path.name, "unreadable": True}
     counters = {counter.name.lower(): file.counters[counter] for counter in Counter} if file.counters else None
-    events = {kind.name.lower(): file.count(kind) for kind in Event if file.count(kind)}
+    events = {kind.name.lower(): file.count(kind) for kind in UvmEvent if file.count(kind)}
     facts = {name: getattr(file, name) for name in ("layout", "state", "dropped", "damaged", "cost_ns")}
     return {"name": path.name, **facts, "counters": counters, "events": events}
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze import Run, analyze, explain
+from pinprof.analyze import Run, analyze
 from pinprof.base.errors import UsageError
 from pinprof.data.model import Event
+from pinprof.report.explanation import explain
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS, mixed
 

@@ -15,8 +15,8 @@ from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
 from pinprof.analyze.ledger.checkpoints import MOST_CHECKPOINTS, MOST_LINES, checkpoints_of
 from pinprof.analyze.ledger.curves import BINS, curves_of
-from pinprof.analyze.ledger.levels import Level
-from pinprof.analyze.ledger.lifetimes import settled
+from pinprof.analyze.ledger.levels import StepFunction
+from pinprof.analyze.ledger.lifetimes import with_ends
 from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
 from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.data.model import RangeTable
@@ -39,7 +39,7 @@ def ledger(made: list[Made], frees: list[Free], ended: dict[int, int] | None = N
     )  # fmt: skip
     times, family, places = (np.array([free[part] for free in frees], np.int64) for part in range(3))
     gone = FreeTable(times, np.full(len(frees), 7, np.int32), family.astype(np.uint8), places.astype(np.uint64))
-    return settled(table, gone, ("call",), ("a", "b", "c"), ended or {})
+    return with_ends(table, gone, ("call",), ("a", "b", "c"), ended or {})
 
 
 def test_live_bytes_of_a_random_plan_are_exact_by_line() -> None:
@@ -62,7 +62,7 @@ def test_live_bytes_of_a_random_plan_are_exact_by_line() -> None:
     times = np.array([time for time, _ in truth], np.int64)
     for line in range(3):
         mine = found.table.take(found.table.site == line)
-        assert Level.of(mine, mine.size_bytes).at(times).tolist() == [live[line] for _, live in truth]
+        assert StepFunction.of(mine, mine.size_bytes).at(times).tolist() == [live[line] for _, live in truth]
 
 
 def test_a_second_free_and_a_free_of_older_memory_end_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_million_allocations_stay_bounded() -> None:
     )
     names, sites = ("call",), tuple(f"f (a.c:{line})" for line in range(1000))
     tracemalloc.start()
-    found = settled(table, frees, names, sites, {})
+    found = with_ends(table, frees, names, sites, {})
     curves = curves_of(found, 20 * many)
     points, left_out = checkpoints_of(found, ranges_of(2000), ())
     _, most = tracemalloc.get_traced_memory()
@@ -118,7 +118,7 @@ def test_a_million_allocations_stay_bounded() -> None:
     assert (len(curves.labels), len(curves.edge_ns)) == (10, BINS)
     assert (len(points), left_out) == (MOST_CHECKPOINTS, 3000)
     assert max(len(point.by_line) for point in points) == MOST_LINES + 1
-    assert points[-1].live_bytes == 4096 * int(Level.of(found.table, np.ones(many, np.int64)).at(
+    assert points[-1].live_bytes == 4096 * int(StepFunction.of(found.table, np.ones(many, np.int64)).at(
         np.array([points[-1].time_ns]))[0])  # fmt: skip
 
 

@@ -15,14 +15,14 @@ from pinprof.base.shapes import (
     ANYTHING,
     COUNT,
     TEXT,
-    Column,
+    ColumnShape,
     Each,
     Either,
     Facts,
     OneOf,
     Real,
     Record,
-    Row,
+    RowShape,
     Shape,
     Unfit,
     Whole,
@@ -34,8 +34,10 @@ JSON = st.recursive(
     max_leaves=12,
 )
 
-THREAD = Record({"pid": Whole(0, 9), "name": TEXT}, optional={"times": Column(0, 5, 7)})
-SHAPE = Record({"threads": Each(THREAD), "rows": Each(Row((TEXT, Real(0, 1))))}, optional={"by": OneOf(("a", True))})
+THREAD = Record({"pid": Whole(0, 9), "name": TEXT}, optional={"times": ColumnShape(0, 5, 7)})
+SHAPE = Record(
+    {"threads": Each(THREAD), "rows": Each(RowShape((TEXT, Real(0, 1))))}, optional={"by": OneOf(("a", True))}
+)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ def test_what_nothing_describes_can_always_be_written_again(value: Any) -> None:
 @given(JSON)
 def test_a_shape_fits_or_says_why_not(value: Any) -> None:
     shape: Shape
-    for shape in (SHAPE, THREAD, Facts({"a": SHAPE}), Column(), Either((COUNT, Each(COUNT)))):
+    for shape in (SHAPE, THREAD, Facts({"a": SHAPE}), ColumnShape(), Either((COUNT, Each(COUNT)))):
         try:
             found = shape.fit(value)
         except Unfit:

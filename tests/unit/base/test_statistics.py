@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ttest_ind, ttest_rel
 
 from pinprof.base import statistics
-from pinprof.base.statistics import Estimate, difference, holm, moderated, paired_ratio, ratio, runs_needed
+from pinprof.base.statistics import MeanDifference, difference, holm, moderated, paired_ratio, ratio, runs_needed
 
 WELCH = ([27.5, 21.0, 19.0, 23.6, 17.0, 17.9], [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8])
 
@@ -72,8 +72,8 @@ def test_pairs_cancel_what_slows_a_whole_round() -> None:
 
 
 def test_runs_without_any_spread() -> None:
-    assert Estimate(0.0, 0.0, 4).p == 1
-    assert Estimate(1.0, 0.0, 4).p == 0
+    assert MeanDifference(0.0, 0.0, 4).p == 1
+    assert MeanDifference(1.0, 0.0, 4).p == 0
 
 
 def test_holm_agrees_with_a_worked_example() -> None:
@@ -91,16 +91,16 @@ def test_weights_let_a_comparison_spend_more_of_the_error() -> None:
 
 def test_a_detectable_change_is_found_as_often_as_promised() -> None:
     random = np.random.default_rng(1)
-    change = Estimate(0.0, math.sqrt(2 / 5), 8).detectable(0.9)
+    change = MeanDifference(0.0, math.sqrt(2 / 5), 8).detectable(0.9)
     before, after = random.normal(0, 1, (2, 4000, 5))
     found = [one is not None and one.p <= 0.05 for one in map(difference, before, after + change)]
     assert np.mean(found) == pytest.approx(0.9, abs=0.03)
 
 
 def test_runs_needed_are_the_fewest_that_detect_the_change() -> None:
-    found = Estimate(0.0, 0.1 * math.sqrt(2 / 5), 8)
+    found = MeanDifference(0.0, 0.1 * math.sqrt(2 / 5), 8)
     runs = runs_needed(found, (5, 5), 0.05)
-    limits = [Estimate(0.0, 0.1 * math.sqrt(2 / count), 2 * count - 2).detectable() for count in (runs, runs - 1)]
+    limits = [MeanDifference(0.0, 0.1 * math.sqrt(2 / count), 2 * count - 2).detectable() for count in (runs, runs - 1)]
     assert limits[0] <= 0.05 < limits[1]
     assert runs_needed(found, (5, 5), 1e-6, most=20) == 20
     assert runs_needed(found, (5, 5), 10.0) == 2
@@ -108,7 +108,7 @@ def test_runs_needed_are_the_fewest_that_detect_the_change() -> None:
 
 def test_runs_needed_find_the_change_as_often_as_promised() -> None:
     random = np.random.default_rng(5)
-    runs = runs_needed(Estimate(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.08)
+    runs = runs_needed(MeanDifference(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.08)
     before, after = random.normal(0, 0.1, (2, 4000, runs))
     found = [one is not None and one.p <= 0.05 for one in map(difference, before, after + 0.08)]
     assert 0.88 <= np.mean(found) <= 0.94
@@ -116,11 +116,11 @@ def test_runs_needed_find_the_change_as_often_as_promised() -> None:
 
 def test_runs_needed_do_not_depend_on_how_runs_are_shared_between_the_sides() -> None:
     """Of one run and nine a side's variation is as certain as of five and five: eight degrees of freedom."""
-    wanted = runs_needed(Estimate(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.05)
-    assert runs_needed(Estimate(0.0, 0.1 * math.sqrt(1 + 1 / 9), 8), (1, 9), 0.05) == wanted
+    wanted = runs_needed(MeanDifference(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.05)
+    assert runs_needed(MeanDifference(0.0, 0.1 * math.sqrt(1 + 1 / 9), 8), (1, 9), 0.05) == wanted
 
 
-def _compared(random: np.random.Generator, rows: int, change: float, spread: np.ndarray) -> list[Estimate]:
+def _compared(random: np.random.Generator, rows: int, change: float, spread: np.ndarray) -> list[MeanDifference]:
     values = random.normal(0, 1, (rows, 2, 5)) * spread[:, None, None]
     values[:, 1] += change
     return [one for one in (difference(row[0], row[1]) for row in values) if one is not None]
@@ -140,12 +140,12 @@ def test_borrowed_variance_keeps_the_promised_error_and_finds_more() -> None:
 
 
 def test_few_comparisons_borrow_nothing() -> None:
-    alone = [Estimate(0.1, 0.02, 8), Estimate(0.1, 0.03, 8)]
+    alone = [MeanDifference(0.1, 0.02, 8), MeanDifference(0.1, 0.03, 8)]
     assert moderated(alone) == alone
 
 
 def test_variances_of_one_size_are_pooled_as_far_as_allowed() -> None:
-    alike = [Estimate(0.1, 0.02, 8)] * 5
+    alike = [MeanDifference(0.1, 0.02, 8)] * 5
     assert all(one.freedom == math.inf for one in moderated(alike))
     assert all(one.freedom == 16 for one in moderated(alike, 8))
     assert all(0 <= one.p <= 1 for one in moderated(alike))
@@ -153,7 +153,7 @@ def test_variances_of_one_size_are_pooled_as_far_as_allowed() -> None:
 
 @pytest.mark.parametrize("freedom", [1.0, 3.5, 8.0, 40.0, 1e7])
 def test_what_is_detectable_is_detected_and_less_is_not(freedom: float) -> None:
-    estimate = Estimate(0.0, 0.02, freedom)
+    estimate = MeanDifference(0.0, 0.02, freedom)
     for level in (0.05, 0.001):
         least = estimate.detectable(level=level)
         assert estimate.detects(1.001 * least, level=level)

@@ -12,7 +12,7 @@ from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda_api
 
 from pinprof.base.errors import CudaError, ScenarioError
-from pinprof.bench.measures import TRIALS, Site, names, trial_of
+from pinprof.bench.measures import TRIALS, TrialSite, names, trial_of
 from pinprof.data import rates
 from pinprof.scenario import Backend
 from tests.support.fake_cuda import FakeCuda
@@ -45,7 +45,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, fake: FakeCuda) -> Iterator[Backend]
 def taken(backend: Backend, measure: str, size_bytes: int, calls: tuple[int, ...] = (1, 3)) -> list[float]:
     trial, threads = trial_of(measure)
     backend.prepare(trial.memory, size_bytes)
-    timer = trial.prepare(Site(backend, size_bytes, threads, VALUE))
+    timer = trial.prepare(TrialSite(backend, size_bytes, threads, VALUE))
     return [timer(count) for count in calls]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pinprof.base.errors import ScenarioError, UsageError
-from pinprof.bench.plan import Job, Request, chosen, plan, set_values
+from pinprof.bench.plan import BenchRequest, Job, chosen, plan, set_values
 
 GPU = {
     "emulated": False,
@@ -18,7 +18,7 @@ GPU = {
 HOST = GPU | {"emulated": True, "device_name": "no GPU", "free_device_bytes": None}
 
 
-def sizes(request: Request, facts: dict[str, Any]) -> list[int]:
+def sizes(request: BenchRequest, facts: dict[str, Any]) -> list[int]:
     return sorted({job.size_bytes for job in plan(request, facts)[0]} - {0})
 
 
@@ -36,7 +36,7 @@ def sizes(request: Request, facts: dict[str, Any]) -> list[int]:
 )
 def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        Request(**values)
+        BenchRequest(**values)
 
 
 def test_a_family_stands_for_its_measures() -> None:
@@ -47,13 +47,13 @@ def test_a_family_stands_for_its_measures() -> None:
 
 
 def test_sizes_reach_from_64_kib_to_4_gib() -> None:
-    assert sizes(Request(), GPU) == [1 << power for power in range(16, 33, 2)]
-    assert sizes(Request(quick=True), GPU) == [1 << 20, 16 << 20, 256 << 20]
-    assert sizes(Request(size_min=4096, size_max=70_000), GPU) == [4096, 16384, 65536, 69632 - 69632 % 4096]
+    assert sizes(BenchRequest(), GPU) == [1 << power for power in range(16, 33, 2)]
+    assert sizes(BenchRequest(quick=True), GPU) == [1 << 20, 16 << 20, 256 << 20]
+    assert sizes(BenchRequest(size_min=4096, size_max=70_000), GPU) == [4096, 16384, 65536, 69632 - 69632 % 4096]
 
 
 def test_sizes_that_are_not_safe_are_left_out_with_the_figures() -> None:
-    jobs, left_out = plan(Request(), GPU | {"free_device_bytes": 3 << 30})
+    jobs, left_out = plan(BenchRequest(), GPU | {"free_device_bytes": 3 << 30})
     assert max(job.size_bytes for job in jobs) == 1 << 30
     (above,) = [one for one in left_out if one.size_bytes == 4 << 30]
     assert "64 GiB of host memory are free; 3 GiB of memory of A GPU are free" in above.reason
@@ -68,16 +68,16 @@ def test_sizes_that_are_not_safe_are_left_out_with_the_figures() -> None:
 )
 def test_a_size_above_free_memory_is_refused_with_the_figures(facts: dict[str, int], words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
-        plan(Request(size_max=8 << 30), GPU | facts)
+        plan(BenchRequest(size_max=8 << 30), GPU | facts)
 
 
 def test_without_room_for_anything_nothing_is_measured() -> None:
     with pytest.raises(ScenarioError, match="too little memory to measure even 64 KiB"):
-        plan(Request(), GPU | {"free_host_bytes": 1 << 16})
+        plan(BenchRequest(), GPU | {"free_host_bytes": 1 << 16})
 
 
 def test_what_only_a_gpu_can_do_is_left_out_without_one() -> None:
-    jobs, left_out = plan(Request(quick=True), HOST)
+    jobs, left_out = plan(BenchRequest(quick=True), HOST)
     missing = {one.measure for one in left_out if one.size_bytes is None}
     assert missing == {
         "pin.hostalloc",
@@ -91,15 +91,15 @@ def test_what_only_a_gpu_can_do_is_left_out_without_one() -> None:
     }
     assert not missing & {job.measure for job in jobs}
     with pytest.raises(ScenarioError, match=r"None of these can be measured without a GPU: uvm\.prefetch"):
-        plan(Request(only=("uvm.prefetch",)), HOST)
+        plan(BenchRequest(only=("uvm.prefetch",)), HOST)
 
 
 def test_huge_pages_need_their_size() -> None:
-    jobs, left_out = plan(Request(only=("touch.huge",), size_min=1 << 20, size_max=4 << 20), HOST)
+    jobs, left_out = plan(BenchRequest(only=("touch.huge",), size_min=1 << 20, size_max=4 << 20), HOST)
     assert [job.size_bytes for job in jobs] == [4 << 20]
     assert [(one.size_bytes, one.reason) for one in left_out] == [(1 << 20, "smaller than a huge page")]
     with pytest.raises(ScenarioError, match="a huge page has 2 MiB"):
-        plan(Request(only=("touch.huge",), size_max=1 << 20), HOST)
+        plan(BenchRequest(only=("touch.huge",), size_max=1 << 20), HOST)
 
 
 def job(size: int, call_s: float, loops: int = 1) -> Job:

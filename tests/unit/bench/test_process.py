@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.base.errors import CudaError, ScenarioError
 from pinprof.bench import session
-from pinprof.bench.plan import LeftOut, Request
+from pinprof.bench.plan import BenchRequest, LeftOut
 from pinprof.bench.process import Worker
 from pinprof.bench.worker import _Jobs
 
@@ -63,7 +63,7 @@ def test_where_nothing_can_be_measured_the_reason_is_told(monkeypatch: pytest.Mo
     left_out = LeftOut("pin.alloc", 1 << 20, "this system does not permit it")
     monkeypatch.setattr(session, "plan", lambda request, facts: ([], [left_out]))
     with pytest.raises(ScenarioError, match=r"pin\.alloc at 1 MiB was left out: this system does not") as caught:
-        session.measure(Request(backend="host"), {}, lambda what: None)
+        session.measure(BenchRequest(backend="host"), {}, lambda what: None)
     assert caught.value.slug == "bench-nothing"
 
 

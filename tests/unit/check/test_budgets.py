@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.base.errors import UsageError
-from pinprof.check.budgets import FEWEST_RUNS, LIMITED, Place, budgets_of, format_amount, refuse_alike
+from pinprof.check.budgets import FEWEST_RUNS, LIMITED, BudgetPlace, budgets_of, format_amount, refuse_alike
 from pinprof.check.measures import MEASURES
 
 
@@ -91,7 +91,7 @@ def test_one_table_may_hold_several_budgets_and_filters_are_for_all() -> None:
 )
 def test_what_cannot_be_meant_is_refused_with_its_place(table: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError) as caught:
-        budgets_of(table, Place("pyproject.toml", 12))
+        budgets_of(table, BudgetPlace("pyproject.toml", 12))
     assert str(caught.value).startswith("pyproject.toml:12: ")
     assert told in str(caught.value)
 

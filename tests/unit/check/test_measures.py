@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.check.measures import MEASURES
 from pinprof.check.taken import take
-from pinprof.check.view import Amount, Unassessable, View
+from pinprof.check.view import Amount, RunView, Unassessable
 from pinprof.data.model import Losses
 from tests.support.checked_runs import ASYNC, LOOP, PAGEABLE, PINNED, analysed, budget
 from tests.support.facts import with_capture
@@ -18,7 +18,7 @@ from tests.support.facts import with_capture
 
 def taken(path: Path, **table: Any) -> Amount:
     one = budget(**table)
-    return MEASURES[one.measure](View(analysed(path)), one)
+    return MEASURES[one.measure](RunView(analysed(path)), one)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_program_without_cuda_passes_no_budget_of_calls() -> None:
     assert analysis.capture.activity is not None
     activity = replace(analysis.capture.activity, calls=analysis.capture.activity.calls.take(slice(0)))
     for changed in (activity, None):
-        view = View(with_capture(analysis, activity=changed))
+        view = RunView(with_capture(analysis, activity=changed))
         for name in ("calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"):
             with pytest.raises(Unassessable, match="CUDA call"):
                 MEASURES[name](view, budget(**{name: 0}))
@@ -133,7 +133,7 @@ def test_a_program_without_cuda_passes_no_budget_of_calls() -> None:
 def test_lost_records_make_a_count_the_least_there_was() -> None:
     analysis = analysed(LOOP)
     lossy = with_capture(analysis, losses=Losses(lost_samples=3))
-    assert "lost" in MEASURES["pairs"](View(lossy), budget(pairs=0)).missing
+    assert "lost" in MEASURES["pairs"](RunView(lossy), budget(pairs=0)).missing
 
 
 def test_a_recording_that_was_interrupted_tells_nothing() -> None:
@@ -147,7 +147,7 @@ def test_a_recording_that_was_interrupted_tells_nothing() -> None:
 def test_a_recording_without_the_kernel_does_not_tell_the_kernels_causes() -> None:
     analysis = analysed(LOOP)
     manifest = replace(analysis.capture.manifest, collectors=({"options": {"kernel": False}},))
-    blind = View(with_capture(analysis, manifest=manifest))
+    blind = RunView(with_capture(analysis, manifest=manifest))
     assert "kernel" in MEASURES["share"](blind, budget(cause={"fault": "1 %"})).missing
     assert MEASURES["share"](blind, budget(cause={"user": "1 %"})).missing == ""
 
@@ -157,7 +157,7 @@ def test_a_part_of_a_longer_recording_may_hold_no_call() -> None:
     activity = analysis.capture.activity
     assert activity is not None
     none = activity.each(lambda table: table.take(slice(0)))
-    view = View(with_capture(analysis, activity=replace(none, part=True)))
+    view = RunView(with_capture(analysis, activity=replace(none, part=True)))
     for table in ({"calls": 0}, {"pairs": 0}, {"pinned-bytes": 0}, {"pageable-bytes": 0}, {"pageable-async-calls": 0}):
         one = budget(**table)
         found = MEASURES[one.measure](view, one)
@@ -170,4 +170,4 @@ def test_lost_records_of_calls_may_have_been_more(measure: str) -> None:
     assert analysis.capture.activity is not None
     lossy = with_capture(analysis, activity=replace(analysis.capture.activity, lost_calls=3))
     one = budget(**{measure: 0})
-    assert "Records of calls were lost" in MEASURES[measure](View(lossy), one).missing
+    assert "Records of calls were lost" in MEASURES[measure](RunView(lossy), one).missing

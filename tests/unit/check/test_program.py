@@ -11,21 +11,21 @@ import pytest
 from pinprof.base.errors import CollectError, ProgramNotFound, TrialError
 from pinprof.check import program
 from pinprof.check.budgets import Budget
-from pinprof.check.program import Request, record
+from pinprof.check.program import CheckRequest, record
 from pinprof.check.taken import TakenRun
 from pinprof.check.view import Amount
 from pinprof.trial import recorded
-from pinprof.trial.processes import Ended
-from pinprof.trial.recorded import Recording
+from pinprof.trial.processes import EndedRun
+from pinprof.trial.recorded import RecordedRun
 from tests.support.checked_runs import PINNED, analysed, budget, run
 
-ENDED = Ended(0, 0, 10**9, 1, b"", "")
+ENDED = EndedRun(0, 0, 10**9, 1, b"", "")
 TIME, PAIRS = budget(time="1 s", runs=4), budget(pairs=0, runs=2)
 
 
-def request(*budgets: Budget, baseline: Sequence[str] = (), **changed: object) -> Request:
+def request(*budgets: Budget, baseline: Sequence[str] = (), **changed: object) -> CheckRequest:
     facts: dict[str, object] = {"time_s": 1e6, "seed": 3} | changed
-    return Request((sys.executable, "x"), tuple(baseline), budgets, **facts)  # type: ignore[arg-type]
+    return CheckRequest((sys.executable, "x"), tuple(baseline), budgets, **facts)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The commands in the order in which they were recorded; times vary until the seventh run."""
     commands: list[str] = []
 
-    def play(wanted: Request, command: Sequence[str], name: str, *_: object) -> TakenRun:
+    def play(wanted: CheckRequest, command: Sequence[str], name: str, *_: object) -> TakenRun:
         commands.append(command[1])
         value = 1e9 * (1 + (0.2 * (-1) ** len(commands) if len(commands) < 7 else 0))
         return run(len(commands), {one: Amount(value) for one in wanted.budgets}, name)
@@ -68,7 +68,7 @@ def test_a_recorded_run_is_measured_and_kept_where_that_is_wanted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     capture = analysed(PINNED).capture
-    monkeypatch.setattr(recorded, "record", lambda *_: Recording(ENDED, capture))
+    monkeypatch.setattr(recorded, "record", lambda *_: RecordedRun(ENDED, capture))
     monkeypatch.setattr(recorded, "explained", lambda _: analysed(PINNED))
     found = record(request(budget(pairs=0)), {}, lambda _: None)
     assert found.runs[0].path == f"run-1 of {sys.executable}"
@@ -78,13 +78,13 @@ def test_a_recorded_run_is_measured_and_kept_where_that_is_wanted(
 @pytest.mark.parametrize(
     ("recording", "error", "told"),
     [
-        (Recording(ENDED, None, "No rights."), CollectError, "cannot be recorded: No rights."),
-        (Recording(Ended(3, 0, 1, 1, b"", ""), analysed(PINNED).capture), TrialError, "exits with 3"),
-        (Recording(Ended(1, 0, 1, 1, b"", "", timed_out=True), analysed(PINNED).capture), TrialError, "in time"),
+        (RecordedRun(ENDED, None, "No rights."), CollectError, "cannot be recorded: No rights."),
+        (RecordedRun(EndedRun(3, 0, 1, 1, b"", ""), analysed(PINNED).capture), TrialError, "exits with 3"),
+        (RecordedRun(EndedRun(1, 0, 1, 1, b"", "", timed_out=True), analysed(PINNED).capture), TrialError, "in time"),
     ],
 )
 def test_a_run_that_fails_is_no_verdict(
-    monkeypatch: pytest.MonkeyPatch, recording: Recording, error: type[Exception], told: str
+    monkeypatch: pytest.MonkeyPatch, recording: RecordedRun, error: type[Exception], told: str
 ) -> None:
     monkeypatch.setattr(recorded, "record", lambda *_: recording)
     with pytest.raises(error, match=told):
@@ -93,4 +93,4 @@ def test_a_run_that_fails_is_no_verdict(
 
 def test_a_program_that_is_not_there_is_said_before_anything_runs() -> None:
     with pytest.raises(ProgramNotFound):
-        record(Request(("/nowhere/at/all",), (), (PAIRS,), 1.0), {}, lambda _: None)
+        record(CheckRequest(("/nowhere/at/all",), (), (PAIRS,), 1.0), {}, lambda _: None)

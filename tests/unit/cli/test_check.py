@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.check import program
-from pinprof.check.program import Recorded, Request
+from pinprof.check.program import CheckRequest, RecordedSides
 from pinprof.cli import check
 from pinprof.report.check.formats import FORMS
 from tests.support.checked_runs import LOOP, PINNED, measured
@@ -97,12 +97,12 @@ def test_the_self_test_fails_where_a_budget_would_not_notice(folder: Path) -> No
 
 
 def test_a_program_is_recorded_as_its_budgets_need(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Request] = []
+    asked: list[CheckRequest] = []
 
-    def record(request: Request, *_: object) -> Recorded:
+    def record(request: CheckRequest, *_: object) -> RecordedSides:
         asked.append(request)
         found = measured(PINNED, *request.budgets)
-        return Recorded([found], [replace(found, identity="another")])
+        return RecordedSides([found], [replace(found, identity="another")])
 
     monkeypatch.setattr(program, "record", record)
     words = ["--time", "2min", "--seed", "7", "--keep", "kept", "--baseline", "old 'a b'", "--", "new", "--check", "-x"]

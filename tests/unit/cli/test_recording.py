@@ -60,10 +60,10 @@ def test_small_asks_for_little_and_what_is_given_counts(
 ) -> None:
     asked: list[tuple[collect.RecordRequest, dict[str, Any]]] = []
 
-    def note(request: collect.RecordRequest, target: Path, *_: Any, **more: Any) -> recording.Recorded:
+    def note(request: collect.RecordRequest, target: Path, *_: Any, **more: Any) -> recording.EndedRecording:
         asked.append((request, more))
         outcome = collect.Outcome("complete", 0, "", 0, {}, {}, ())
-        return recording.Recorded(outcome)
+        return recording.EndedRecording(outcome)
 
     monkeypatch.setattr(recording, "record", note)
     monkeypatch.setattr(collect, "resolve", lambda request: request)

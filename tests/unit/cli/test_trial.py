@@ -9,17 +9,17 @@ import pytest
 
 from pinprof.trial import session
 from pinprof.trial.cures import CURES
-from pinprof.trial.session import Request
+from pinprof.trial.session import TrialRequest
 from tests.support.command import pinprof
 from tests.support.trials import cure_result, trial_result
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[TrialRequest]:
     """What would be tried."""
-    found: list[Request] = []
+    found: list[TrialRequest] = []
 
-    def trial(request: Request, *_: object) -> object:
+    def trial(request: TrialRequest, *_: object) -> object:
         found.append(request)
         return trial_result(cure_result())
 
@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return found
 
 
-def test_all_options_reach_the_trial(asked: list[Request], tmp_path: Path) -> None:
+def test_all_options_reach_the_trial(asked: list[TrialRequest], tmp_path: Path) -> None:
     words = "--cure glibc-huge-pages --cure glibc-keep-memory --measure range:load --time 2min --error 0.5% --seed 7"
     words += " --same-output --format json"
     done = pinprof("try", *words.split(), "-o", tmp_path / "x.json", "--", "a", "-b")
@@ -40,7 +40,7 @@ def test_all_options_reach_the_trial(asked: list[Request], tmp_path: Path) -> No
     assert json.loads((tmp_path / "x.json").read_text())["cures"][0]["id"] == "glibc-huge-pages"
 
 
-def test_the_answer_goes_to_standard_output(asked: list[Request]) -> None:
+def test_the_answer_goes_to_standard_output(asked: list[TrialRequest]) -> None:
     done = pinprof("try", "--", "a")
     assert done.stdout.startswith("Huge pages for malloc: wall time goes from 2 s to 1 s")
     assert asked

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.collect.python_frames import layout as layouts
-from pinprof.collect.python_frames.layout import Layout
+from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.collect.python_frames.reader import ANOTHER, AS_BEFORE, NOT_SEEN, Reader, Seen
+from pinprof.collect.python_frames.reader import ANOTHER, AS_BEFORE, NOT_SEEN, Seen, ThreadReader
 
 PAGE = 4096
 IN_THREAD, GENERATOR, FRAME_OBJECT, OF_C = range(4)
@@ -26,11 +26,11 @@ NEWEST = replace(layouts._3_12, version=(3, 13), frame_in_cframe=None)
 class Memory:
     """Pages of this process with one thread at their beginning."""
 
-    def __init__(self, layout: Layout, pages: int = 64) -> None:
+    def __init__(self, layout: InterpreterLayout, pages: int = 64) -> None:
         self.layout = layout
         self._held = ctypes.create_string_buffer((pages + 1) * PAGE)
         self.start = -(-ctypes.addressof(self._held) // PAGE) * PAGE
-        self.reader, self.seen = Reader(os.getpid(), layout), Seen(self.start)
+        self.reader, self.seen = ThreadReader(os.getpid(), layout), Seen(self.start)
         self.reader.threads = [self.seen]
 
     def write(self, address: int, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Memory:
 
 
 @pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
-def test_frames_are_read_wherever_they_lie(layout: Layout) -> None:
+def test_frames_are_read_wherever_they_lie(layout: InterpreterLayout) -> None:
     memory = Memory(layout)
     caller = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
     codes = [800 + 8 * number for number in range(60)]
@@ -79,7 +79,7 @@ def test_frames_are_read_wherever_they_lie(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
-def test_a_generator_that_has_just_yielded_is_not_taken_for_a_stack(layout: Layout) -> None:
+def test_a_generator_that_has_just_yielded_is_not_taken_for_a_stack(layout: InterpreterLayout) -> None:
     memory = Memory(layout)
     outermost = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
     function = memory.frame(3 * PAGE, 80, outermost)
@@ -109,7 +109,7 @@ def test_a_stack_is_not_seen_where_memory_ends_or_frames_never_do() -> None:
 
 
 @pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
-def test_a_look_knows_when_it_saw_a_thread(layout: Layout) -> None:
+def test_a_look_knows_when_it_saw_a_thread(layout: InterpreterLayout) -> None:
     memory = Memory(layout)
     outermost = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
     memory.innermost(memory.frame(3 * PAGE, 80, outermost))
@@ -130,7 +130,7 @@ def test_a_thread_that_left_is_said_to_have() -> None:
 
 
 def test_no_process_is_an_error() -> None:
-    reader = Reader((1 << 22) + 1, NEWEST)
+    reader = ThreadReader((1 << 22) + 1, NEWEST)
     reader.threads = [Seen(4096)]
     with pytest.raises(Gone):
         reader.look()

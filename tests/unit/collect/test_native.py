@@ -384,7 +384,7 @@ def test_an_event_can_be_let_go_of_and_opened_again() -> None:
     spec = events.event("switches", perf.TYPE_SOFTWARE, perf_event.SW_CONTEXT_SWITCHES, 1, kernel=False)
     try:
         held = opened.open_all([events.mappings(), spec], os.getpid(), opened.online_cpus(), 1 << 16, copies=False)
-    except opened.Refused as error:
+    except opened.EventRefused as error:
         pytest.skip(str(error))
     try:
         assert len(held.files[1]) == len(held.cpus) * len(existing.threads(os.getpid()))

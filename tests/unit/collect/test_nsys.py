@@ -240,7 +240,7 @@ def test_a_broken_export_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> N
 
 def test_doctor_names_what_a_killed_nsys_left_in_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_SHARED_MEMORY", tmp_path)
-    monkeypatch.setattr(nsys_keeper, "_running", lambda: False)  # another test's nsys may run
+    monkeypatch.setattr(nsys_keeper, "_running", list)  # another test's nsys may run
     (tmp_path / "torch_1").touch()
     (check,) = [result for result in checks.run() if result.name == "nsys's shared memory"]
     assert check.state == "ok"
@@ -252,6 +252,6 @@ def test_doctor_names_what_a_killed_nsys_left_in_shared_memory(tmp_path: Path, m
     assert "Agent launcher failed" in check.found
     subprocess.run(check.fix.split("`")[1], shell=True, check=True)
     assert [path.name for path in tmp_path.iterdir()] == ["torch_1"]
-    monkeypatch.setattr(nsys_keeper, "_running", lambda: True)
+    monkeypatch.setattr(nsys_keeper, "_running", lambda: [(7, b"")])
     (tmp_path / "quadd-1").touch()
     assert nsys_keeper.left_behind(tmp_path) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pinprof.collect.pace import STEPS, STOPPED, Limits, Pace
+from pinprof.collect.pace import STEPS, STOPPED, Pace, SizeLimits
 
 SECOND = 10**9
 MINUTE = 60 * SECOND
@@ -23,19 +23,19 @@ def run(pace: Pace, rate: float, seconds: float, written: int = 0, start_ns: int
 
 
 def test_without_a_limit_everything_is_kept() -> None:
-    assert {step for _, step, _ in run(Pace(Limits(), 0), 1e9, 60)} == {0}
-    assert Pace(Limits(), 0).room(MINUTE) is None
+    assert {step for _, step, _ in run(Pace(SizeLimits(), 0), 1e9, 60)} == {0}
+    assert Pace(SizeLimits(), 0).room(MINUTE) is None
 
 
 def test_half_of_a_size_is_filled_with_everything() -> None:
-    steps = {step for _, step, written in run(Pace(Limits(total=10_000_000), 0), 10_000, 499)}
+    steps = {step for _, step, written in run(Pace(SizeLimits(total=10_000_000), 0), 10_000, 499)}
     assert steps == {0}
 
 
 @pytest.mark.parametrize("rate", [1e3, 1e5, 1e7, 1e9])
 @pytest.mark.parametrize("seconds", [10, 10_000])
 def test_a_size_is_never_exceeded_and_steps_never_fall(rate: float, seconds: float) -> None:
-    pace, total = Pace(Limits(total=1_000_000), 0), 1_000_000
+    pace, total = Pace(SizeLimits(total=1_000_000), 0), 1_000_000
     *_, (_, _, written) = looked = list(run(pace, rate, seconds))
     assert written <= total
     by_size = [step for _, step, size in looked if size * 4 < total]
@@ -44,7 +44,7 @@ def test_a_size_is_never_exceeded_and_steps_never_fall(rate: float, seconds: flo
 
 
 def test_a_long_recording_still_has_room_when_it_ends() -> None:
-    pace = Pace(Limits(total=2 << 30), 0)
+    pace = Pace(SizeLimits(total=2 << 30), 0)
     # A megabyte a second fills two GiB in 34 minutes; this is a day.
     last = 0
     for _, step, size in run(pace, 1e6, 86_400):
@@ -56,14 +56,14 @@ def test_a_long_recording_still_has_room_when_it_ends() -> None:
 
 @pytest.mark.parametrize("rate", [5_000, 20_000, 100_000, 3_000_000])
 def test_a_size_a_minute_is_kept_at_the_end_of_every_minute(rate: float) -> None:
-    pace = Pace(Limits(per_minute=600_000), 0)
+    pace = Pace(SizeLimits(per_minute=600_000), 0)
     for now, _, written in run(pace, rate, 600):
         assert written <= max(600_000, 600_000 * now / MINUTE)
     assert written >= min(rate * 600, 6_000_000) * 0.4, "and used"
 
 
 def test_what_was_thinned_comes_back_when_the_program_is_quiet() -> None:
-    pace = Pace(Limits(per_minute=600_000), 0)
+    pace = Pace(SizeLimits(per_minute=600_000), 0)
     *_, (now, step, written) = run(pace, 200_000, 120)
     assert step >= 3
     *_, (_, step, _) = run(pace, 1_000, 240, written, now)
@@ -71,7 +71,7 @@ def test_what_was_thinned_comes_back_when_the_program_is_quiet() -> None:
 
 
 def test_a_flood_finds_its_step_at_once() -> None:
-    pace = Pace(Limits(total=300_000), 0)
+    pace = Pace(SizeLimits(total=300_000), 0)
     step = pace.looked(DRAIN, 0, 20_000_000)
     assert 20_000_000 >> step < 300_000 / 2
     assert pace.looked(2 * DRAIN, 300_000, 1000) == STOPPED
@@ -79,5 +79,5 @@ def test_a_flood_finds_its_step_at_once() -> None:
 
 
 def test_a_share_is_a_part_of_either_limit() -> None:
-    assert Limits(1000, 100).share(0.9) == Limits(900, 90)
-    assert Limits().share(0.5).allowed(MINUTE) is None
+    assert SizeLimits(1000, 100).share(0.9) == SizeLimits(900, 90)
+    assert SizeLimits().share(0.5).allowed(MINUTE) is None

@@ -15,7 +15,7 @@ from pinprof.collect import checks
 from pinprof.collect.collector import Setup
 from pinprof.collect.native import calls, perf_event, tracefs
 from pinprof.collect.native.events import mappings
-from pinprof.collect.native.tracefs import Site
+from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.request import RecordRequest
 from pinprof.data.gpu_functions import FUNCTIONS, KINDS, READ_PIECES, kind_of
 
@@ -110,7 +110,7 @@ def test_every_watched_function_has_the_kind_that_its_arguments_say() -> None:
 def test_no_register_is_read_but_those_of_arguments_that_count() -> None:
     registers = tracefs.ARGUMENTS[platform.machine()]
     for name, function in FUNCTIONS.items():
-        site = Site("/lib/libcuda.so.1", 16, kind_of(name), function.arguments, function.sizes, function.pieces)
+        site = ProbeSite("/lib/libcuda.so.1", 16, kind_of(name), function.arguments, function.sizes, function.pieces)
         said = dict(word.split("=", 1) for word in tracefs.fetched(site).split())
         read = {n for n in range(4) if said[f"a{n}"] == f"{registers[n]}:u64"}
         assert read == set(function.arguments), name
@@ -122,12 +122,12 @@ def test_no_register_is_read_but_those_of_arguments_that_count() -> None:
 
 def test_what_is_read_of_a_function_is_what_its_kind_reads() -> None:
     first, *_, last = tracefs.ARGUMENTS[platform.machine()]
-    plain = tracefs.fetched(Site("/lib/libcuda.so.1", 16, arguments=(0, 1, 2, 3)))
+    plain = tracefs.fetched(ProbeSite("/lib/libcuda.so.1", 16, arguments=(0, 1, 2, 3)))
     assert plain.split()[0] == f"a0={first}:u64"
     assert plain.split()[-1] == f"a3={last}:u64"
-    made = tracefs.fetched(Site("/lib/libcuda.so.1", 16, "memory", (0, 1, 2, 3), properties=3))
+    made = tracefs.fetched(ProbeSite("/lib/libcuda.so.1", 16, "memory", (0, 1, 2, 3), properties=3))
     assert made == plain.replace(f"a3={last}:u64", f"a3=+8({last}):u64")
-    batched = tracefs.fetched(Site("/lib/libcuda.so.1", 16, "batches", (0, 1, 2, 3), sizes=0, pieces=3))
+    batched = tracefs.fetched(ProbeSite("/lib/libcuda.so.1", 16, "batches", (0, 1, 2, 3), sizes=0, pieces=3))
     assert batched == f"{plain} s0=+0({first}):u64[64] s1=+512({first}):u64[64] pieces={last}:u64"
     assert 64 * batched.count(":u64[64]") == READ_PIECES == tracefs.READ_SIZES
     assert all(len(word) < 63 for word in batched.split())  # MAX_ARGSTR_LEN

@@ -49,28 +49,6 @@ def test_a_copy_of_pinprof_is_not_the_program_yet(monkeypatch: pytest.MonkeyPatc
         process.kill()
 
 
-def test_a_py_spy_that_never_sleeps_loses_its_priority(monkeypatch: pytest.MonkeyPatch) -> None:
-    used, lowered = iter([0.0, 0.2, 0.8]), []
-    monkeypatch.setattr(py_spy_keeper, "cpu_seconds", lambda _pid: next(used))
-    monkeypatch.setattr(py_spy_keeper, "_as_others", lowered.append)
-    clock = iter([0.0, 0.5, 1.0, 1.5, 2.0])
-    monkeypatch.setattr(py_spy_keeper.time, "monotonic", lambda: next(clock))
-    watched = py_spy_keeper._Watched(4711)
-    for expected in ([], [], [], [4711]):
-        watched.look()
-        assert lowered == expected, "20 % are left to it, 60 % are not"
-
-
-def test_what_a_process_used_of_the_processors() -> None:
-    with subprocess.Popen([sys.executable, "-c", "sum(range(20_000_000)); import time; time.sleep(30)"]) as process:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not py_spy_keeper.cpu_seconds(process.pid):
-            time.sleep(0.05)
-        assert 0 < py_spy_keeper.cpu_seconds(process.pid) < 30
-        process.kill()
-    assert py_spy_keeper.cpu_seconds(process.pid) == 0
-
-
 def spy(folder: Path, log: str, started_ns: int = 10**9, utc_offset_ns: int = 0) -> Spy:
     (folder / "log").write_text(log)
     process = subprocess.Popen(["true"])

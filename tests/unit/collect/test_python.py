@@ -58,7 +58,7 @@ def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.Monkey
     plan = python.plan(asked("both"))
     assert plan.environment == {}
     tools = python.COLLECTOR.join(Setup(asked("both"), tmp_path, ExitStack(), {}))
-    assert [type(tool) for tool in tools] == [beside.Lines], "so that its maps are not removed either"
+    assert [type(tool) for tool in tools] == [beside.LineRecorder], "so that its maps are not removed either"
 
 
 def test_without_the_library_that_reads_frames_auto_takes_py_spy_or_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +224,9 @@ def test_only_the_trampolines_maps_of_the_programs_processes_are_removed() -> No
 
 
 @pytest.mark.parametrize(("died_first", "notes"), [(False, 0), (True, 1)])
-@pytest.mark.parametrize("way", [beside.Lines, lambda setup: py_spy.PySpy("no-py-spy", setup)])
+@pytest.mark.parametrize("way", [beside.LineRecorder, lambda setup: py_spy.PySpy("no-py-spy", setup)])
 def test_a_reader_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
-    way: Callable[[Setup], beside.Lines | py_spy.PySpy], died_first: bool, notes: int, tmp_path: Path
+    way: Callable[[Setup], beside.LineRecorder | py_spy.PySpy], died_first: bool, notes: int, tmp_path: Path
 ) -> None:
     tool = way(Setup(AUTO, tmp_path, ExitStack(), {}))
     tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=died_first))
@@ -236,14 +236,14 @@ def test_a_reader_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
 def test_each_reader_looks_as_often_as_it_is_made_for_unless_the_user_says_otherwise(tmp_path: Path) -> None:
     for rate, expected in ((None, (1000, 100)), (250, (250, 250))):
         setup = Setup(dataclasses.replace(AUTO, python_rate=rate), tmp_path, ExitStack(), {})
-        tools = beside.Lines(setup), py_spy.PySpy("py-spy", setup)
+        tools = beside.LineRecorder(setup), py_spy.PySpy("py-spy", setup)
         for tool in tools:
             tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=False))
         assert tuple(tool.result().facts["options"]["rate"] for tool in tools) == expected
 
 
 def test_interpreters_that_the_reader_does_not_know_are_named(tmp_path: Path) -> None:
-    tool = beside.Lines(Setup(AUTO, tmp_path, ExitStack(), {}))
+    tool = beside.LineRecorder(Setup(AUTO, tmp_path, ExitStack(), {}))
     tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=False))
     (tmp_path / "collector.log").write_text(f"{READY}\n{UNKNOWN}python3.9\n{UNKNOWN}pypy3.10\n")
     (note,) = tool.result().notes

@@ -22,10 +22,10 @@ from pinprof.collect.python_frames import __main__ as watching
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames import processes as searching
 from pinprof.collect.python_frames.code import line_starts, read_code, text
-from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, Tables
+from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, SegmentTables
 from pinprof.collect.python_frames.memory import Gone, read
-from pinprof.collect.python_frames.reader import Window
-from pinprof.collect.python_frames.timeline import Timeline
+from pinprof.collect.python_frames.reader import SeenWindow
+from pinprof.collect.python_frames.timeline import SegmentTimeline
 from pinprof.read.python import stacks as stored
 
 PROGRAM = """
@@ -75,7 +75,7 @@ def running(python: str, code: str) -> Iterator[int]:
 
 def stacks(interpreter: Interpreter, looks: int) -> tuple[dict[int, set[tuple[tuple[str, int], ...]]], int]:
     """Per thread the stacks seen, outermost (function, line) first, and how many looks failed."""
-    tables = Tables()
+    tables = SegmentTables()
     seen: dict[int, set[int]] = {}
     failed = 0
     for _ in range(looks):
@@ -162,7 +162,7 @@ for number in range(10):
 
 @pytest.mark.parametrize("python", interpreters())
 def test_a_module_in_the_place_of_another_is_not_taken_for_it(python: str) -> None:
-    tables, seen, addresses = Tables(), [], []
+    tables, seen, addresses = SegmentTables(), [], []
     with subprocess.Popen([python, "-c", IN_TURNS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -248,7 +248,7 @@ def test_a_process_that_ended_is_gone() -> None:
         assert place is not None
         interpreter = Interpreter(pid, *place)
     with pytest.raises(Gone):
-        list(interpreter.look(Tables()))
+        list(interpreter.look(SegmentTables()))
 
 
 def test_another_program_has_no_interpreter() -> None:
@@ -281,7 +281,7 @@ def test_lines_of_a_table_are_those_that_the_interpreter_says() -> None:
 
 
 def test_runs_of_equal_looks_are_one_row() -> None:
-    timeline = Timeline(1000, 10)
+    timeline = SegmentTimeline(1000, 10)
     for time_ns, stack in ((5000, 3), (9000, 3), (12_000, UNKNOWN), (15_000, 4), (20_000, 3)):
         timeline.saw(7, [(8, stack)], time_ns, time_ns - 2500)
     made = timeline.to_json(30_000)
@@ -293,12 +293,12 @@ def test_runs_of_equal_looks_are_one_row() -> None:
 
 def test_a_thread_that_has_not_begun_is_not_the_one_that_started_it(tmp_path: Path) -> None:
     """CPython 3.11 notes the kernel's id of a thread when it first runs: its state has the starter's until then."""
-    timeline, file = Timeline(1000, 10), tmp_path / "stacks"
+    timeline, file = SegmentTimeline(1000, 10), tmp_path / "stacks"
     stack = timeline.tables.stack([("main", "/app/a.py", 1)])
     for look in range(1, 6):
         time = 10_000 * look
         states = [(7, NO_STACK), (7, stack)] if look > 2 else [(7, stack)]
-        timeline.saw(7, states, time, time, {7: Window(time - 3050, time - 250, time + 1010)})
+        timeline.saw(7, states, time, time, {7: SeenWindow(time - 3050, time - 250, time + 1010)})
     timeline.save(file, 60_000)
     found = stored.load(file)
     assert not found.damaged
@@ -306,10 +306,10 @@ def test_a_thread_that_has_not_begun_is_not_the_one_that_started_it(tmp_path: Pa
 
 
 def test_the_windows_of_looks_are_those_of_the_threads_seen_in_most_places() -> None:
-    timeline = Timeline(1000, 10)
+    timeline = SegmentTimeline(1000, 10)
     for look in range(1, 5):
         time = 10_000 * look
-        windows = {tid: Window(time - 3050, time - 250, time + 1010) for tid in range(20) if (tid, look) != (0, 3)}
+        windows = {tid: SeenWindow(time - 3050, time - 250, time + 1010) for tid in range(20) if (tid, look) != (0, 3)}
         seen = [(tid, look if tid == 0 or look > tid else 0) for tid in range(20)]
         timeline.saw(7, seen if look > 1 else seen[1:], time, time, windows)
     threads = {thread["tid"]: thread for thread in timeline.to_json(50_000)["threads"]}
@@ -342,7 +342,7 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)
-    monkeypatch.setattr(watch, "_timeline", Timeline(10**14, 10**6))
+    monkeypatch.setattr(watch, "_timeline", SegmentTimeline(10**14, 10**6))
     assert watch.run() == 0
     apart = sorted(after - before for before, after in pairwise(looks))
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
@@ -393,3 +393,20 @@ def test_code_whose_parts_are_not_what_they_should_be_is_none() -> None:
         finally:
             part[0] = before
     assert read_code(os.getpid(), place, id(code)).function == code.co_qualname
+
+
+def test_bytes_that_are_no_table_of_the_code_give_no_lines() -> None:
+    found = layout.of_process(os.getpid())
+    assert found is not None
+    place, _ = found
+    whole = (lambda: stacks(os.getpid())).__code__
+    table = whole.co_linetable
+    # Where the table was, the program has put something else: as lines, these bytes would be numbers of 60 bits.
+    for other in (b"\xf0" + b"hunter2-password" * 9, table + b"\x80", table[:-1] + b"\xf7"):
+        changed = whole.replace(co_linetable=other)
+        code = read_code(os.getpid(), place, id(changed))
+        assert {code.line(number) for number in range(200)} == {whole.co_firstlineno}
+    for function in (stacks, json.dumps, subprocess.Popen.communicate):
+        code = read_code(os.getpid(), place, id(function.__code__))
+        lines = {line for _, _, line in function.__code__.co_lines() if line}
+        assert lines <= {code.line(number) for number in range(len(function.__code__.co_code) // 2)}

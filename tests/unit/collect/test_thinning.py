@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pinprof.collect.native.events import CALL_ENTER, WAKEUPS, event, standard, wakeups
 from pinprof.collect.native.perf_file import PerfFile
-from pinprof.collect.native.short_lived import Processes
+from pinprof.collect.native.short_lived import ShortLivedProcesses
 from pinprof.collect.native.thinning import JOINED_NS, Thinner
 from pinprof.collect.pace import STOPPED
 from pinprof.data import perf_format as perf
@@ -280,7 +280,7 @@ def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) 
 
 
 def test_a_process_that_starts_another_is_told_of_before_it() -> None:
-    processes = Processes()
+    processes = ShortLivedProcesses()
     assert processes.forked(8, 7, 8, b"8 begins") == []
     assert processes.take_record(8, b"8 maps") == []
     assert processes.forked(8, 8, 80, b"8 has a thread") == []
@@ -296,7 +296,7 @@ def test_a_process_that_starts_another_is_told_of_before_it() -> None:
 
 
 def test_a_process_of_which_a_sample_is_read_before_its_beginning_is_shown() -> None:
-    processes = Processes()
+    processes = ShortLivedProcesses()
     assert processes.release(8, early=True) == []
     assert processes.forked(8, 7, 8, b"8 begins") == [b"8 begins"]
 

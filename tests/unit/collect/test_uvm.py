@@ -28,9 +28,9 @@ from pinprof.collect.own_processes import collector_environment
 from pinprof.collect.program import Program
 from pinprof.collect.uvm import REFUSED, beside, descriptors, driver, source
 from pinprof.collect.uvm import __main__ as follower
-from pinprof.collect.uvm.ring import CONTROL_BYTES, Ring
+from pinprof.collect.uvm.ring import CONTROL_BYTES, UvmRing
 from pinprof.data import uvm_events
-from pinprof.data.uvm_events import ENTRY_BYTES, Counter, Event, State
+from pinprof.data.uvm_events import ENTRY_BYTES, Counter, State, UvmEvent
 from pinprof.read import uvm
 from pinprof.streams import store
 from tests.support import uvm_layout as layout
@@ -58,13 +58,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
 
 def migration(number: int, version: int = 2) -> bytes:
     return layout.event(
-        Event.MIGRATION, version, cause=2, source=0, target=1, address=number << 12, bytes=4096, begin=10 + number,
+        UvmEvent.MIGRATION, version, cause=2, source=0, target=1, address=number << 12, bytes=4096, begin=10 + number,
         end=20 + number,
     )  # fmt: skip
 
 
-def following(folder: Path, budget: float = math.inf) -> source.Source:
-    return source.Source(os.getpid(), os.open("/dev/null", os.O_RDONLY), folder, budget)
+def following(folder: Path, budget: float = math.inf) -> source.FollowedSpace:
+    return source.FollowedSpace(os.getpid(), os.open("/dev/null", os.O_RDONLY), folder, budget)
 
 
 def own_descriptors() -> set[Path]:
@@ -99,7 +99,7 @@ class Memory:
         self.data = layout.CONTROL.from_buffer(self.control)
         self.place = ctypes.addressof(ctypes.c_char.from_buffer(self.entries))
         self.length = length
-        self.ring = Ring(memoryview(self.control), memoryview(self.entries), SIZE, length)
+        self.ring = UvmRing(memoryview(self.control), memoryview(self.entries), SIZE, length)
 
     def write(self, number: int) -> None:
         write(self.data, self.place, self.length, SIZE, migration(number))
@@ -120,8 +120,8 @@ def test_every_event_is_read_once_in_its_order_or_counted_as_lost(bursts: list[i
             written += 1
         seen += memory.read()
     assert seen == sorted(set(seen))
-    assert len(seen) + memory.ring.dropped[Event.MIGRATION] == written
-    assert memory.ring.dropped[Event.MIGRATION] == sum(max(burst - 7, 0) for burst in bursts)
+    assert len(seen) + memory.ring.dropped[UvmEvent.MIGRATION] == written
+    assert memory.ring.dropped[UvmEvent.MIGRATION] == sum(max(burst - 7, 0) for burst in bursts)
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=4))
@@ -141,12 +141,12 @@ def test_events_and_counters_are_in_the_file_at_once(machine: Driver, tmp_path: 
     followed.read()
     file = recorded(tmp_path)
     assert (file.pid, file.layout, file.state) == (os.getpid(), 2, State.RUNNING)
-    assert file.count(Event.MIGRATION) == 3
+    assert file.count(UvmEvent.MIGRATION) == 3
     assert file.counters[Counter.TO_DEVICE] == 3 * 4096
     machine.late = (migration(3),)
     followed.finish()
     file = recorded(tmp_path)
-    assert (file.count(Event.MIGRATION), file.state, file.damaged, machine.flushed) == (4, State.ENDED, 0, 1)
+    assert (file.count(UvmEvent.MIGRATION), file.state, file.damaged, machine.flushed) == (4, State.ENDED, 0, 1)
     assert file.count(uvm_events.CLOCK) >= 1
     (path,) = tmp_path.glob("*.bin")
     assert path.read_bytes()[uvm_events.TABLE_AT + 16 : uvm_events.TABLE_AT + 32] == bytes(range(16))
@@ -159,7 +159,7 @@ def test_a_driver_that_knows_the_first_layout_alone_is_read_too(machine: Driver,
     machine.writes(migration(7, 1))
     followed.finish()
     file = recorded(tmp_path)
-    assert (file.layout, file.of_kind(Event.MIGRATION)["address"].tolist()) == (1, [7 << 12])
+    assert (file.layout, file.of_kind(UvmEvent.MIGRATION)["address"].tolist()) == (1, [7 << 12])
 
 
 @pytest.mark.parametrize("budget", [source.BUDGET, math.inf])
@@ -171,7 +171,7 @@ def test_over_budget_the_address_space_is_let_go_of(machine: Driver, tmp_path: P
     machine.writes(*flood)
     followed.read()
     file = recorded(tmp_path)
-    assert (file.count(Event.MIGRATION), file.counters[Counter.TO_HOST]) == (len(flood), 1 << 30)
+    assert (file.count(UvmEvent.MIGRATION), file.counters[Counter.TO_HOST]) == (len(flood), 1 << 30)
     if budget == math.inf:
         assert (file.state, followed.descriptor) == (State.RUNNING, followed.queue.descriptor)
         followed.finish()
@@ -186,7 +186,7 @@ def test_over_budget_the_address_space_is_let_go_of(machine: Driver, tmp_path: P
 
 def test_faults_are_not_what_costs_time(machine: Driver, tmp_path: Path) -> None:
     followed = following(tmp_path, 0.5 * source.BUDGET)
-    fault = layout.event(Event.CPU_FAULT, 2, time=1, address=1 << 20)
+    fault = layout.event(UvmEvent.CPU_FAULT, 2, time=1, address=1 << 20)
     machine.writes(*[fault] * 10_000, migration(1))
     followed.read()
     assert recorded(tmp_path).state == State.RUNNING
@@ -208,7 +208,7 @@ def test_a_full_disk_ends_the_events_and_not_the_follower(
     followed.read()
     machine.writes(migration(2))
     followed.finish()
-    assert (recorded(tmp_path).state, recorded(tmp_path).count(Event.MIGRATION)) == (State.NO_ROOM, 1)
+    assert (recorded(tmp_path).state, recorded(tmp_path).count(UvmEvent.MIGRATION)) == (State.NO_ROOM, 1)
 
 
 def test_what_is_no_address_space_leaves_nothing_behind(machine: Driver, tmp_path: Path) -> None:
@@ -216,8 +216,8 @@ def test_what_is_no_address_space_leaves_nothing_behind(machine: Driver, tmp_pat
     machine.refuses.add((null.st_dev, null.st_ino))
     opened = own_descriptors()
     uvm_descriptor = os.open("/dev/null", os.O_RDONLY)
-    with pytest.raises(driver.Refused, match="status 0x16"):
-        source.Source(os.getpid(), uvm_descriptor, tmp_path, math.inf)
+    with pytest.raises(driver.DriverRefused, match="status 0x16"):
+        source.FollowedSpace(os.getpid(), uvm_descriptor, tmp_path, math.inf)
     os.close(uvm_descriptor)
     assert own_descriptors() == opened
     assert not list(tmp_path.glob("*.bin"))
@@ -268,7 +268,7 @@ def test_a_process_is_found_followed_once_and_let_go_of(machine: Driver, tmp_pat
             watch.step()
         watch.finish()
         files = [uvm.load(path) for path in folder.glob("*.bin")]
-        assert sorted((file.state, file.count(Event.MIGRATION)) for file in files if file) == [(1, 0), (1, 1)]
+        assert sorted((file.state, file.count(UvmEvent.MIGRATION)) for file in files if file) == [(1, 0), (1, 1)]
 
 
 @takes_descriptors
@@ -303,8 +303,8 @@ def test_the_probe_for_a_gpu_notes_every_answer(machine: Driver) -> None:
     steps = uvm_probe.probe([sys.executable, "-c", script, descriptors.MEMORY_DEVICE])
     text = uvm_probe.text_of(steps)
     (queue,) = (step for step in steps if step["step"] == "the queue of layout 2")
-    assert queue["events"] == {Event.MIGRATION: 2}
-    assert queue["first of each kind"][Event.MIGRATION][0] == migration(1).hex()
+    assert queue["events"] == {UvmEvent.MIGRATION: 2}
+    assert queue["first of each kind"][UvmEvent.MIGRATION][0] == migration(1).hex()
     assert [step["errno"] for step in steps if step.get("ioctl") == driver.INIT_TRACKER_V2] == [0]
     assert bytes(range(16)).hex() in text
 
@@ -333,7 +333,7 @@ class Patience(Waiter):
 
 def test_a_program_without_managed_memory_is_said_to_have_none(tmp_path: Path) -> None:
     with ExitStack() as places:
-        tool = beside.ManagedMemory(Setup(RecordRequest((), gpu="uvm"), tmp_path, places, {}))
+        tool = beside.ManagedMemoryTool(Setup(RecordRequest((), gpu="uvm"), tmp_path, places, {}))
         tool.attach(cast("Program", SimpleNamespace(pid=os.getpid())))
         waiter = Patience([tool])
         tool.await_ready(waiter)
@@ -358,7 +358,7 @@ def test_it_joins_wherever_the_driver_allows_it(monkeypatch: pytest.MonkeyPatch,
         request = RecordRequest(("true",), gpu=gpu)
         with ExitStack() as places:
             joined = collector.join(Setup(request, tmp_path, places, {}))
-            budgets[gpu] = [tool._budget for tool in joined if isinstance(tool, beside.ManagedMemory)]
+            budgets[gpu] = [tool._budget for tool in joined if isinstance(tool, beside.ManagedMemoryTool)]
         if there or gpu != "uvm":
             collector.check(request)
     some = {"auto": [source.BUDGET], "cupti": [math.inf]} if there else {"auto": [], "cupti": []}

@@ -23,7 +23,7 @@ SAME = [
     ("step (train.py:20)", "step (train.py:31)"),
     ("fill (fill.cpp:3)", "fill (fill.cpp:4)"),
     ("main._omp_fn.0", "main._omp_fn.1"),
-    ("[libcuda.so.580.159.04] × 9", "[libcuda.so.575.57.08] × 8"),
+    ("[libcuda.so.580.159.04]", "[libcuda.so.575.57.08]"),
     ("memcpy@@GLIBC_2.14", "memcpy"),
     ("0x7f1200001234", "0x7f3400004321"),
     ("copy_page+0x1a/0x40", "copy_page+0x2b/0x40"),

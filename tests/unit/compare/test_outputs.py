@@ -15,7 +15,7 @@ import pytest
 from pinprof.analyze.course.wall import RUNNABLE
 from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving
 from pinprof.analyze.sites import Site
-from pinprof.base.statistics import Estimate
+from pinprof.base.statistics import MeanDifference
 from pinprof.compare.engine import compare
 from pinprof.compare.headline import clock_row, headline
 from pinprof.compare.lines import Moves
@@ -36,7 +36,7 @@ def row(family: Family, name: str, before: float, after: float, significant: boo
     tested = significant is not None
     return Row(
         family=family, name=name, unit="ns", before=(before * MS,), after=(after * MS,), exact=True, per="run",
-        estimate=Estimate(math.log(after / before), 0.01, 8) if tested and before and after else None,
+        estimate=MeanDifference(math.log(after / before), 0.01, 8) if tested and before and after else None,
         chance=(0.001 if significant else 0.5) if tested else None, significant=bool(significant),
         detectable=0.03 if tested else None, untested="" if tested else "one run of a side",
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.base.statistics import LEVEL, Estimate
+from pinprof.base.statistics import LEVEL, MeanDifference
 from pinprof.compare import rows as engine
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import Family, MoreRuns, Row
@@ -67,7 +67,7 @@ def sides(random: np.random.Generator, spread: float, work: float) -> tuple[Row,
 @pytest.fixture
 def significance_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out what a row says beside that and takes most of its time: which change would be found."""
-    monkeypatch.setattr(Estimate, "detectable_ratio", lambda *_: 1.5)
+    monkeypatch.setattr(MeanDifference, "detectable_ratio", lambda *_: 1.5)
     monkeypatch.setattr(engine, "_more_runs", lambda *_: None)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.data.activity import CopyKind, MemoryKind
-from pinprof.data.gpu_functions import FUNCTIONS, plain_name, purpose_of
+from pinprof.data.gpu_functions import FUNCTIONS, asks, is_traced, may_wait, plain_name, purpose_of, runs_on_host
 
 NAMES = (Path(__file__).parents[2] / "data" / "cuda" / "functions.txt").read_text("utf-8").split()
 """Functions about memory: what libcuda 535 and libcudart 13.0 export, and what cuda.h and cuda_runtime_api.h of CUDA
@@ -26,12 +26,40 @@ def test_what_is_left_out_asks_only() -> None:
 
 
 def test_what_is_watched_exists() -> None:
-    others = {name for name in FUNCTIONS if not re.match(r"cu(da)?(Mem|Malloc|Free|Host|Array|Mipmapped)", name)}
+    watched = set(filter(is_traced, FUNCTIONS))
+    others = {name for name in watched if not re.match(r"cu(da)?(Mem|Malloc|Free|Host|Array|Mipmapped)", name)}
     assert others == {
         "cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain", "cuCtxSynchronize", "cuStreamSynchronize",
         "cuEventSynchronize", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize",
     }  # fmt: skip
-    assert FUNCTIONS.keys() - others <= {plain_name(name) for name in NAMES}
+    assert watched - others <= {plain_name(name) for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("name", "purpose", "waits", "stream"),
+    [
+        ("cudaLaunchKernel_ptsz", "launch", True, None),
+        ("cuLaunchKernelEx", "launch", True, None),
+        ("cudaGraphLaunch", "launch", True, 1),
+        ("cuLaunchHostFunc", "launch", True, 0),
+        ("cudaEventRecord", "other", False, 1),
+        ("cuStreamWaitEvent_ptsz", "other", False, 0),
+        ("cudaThreadSynchronize", "sync", True, None),
+    ],
+)
+def test_launches_graphs_and_events_are_rows_that_nobody_probes(
+    name: str, purpose: str, waits: bool, stream: int | None
+) -> None:
+    plain = plain_name(name)
+    assert (purpose_of(plain), may_wait(f"{name}@@libcudart.so.12")) == (purpose, waits)
+    assert FUNCTIONS[plain].stream == stream
+    assert not is_traced(plain)
+    assert runs_on_host(plain) == ("HostFunc" in name)
+
+
+def test_a_query_of_an_event_is_no_failure_and_a_record_of_one_may_be() -> None:
+    assert asks("cudaEventQuery")
+    assert not asks("cudaEventRecord")
 
 
 @pytest.mark.parametrize(

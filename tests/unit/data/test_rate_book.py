@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pinprof.bench.measures import SAME, TRIALS
 from pinprof.data import rate_book
-from pinprof.data.rate_book import RateBook, Source, interpolated
+from pinprof.data.rate_book import RateBook, RateSource, interpolated
 from pinprof.data.rates import NEED_NO_GPU, MeasuredBy, Rate, Rates
 from tests.support.small_capture import small_capture
 
@@ -70,11 +70,14 @@ def test_sources_answer_in_their_order() -> None:
 
 def test_a_run_is_asked_near_its_sizes_only() -> None:
     book = RateBook(
-        [Source("run", (flat("h2d.pinned", MIB, 1.0),), 0.2, 4.0), Source("other", (flat("h2d.pinned", 64, 1.0),), 0.5)]
+        [
+            RateSource("run", (flat("h2d.pinned", MIB, 1.0),), 0.2, 4.0),
+            RateSource("other", (flat("h2d.pinned", 64, 1.0),), 0.5),
+        ]
     )
     found = [book.cost("h2d.pinned", size) for size in (MIB // 8, MIB // 4, 4 * MIB, 5 * MIB)]
     assert [answer.source for answer in found if answer] == ["other", "run", "run", "other"]
-    alone = RateBook([Source("run", (flat("h2d.pinned", MIB, 1.0),), 0.2, 4.0)])
+    alone = RateBook([RateSource("run", (flat("h2d.pinned", MIB, 1.0),), 0.2, 4.0)])
     assert (answer := alone.cost("h2d.pinned", GIB))
     assert answer.ns == 1024
 
@@ -82,25 +85,25 @@ def test_a_run_is_asked_near_its_sizes_only() -> None:
 @pytest.mark.parametrize(("spread", "low", "high"), [(0.0, 80, 120), (0.5, 50, 150)])
 def test_the_error_is_that_of_the_source_at_least(spread: float, low: float, high: float) -> None:
     rate = Rate("pin.alloc", MIB, 100.0, 100 * (1 - spread), 100 * (1 + spread))
-    answer = Source("calibration", (rate,), 0.2).estimate("pin.alloc", MIB)
+    answer = RateSource("calibration", (rate,), 0.2).estimate("pin.alloc", MIB)
     assert answer is not None
     assert (answer.low_ns, answer.ns, answer.high_ns) == pytest.approx((low, 100, high))
 
 
 def test_the_cheapest_number_of_threads_answers_for_all() -> None:
-    book = RateBook([Source("x", (flat("prefault.t2", MIB, 5.0), flat("prefault.t8", MIB, 3.0)), 0.1)])
+    book = RateBook([RateSource("x", (flat("prefault.t2", MIB, 5.0), flat("prefault.t8", MIB, 3.0)), 0.1)])
     assert (answer := book.cost("prefault.tN", MIB))
     assert (answer.measure, answer.ns) == ("prefault.t8", 3.0)
 
 
 def test_a_fault_costs_its_share_of_what_they_create() -> None:
-    book = RateBook([Source("x", (flat("touch.first", MIB, 2560.0), flat("touch.huge", 4 * MIB, 100.0)), 0.1)])
+    book = RateBook([RateSource("x", (flat("touch.first", MIB, 2560.0), flat("touch.huge", 4 * MIB, 100.0)), 0.1)])
     found = [book.cost("fault.4k", MIB), book.cost("fault.4k", 0), book.cost("fault.huge", 4 * MIB)]
     assert [answer.ns for answer in found if answer] == pytest.approx([10, 10, 50])
 
 
 def test_what_has_one_size_costs_the_same_at_any() -> None:
-    book = RateBook([Source("x", (flat("h2d.small", 0, 7.0),), 0.1)])
+    book = RateBook([RateSource("x", (flat("h2d.small", 0, 7.0),), 0.1)])
     assert [answer.ns for size in (0, 4096, GIB) if (answer := book.cost("h2d.small", size))] == [7.0, 7.0, 7.0]
 
 

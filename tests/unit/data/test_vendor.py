@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.attribution.matching import frame_rules
 from pinprof.analyze.ledger.allocations import FAMILIES, recorded
 from pinprof.analyze.ledger.results import KINDS
 from pinprof.analyze.opportunities import allocating, copying
@@ -17,6 +18,7 @@ from pinprof.data.activity import CopyKind, MemoryKind
 from pinprof.data.gpu_functions import PURPOSES, Function, Vendor
 from tests.support.scenes import MIB, PINNED, Traced, ran, scene
 from tests.support.scenes import recorded as capture_of
+from tests.support.small_capture import small_capture
 
 PACKAGE = Path(gpu_functions.__file__).parents[1]
 
@@ -31,15 +33,19 @@ ACME = Vendor(
         "acPinnedPut": Function(pointer=0, memory=MemoryKind.PINNED),
         "acDevicePut": Function(pointer=0, memory=MemoryKind.DEVICE),
         "acUpload": Function(copies=CopyKind.HOST_TO_DEVICE, target=0, source=1, size=2),
+        "acDownload": Function(copies=CopyKind.DEVICE_TO_HOST, target=0, source=1, size=2),
+        "acFill": Function(size=1, does="set"),
+        "acFetch": Function(size=1, does="prefetch"),
+        "acAdvise": Function(size=1, does="advise"),
+        "acRun": Function(does="launch", stream=1, traced=False),
+        "acRunGraph": Function(does="launch", stream=1, traced=False),
+        "acRunOnHost": Function(does="launch", stream=0, on_host=True, traced=False),
+        "acWait": Function(does="sync"),
+        "acMark": Function(stream=1, traced=False),
+        "acAskMark": Function(asks=True, traced=False),
     },
-    purposes=(
-        ("alloc pinned", r"acPinnedGet"), ("alloc managed", r"acManagedGet"), ("alloc device", r"ac(Device|Pool)Get"),
-        ("register", r"acLock"), ("unregister", r"acUnlock"), ("free pinned", r"acPinnedPut"),
-        ("free device", r"acDevicePut"), ("copy", r"ac(Up|Down)load"), ("set", r"acFill"), ("prefetch", r"acFetch"),
-        ("advise", r"acAdvise"), ("launch", r"acRun"), ("sync", r"acWait"),
-    ),
+    purposes=(("alloc device", r"acNew\w+"),),
     libraries=("libacme.",),
-    asks=r"acAsk",
 )  # fmt: skip
 
 
@@ -49,9 +55,22 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_functions.FUNCTIONS, "maps", [*gpu_functions.FUNCTIONS.maps, dict(ACME.functions)])
 
 
-def test_every_purpose_has_a_function() -> None:
-    names = (*ACME.functions, "acFill", "acFetch", "acAdvise", "acRun", "acWait", "acName")
-    assert {gpu_functions.purpose_of(name) for name in names} == set(PURPOSES)
+def test_every_purpose_is_a_rows_and_functions_newer_than_the_rows_have_a_pattern() -> None:
+    assert {gpu_functions.purpose_of(name) for name in ACME.functions} == set(PURPOSES)
+    assert gpu_functions.purpose_of("acNewArray") == "alloc device"
+
+
+def test_what_may_wait_for_the_gpu_is_not_what_asks_or_allocates() -> None:
+    waits = {name for name in ACME.functions if gpu_functions.may_wait(f"{name}@@ACME_1")}
+    assert waits == {"acUpload", "acDownload", "acFill", "acRun", "acRunGraph", "acRunOnHost", "acWait"}
+    frames = small_capture([(0, 1, 0)], [("acRun", 0), ("acMark", 0)], [(-1, 0)]).stacks.frames
+    assert frame_rules(frames).waits_for_gpu.tolist() == [True, False]
+
+
+def test_launches_and_events_are_not_probed_and_a_function_of_the_hosts_is_no_work_of_the_gpu() -> None:
+    untraced = {name for name in ACME.functions if not gpu_functions.is_traced(name)}
+    assert untraced == {"acRun", "acRunGraph", "acRunOnHost", "acMark", "acAskMark"}
+    assert [name for name in ACME.functions if gpu_functions.runs_on_host(name)] == ["acRunOnHost"]
 
 
 def test_every_kind_of_memory_is_allocated_and_given_back() -> None:
@@ -65,7 +84,7 @@ def test_its_own_functions_are_no_callers_and_its_questions_no_failures() -> Non
     assert gpu_functions.of_vendor("anything", "libacme.so.2")
     assert gpu_functions.of_vendor("acUpload", "program")
     assert not gpu_functions.of_vendor("upload", "program")
-    assert gpu_functions.asks("acAskDevice")
+    assert gpu_functions.asks("acAskMark")
     assert not gpu_functions.asks("acUpload")
 
 

@@ -17,7 +17,7 @@ from pyarrow import parquet
 import pinprof
 from pinprof.base.errors import CaptureError, CollectError
 from pinprof.fleet import engine, session, tables
-from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.mapping import MappedCapture
 from pinprof.fleet.results import Answer
 from pinprof.fleet.sources import Source
 from pinprof.report.fleet import page
@@ -132,10 +132,10 @@ def test_another_run_mends_the_store(
         path.write_text(one.capture)
         captures[str(path)] = one
 
-    def again(sources: Sequence[Source], *_: object) -> Iterator[Mapped]:
+    def again(sources: Sequence[Source], *_: object) -> Iterator[MappedCapture]:
         for source in sources:
             one = captures[source.path]
-            yield Mapped(source.path, source.stamp, one.capture, one.parts, one.again)
+            yield MappedCapture(source.path, source.stamp, one.capture, one.parts, one.again)
 
     monkeypatch.setattr(engine, "mapped", again)
     DAMAGE[damage](file_of(store, name))

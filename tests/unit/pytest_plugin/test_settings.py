@@ -8,10 +8,10 @@ import pytest
 
 from pinprof.base.errors import UsageError
 from pinprof.check.budgets import budgets_of
-from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
+from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked, JudgedSite
 from pinprof.pytest_plugin.counts import Counting, Others, others_now
 from pinprof.pytest_plugin.judging import message
-from pinprof.pytest_plugin.recorder import Recorder
+from pinprof.pytest_plugin.recorder import SuiteRecorder
 from pinprof.pytest_plugin.settings import _keywords
 
 
@@ -59,11 +59,11 @@ def test_threads_that_were_there_before_do_not_count() -> None:
 
 def test_a_message_says_it_in_its_first_line_and_shows_no_control_characters() -> None:
     (budget,) = budgets_of({"page_faults": 10})
-    sites = (Site("_pytest/python.py", 1, "call", 99), Site("a\x1b[31m.py", 3, "f", 90))
-    verdict = Verdict(
-        budget, Outcome.BROKEN, 99, (99,), 10, "faults", "99 page faults, 10 are allowed.", "Less.", sites
+    sites = (JudgedSite("_pytest/python.py", 1, "call", 99), JudgedSite("a\x1b[31m.py", 3, "f", 90))
+    verdict = BudgetVerdict(
+        budget, BudgetOutcome.BROKEN, 99, (99,), 10, "faults", "99 page faults, 10 are allowed.", "Less.", sites
     )
-    block = Recorder().block("test")
+    block = SuiteRecorder().block("test")
     said = message(Checked((verdict,), ("test",)), block).splitlines()
     assert said[0] == "pinprof: page-faults is broken: 99 page faults, 10 are allowed."
     assert said[1:] == ["    where: a␛[31m.py:3 (f) 90 faults", "    to do: Less."]
@@ -76,7 +76,7 @@ def test_a_recorder_that_fails_costs_samples_and_never_the_test(monkeypatch: pyt
         raise ZeroDivisionError("oh")
 
     monkeypatch.setattr("pinprof.pytest_plugin.recorder.Portions", broken)
-    recorder = Recorder()
+    recorder = SuiteRecorder()
     with recorder.block("first") as block:
         bytes(1 << 20).count(1)
     assert block.page_faults >= 0

@@ -13,9 +13,9 @@ from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals
 from pinprof.base.errors import CaptureError
 from pinprof.ranks.engine import explain
-from pinprof.ranks.rank_run import RankRun, Spans
+from pinprof.ranks.rank_run import RangeSpans, RankRun
 from pinprof.ranks.results import Launch
-from pinprof.ranks.waits import Waits
+from pinprof.ranks.waits import RankWaits
 from tests.support.launches import LOAD, MS, Doing, launch, memory_of, rank_of
 
 STEPS = 40
@@ -130,7 +130,7 @@ def test_steps_are_counted_by_the_range_that_repeats() -> None:
     runs = launch(noisy(2), {(1, step): 10 * MS for step in range(STEPS)})
     ends = runs[1].spent.end_ns[runs[1].spent.place == 2]
     starts = np.append(runs[1].start_ns, ends[:-1])
-    spans = Spans(starts, ends, np.zeros(len(ends), np.int32), np.zeros(len(ends), np.int32))
+    spans = RangeSpans(starts, ends, np.zeros(len(ends), np.int32), np.zeros(len(ends), np.int32))
     answer = told([runs[0], replace(runs[1], spans=spans, range_names=("train",))])
     assert answer.holds[0].unit == "train"
     assert answer.holds[0].meetings == len(ends)
@@ -145,12 +145,12 @@ def collectives(runs: list[RankRun], late: int, late_ns: int, clock_ns: int) -> 
         offset = clock_ns if run.number == late else 0
         release = np.arange(1, STEPS + 1) * 30 * MS + 10_000 * MS
         came = release - (0 if run.number == late else late_ns)
-        kernels = Waits(came + offset, release + MS + offset, np.zeros(STEPS, np.int32))
+        kernels = RankWaits(came + offset, release + MS + offset, np.zeros(STEPS, np.int32))
         none = np.zeros(0, np.int64)
         made.append(
             replace(
                 run,
-                waits=Waits.empty(),
+                waits=RankWaits.empty(),
                 collectives=kernels,
                 collective_names=("ncclDevKernel_AllReduce_Sum_f32_RING_LL",),
                 computing=Intervals(none, none),
@@ -183,7 +183,7 @@ def test_a_collective_that_waits_beside_a_kernel_loses_nothing() -> None:
 
 def test_clocks_that_nothing_aligns_say_so() -> None:
     runs = launch(noisy(2), {})
-    alone = [replace(run, waits=Waits.empty()) for run in runs]
+    alone = [replace(run, waits=RankWaits.empty()) for run in runs]
     other = replace(alone[1], utc_offset_ns=alone[1].utc_offset_ns + 10_000 * MS if alone[1].utc_offset_ns else 0)
     answer = told([alone[0], other])
     assert "only UTC" in answer.clock

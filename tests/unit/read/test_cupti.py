@@ -23,7 +23,7 @@ from pinprof.data.activity import (
     OpKind,
 )
 from pinprof.read import cupti
-from pinprof.read.cupti import HEADER, RECORD, GpuFile, Kind, State
+from pinprof.read.cupti import HEADER, RECORD, CuptiKind, CuptiState, GpuFile
 
 DATA = Path(__file__).parents[2] / "data" / "gpu"
 
@@ -40,7 +40,7 @@ def parsed(data: bytes) -> GpuFile:
 
 def test_a_training_step_that_copies_to_pageable_memory() -> None:
     file = parsed(recorded("not_async"))
-    assert (file.api, file.state, file.damaged, file.dropped) == (130001, State.ENDED, 0, 0)
+    assert (file.api, file.state, file.damaged, file.dropped) == (130001, CuptiState.ENDED, 0, 0)
     work = cupti.combine([file], ApiCallTable.empty())
     copies = work.operations.take(work.operations.kind == OpKind.COPY)
     assert len(copies) == 63
@@ -87,7 +87,7 @@ def work(*rows: tuple[int, int, int]) -> GpuFile:
     header, records = np.zeros(1, HEADER), np.zeros(len(rows), RECORD)
     header["magic"], header["version"], header["api"], header["pid"] = cupti.MAGIC, 1, 18, 7
     header["written"] = records.nbytes
-    records["kind"], records["detail"] = Kind.COPY, CopyKind.HOST_TO_DEVICE
+    records["kind"], records["detail"] = CuptiKind.COPY, CopyKind.HOST_TO_DEVICE
     records["start_ns"], records["bytes"], records["correlation"] = np.array(rows).T
     records["end_ns"] = records["start_ns"] + 1
     return parsed(header.tobytes() + records.tobytes())
@@ -148,11 +148,11 @@ def test_batches_that_cannot_be_told_apart_stay_without_a_call(table: ApiCallTab
 def test_work_that_the_gpu_had_not_finished_is_left_out_and_no_damage() -> None:
     data = bytearray(recorded("not_async"))
     rows = np.frombuffer(data, RECORD, offset=HEADER.itemsize)
-    at = int(np.flatnonzero(rows["kind"] == Kind.COPY)[0])
+    at = int(np.flatnonzero(rows["kind"] == CuptiKind.COPY)[0])
     rows["end_ns"][at] = 0
     file = parsed(bytes(data))
     assert file.damaged == 0
-    assert int(np.count_nonzero(file.records["kind"] == Kind.COPY)) == 62
+    assert int(np.count_nonzero(file.records["kind"] == CuptiKind.COPY)) == 62
 
 
 def test_what_was_cut_off_amid_a_record_is_damage() -> None:
@@ -198,8 +198,10 @@ def test_a_folder_of_files_that_are_none_says_so(tmp_path: Path) -> None:
     assert cupti.read_folder(tmp_path / "none", None) is None
 
 
-@pytest.mark.parametrize("state", [State.STEPPED_BACK, State.NO_ROOM, State.LIMIT, State.OVER_BUDGET])
-def test_a_part_is_never_taken_for_the_whole(state: State) -> None:
+@pytest.mark.parametrize(
+    "state", [CuptiState.STEPPED_BACK, CuptiState.NO_ROOM, CuptiState.LIMIT, CuptiState.OVER_BUDGET]
+)
+def test_a_part_is_never_taken_for_the_whole(state: CuptiState) -> None:
     data = bytearray(recorded("not_async"))
     np.frombuffer(data, HEADER, 1)["state"] = state
     found = cupti.combine([parsed(bytes(data))], ApiCallTable.empty())
@@ -208,15 +210,15 @@ def test_a_part_is_never_taken_for_the_whole(state: State) -> None:
     assert any("left out" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(("state", "count"), [(State.ENDED, 61), (State.OVER_BUDGET, 5)])
+@pytest.mark.parametrize(("state", "count"), [(CuptiState.ENDED, 61), (CuptiState.OVER_BUDGET, 5)])
 def test_copies_of_calls_that_were_not_traced_are_counted_by_what_the_gpu_did(
-    state: State, count: int, tmp_path: Path
+    state: CuptiState, count: int, tmp_path: Path
 ) -> None:
     data = bytearray(recorded("not_async"))
     np.frombuffer(data, HEADER, 1)["state"] = state
     (tmp_path / "1-2.bin").write_bytes(data)
     rows = np.frombuffer(bytes(data), RECORD, offset=HEADER.itemsize)
-    starts = np.sort(rows["start_ns"][np.isin(rows["kind"], (Kind.COPY, Kind.SET))]).astype(np.int64).tolist()
+    starts = np.sort(rows["start_ns"][np.isin(rows["kind"], (CuptiKind.COPY, CuptiKind.SET))]).astype(np.int64).tolist()
     after, last = starts[len(starts) - 61], starts[-1]
     gaps = (
         GivenUp("copies", untraced=True, start_ns=after, end_ns=last + 1, calls=5),

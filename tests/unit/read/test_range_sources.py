@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.data.model import RangeTable
 from pinprof.read import range_sources
-from pinprof.read.nvtx.file import Kind
+from pinprof.read.nvtx.file import NvtxKind
 from pinprof.read.ranges import parse_ranges
 from tests.support.nvtx_events import Writer
 
@@ -25,22 +25,22 @@ def capture(tmp_path: Path) -> Path:
     lines = [line("load", 101, 199), line("load", 112, 149, 1), line("load", 301, 399), line("load", 105, 106, tid=7)]
     (tmp_path / "ranges.jsonl").write_text("".join(lines))
     writer = Writer()
-    writer.say(Kind.DOMAIN, 1, "pinprof", value=1)
+    writer.say(NvtxKind.DOMAIN, 1, "pinprof", value=1)
     for kind, time, text, domain in [
-        (Kind.PUSH, 50, "warm-up", 0),
-        (Kind.POP, 60, None, 0),
-        (Kind.PUSH, 100, "load", 1),
-        (Kind.PUSH, 111, "load", 1),
-        (Kind.PUSH, 120, "library", 0),
-        (Kind.POP, 130, None, 0),
-        (Kind.POP, 150, None, 1),
-        (Kind.PUSH, 160, "load", 0),
-        (Kind.POP, 170, None, 0),
-        (Kind.POP, 200, None, 1),
-        (Kind.PUSH, 301, "load", 1),
-        (Kind.POP, 399, None, 1),
-        (Kind.PUSH, 450, "killed", 1),
-        (Kind.PUSH, 460, "load", 1),
+        (NvtxKind.PUSH, 50, "warm-up", 0),
+        (NvtxKind.POP, 60, None, 0),
+        (NvtxKind.PUSH, 100, "load", 1),
+        (NvtxKind.PUSH, 111, "load", 1),
+        (NvtxKind.PUSH, 120, "library", 0),
+        (NvtxKind.POP, 130, None, 0),
+        (NvtxKind.POP, 150, None, 1),
+        (NvtxKind.PUSH, 160, "load", 0),
+        (NvtxKind.POP, 170, None, 0),
+        (NvtxKind.POP, 200, None, 1),
+        (NvtxKind.PUSH, 301, "load", 1),
+        (NvtxKind.POP, 399, None, 1),
+        (NvtxKind.PUSH, 450, "killed", 1),
+        (NvtxKind.PUSH, 460, "load", 1),
     ]:
         writer.say(kind, time, text, domain=domain)
     (tmp_path / "nvtx").mkdir()

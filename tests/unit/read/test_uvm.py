@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.migrations import prepare_migrations
 from pinprof.data.activity import Activity, CopyKind, GpuOpTable, MigrationCause, OpKind
-from pinprof.data.uvm_events import CLOCK, COUNTERS, ENTRY_BYTES, Counter, Event, State
+from pinprof.data.uvm_events import CLOCK, COUNTERS, ENTRY_BYTES, Counter, State, UvmEvent
 from pinprof.read import ReadOptions, read, uvm
 from pinprof.streams import store
 from tests.support import perf_file
@@ -44,7 +44,7 @@ def work(*events: bytes, **more: int) -> uvm.UvmWork:
 
 def moved(version: int = 2, **values: int) -> bytes:
     given = {"cause": 2, "target": 1, "bytes": 4096, "begin": RAW + 100, "end": RAW + 200, "address": 1 << 40}
-    return layout.event(Event.MIGRATION, version, **given | values)
+    return layout.event(UvmEvent.MIGRATION, version, **given | values)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -117,12 +117,12 @@ def test_a_gpu_whose_clock_was_set_gives_the_length_alone() -> None:
 def test_faults_of_a_block_that_are_served_together_are_one_row() -> None:
     fault = {"processor": 1, "client": 1, "batch": 4, "access": 2}
     table = work(
-        layout.event(Event.GPU_FAULT, 2, address=1 << 21, time=RAW + 10, **fault),
-        layout.event(Event.GPU_FAULT, 2, address=(1 << 21) + 4096, time=RAW + 12, **fault),
-        layout.event(Event.GPU_FAULT, 2, address=1 << 22, time=RAW + 12, **fault),
-        layout.event(Event.GPU_FAULT, 2, address=1 << 21, time=RAW + 90, **{**fault, "batch": 5}),
-        layout.event(Event.GPU_FAULT_REPLAY, 2, processor=1, client=1, batch=4, time=RAW + 60),
-        layout.event(Event.CPU_FAULT, 2, address=1 << 21, time=RAW + 70, access=1, pid=7),
+        layout.event(UvmEvent.GPU_FAULT, 2, address=1 << 21, time=RAW + 10, **fault),
+        layout.event(UvmEvent.GPU_FAULT, 2, address=(1 << 21) + 4096, time=RAW + 12, **fault),
+        layout.event(UvmEvent.GPU_FAULT, 2, address=1 << 22, time=RAW + 12, **fault),
+        layout.event(UvmEvent.GPU_FAULT, 2, address=1 << 21, time=RAW + 90, **{**fault, "batch": 5}),
+        layout.event(UvmEvent.GPU_FAULT_REPLAY, 2, processor=1, client=1, batch=4, time=RAW + 60),
+        layout.event(UvmEvent.CPU_FAULT, 2, address=1 << 21, time=RAW + 70, access=1, pid=7),
     ).faults
     assert table.time_ns.tolist() == [TIME + 10, TIME + 12, TIME + 70, TIME + 90]
     assert table.duration_ns.tolist() == [50, 48, 0, 0]
@@ -133,8 +133,8 @@ def test_faults_of_a_block_that_are_served_together_are_one_row() -> None:
 
 def test_what_has_no_table_is_said() -> None:
     found = work(
-        layout.event(Event.THRASHING, 2), layout.event(Event.EVICTION, 2), layout.event(Event.EVICTION, 2),
-        layout.event(Event.MAP_REMOTE, 2),
+        layout.event(UvmEvent.THRASHING, 2), layout.event(UvmEvent.EVICTION, 2), layout.event(UvmEvent.EVICTION, 2),
+        layout.event(UvmEvent.MAP_REMOTE, 2),
     )  # fmt: skip
     (said,) = (note for note in found.notes if "reports" in note)
     assert "1 remote mapping, 2 evictions" in said
@@ -157,7 +157,7 @@ def test_a_part_is_never_taken_for_the_whole(state: State) -> None:
 
 def test_lost_events_are_counted() -> None:
     dropped = [0] * 16
-    dropped[Event.MIGRATION] = 5
+    dropped[UvmEvent.MIGRATION] = 5
     notes = uvm.combine([parsed(file(moved(), dropped=dropped))]).notes
     assert any(note.startswith("5 events of managed memory did not fit") for note in notes)
 
@@ -165,7 +165,7 @@ def test_lost_events_are_counted() -> None:
 def test_what_was_cut_off_amid_an_event_is_damage() -> None:
     data = file(moved(), moved())
     cut = parsed(data[:-10])
-    assert (cut.damaged, cut.count(Event.MIGRATION)) == (1, 1)
+    assert (cut.damaged, cut.count(UvmEvent.MIGRATION)) == (1, 1)
     strange = parsed(file(moved(), bytes([200]).ljust(72, b"\0")))
     assert (strange.damaged, len(strange.entries)) == (1, 1)
 
@@ -212,7 +212,9 @@ def test_any_bytes_make_tables_or_nothing(tail: bytes, written: int, version: in
 @given(st.data())
 def test_events_of_any_content_make_sound_rows(data: st.DataObject) -> None:
     version = data.draw(st.sampled_from([1, 2]))
-    kinds = st.sampled_from([Event.CPU_FAULT, Event.MIGRATION, Event.GPU_FAULT, Event.GPU_FAULT_REPLAY, CLOCK])
+    kinds = st.sampled_from(
+        [UvmEvent.CPU_FAULT, UvmEvent.MIGRATION, UvmEvent.GPU_FAULT, UvmEvent.GPU_FAULT_REPLAY, CLOCK]
+    )
     size = ENTRY_BYTES[version] - 1
     bits = st.one_of(st.binary(min_size=size, max_size=size), st.just(b"\xff" * size), st.just(bytes(size)))
     events = data.draw(st.lists(st.builds(lambda kind, rest: bytes([kind]) + rest, kinds, bits), max_size=12))

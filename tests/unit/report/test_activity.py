@@ -25,7 +25,7 @@ from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.page.html import for_scripts
 from pinprof.report.page.html import render as render_page
-from pinprof.report.sections.calls import UNSAMPLED, Calls, call_line, split_parts
+from pinprof.report.sections.calls import UNSAMPLED, CallsSection, call_line, split_parts
 from pinprof.report.sections.timeline import OverTime
 from pinprof.report.sections.timeline.model import INTERVALS, Timeline
 from pinprof.report.sections.transfers import device_sentence, transfer_figure
@@ -165,7 +165,7 @@ def test_every_key_of_the_json_is_documented() -> None:
 
 def test_split_of_a_call_sums_to_the_call() -> None:
     data = joined()
-    calls = Calls.of(data)
+    calls = CallsSection.of(data)
     assert calls is not None
     for call in calls.memory:
         if call.time_ns.total < 20 * MS or call.split is None:
@@ -363,7 +363,7 @@ def test_calls_that_all_failed_are_one_sentence() -> None:
     found = data.activity
     calls = tuple(replace(call, failures=call.count) for call in found.whole.calls[:1])
     bare = replace(found, whole=replace(found.whole, calls=calls), context_init=())
-    text = text_of(replace(data, sections={"calls": Calls(bare, merged=False)}), 100)
+    text = text_of(replace(data, sections={"calls": CallsSection(bare, merged=False)}), 100)
     assert f"Calls that always failed: {calls[0].name} ({calls[0].count})." in text
     assert "per GiB" not in text
 

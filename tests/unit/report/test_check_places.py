@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.check.budgets import Place
-from pinprof.check.verdicts import Outcome, Site
-from pinprof.report.check.places import Places
+from pinprof.check.budgets import BudgetPlace
+from pinprof.check.verdicts import BudgetOutcome, JudgedSite
+from pinprof.report.check.places import SourcePlaces
 from tests.support.checks import checked, verdict
 
 
@@ -52,28 +52,28 @@ def root(tmp_path: Path) -> Path:
     ],
 )
 def test_a_source_is_found_where_it_was_checked_out(file: str, path: str, inside: bool, root: Path) -> None:
-    spot = Places(root).spot(file.replace("{root}", str(root)), 3)
+    spot = SourcePlaces(root).spot(file.replace("{root}", str(root)), 3)
     assert (spot.path, spot.inside) == (path, inside)
 
 
 def test_a_linked_checkout_is_the_same_place(root: Path) -> None:
     link = root.with_name("link")
     link.symlink_to(root)
-    assert Places(link).spot(os.path.realpath(link / "train.py"), 1).path == "train.py"
+    assert SourcePlaces(link).spot(os.path.realpath(link / "train.py"), 1).path == "train.py"
 
 
 def test_a_verdict_is_shown_at_its_own_line_before_a_library_and_its_budget(root: Path) -> None:
-    library, own = Site("x.py", 1, "", 9, "/usr/x.py"), Site("step.py", 4, "f", 1)
-    assert Places(root).of(verdict(sites=(library, own)), checked()).path == "src/model/step.py"
+    library, own = JudgedSite("x.py", 1, "", 9, "/usr/x.py"), JudgedSite("step.py", 4, "f", 1)
+    assert SourcePlaces(root).of(verdict(sites=(library, own)), checked()).path == "src/model/step.py"
     # The budgets' file is not there.
-    assert Places(root).of(verdict(sites=(library,)), checked()).path == "x.py"
+    assert SourcePlaces(root).of(verdict(sites=(library,)), checked()).path == "x.py"
     (root / "pyproject.toml").write_text("")
     for sites in ((library,), ()):
-        shown = Places(root).of(verdict(sites=sites), checked())
+        shown = SourcePlaces(root).of(verdict(sites=sites), checked())
         assert (shown.path, shown.line, shown.inside) == ("pyproject.toml", 12, True)
 
 
 def test_a_verdict_without_any_place_is_shown_at_the_capture(root: Path) -> None:
-    nowhere = verdict(Outcome.UNASSESSABLE)
-    nowhere = replace(nowhere, budget=replace(nowhere.budget, place=Place()))
-    assert Places(root).of(nowhere, checked()).path == "run-1.pinprof"
+    nowhere = verdict(BudgetOutcome.UNASSESSABLE)
+    nowhere = replace(nowhere, budget=replace(nowhere.budget, place=BudgetPlace()))
+    assert SourcePlaces(root).of(nowhere, checked()).path == "run-1.pinprof"

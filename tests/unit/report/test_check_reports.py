@@ -15,8 +15,8 @@ import pytest
 from lxml import etree
 from markdown_it import MarkdownIt
 
-from pinprof.check.budgets import Place
-from pinprof.check.verdicts import Checked, Outcome, Site
+from pinprof.check.budgets import BudgetPlace
+from pinprof.check.verdicts import BudgetOutcome, Checked, JudgedSite
 from pinprof.report.check import markdown, words
 from pinprof.report.check.formats import FORMS
 from tests.support.checks import HOSTILE, checked, hostile, verdict
@@ -26,7 +26,7 @@ CASES: list[Callable[[], Checked]] = [
     checked,
     lambda: checked(allowed=True),
     lambda: checked(verdict(limits={"pairs": "baseline"}, limit=None, found=None, sites=()), captures=()),
-    lambda: checked(verdict(Outcome.HOLDS)),
+    lambda: checked(verdict(BudgetOutcome.HOLDS)),
     hostile,
     lambda: replace(hostile(), allowed=True),
 ]
@@ -76,7 +76,7 @@ def test_junit_is_valid_and_its_counts_are_true(make: Callable[[], Checked], jun
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"), ("tests", "")):
         assert int(suite.get(name)) == len(suite.findall(f"testcase/{tag}" if tag else "testcase"))
     passed = [case for case in suite.findall("testcase") if not len(case)]
-    assert len(passed) == len(check.of(Outcome.HOLDS))
+    assert len(passed) == len(check.of(BudgetOutcome.HOLDS))
 
 
 def test_the_schemas_refuse_what_is_wrong(
@@ -154,7 +154,7 @@ def test_fingerprints_stay_while_lines_move_and_tell_budgets_apart(sources: Path
             found=99.0,
             why="Other words.",
             sites=tuple(replace(site, line=site.line + 5) for site in one.sites),
-            budget=replace(one.budget, place=Place("pyproject.toml", 17)),
+            budget=replace(one.budget, place=BudgetPlace("pyproject.toml", 17)),
         )
         for one in here.verdicts
     ]
@@ -245,7 +245,9 @@ def test_the_summary_begins_with_what_does_not_hold() -> None:
     loud = written("markdown", checked(allowed=True))
     assert "**NOT CHECKED: 1 budget was passed without being judged" in loud
     assert "| NOT CHECKED: CUDA calls were not recorded." in loud
-    assert written("markdown", checked(verdict(Outcome.HOLDS))).startswith("### pinprof check: The budget holds.\n")
+    assert written("markdown", checked(verdict(BudgetOutcome.HOLDS))).startswith(
+        "### pinprof check: The budget holds.\n"
+    )
 
 
 def test_hostile_names_are_text_in_the_summary() -> None:
@@ -283,7 +285,7 @@ def test_a_report_is_written_to_a_file(sources: Path) -> None:
 
 
 def test_sites_are_few_and_the_rest_is_counted() -> None:
-    sites = tuple(Site("train.py", line, f"f{line}", 1.0) for line in range(1, 31))
+    sites = tuple(JudgedSite("train.py", line, f"f{line}", 1.0) for line in range(1, 31))
     message = commands(written("github", checked(verdict(sites=sites))))[0][2].splitlines()
     assert len(message) == words.MOST_SITES + 2
     assert message[-1] == "and at 20 more places"

@@ -14,6 +14,7 @@ from pinprof.analyze import analyze
 from pinprof.data.model import NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import FlameData, RangeRows
 from pinprof.report.flame_tables import flame_data, preorder
+from pinprof.report.joined_frames import with_frames_joined
 from pinprof.report.sections.causes.hot_tree import NO_CAUSE, hot_trees
 from pinprof.report.shown import shown_ranges
 from tests.support.sample_report import MS, flame
@@ -121,7 +122,7 @@ def test_hot_tree_gives_totals_and_leading_causes() -> None:
 
 def built(samples: list[Sample], ranges: list[Range] | None = None) -> FlameData:
     analysis = analyze(capture(samples, ranges or [], events=(CLOCK, FAULTS)))
-    found = flame_data(analysis, shown_ranges(analysis.ranges).place)
+    found = flame_data(analysis, with_frames_joined(analysis.capture), shown_ranges(analysis.ranges).place)
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pinprof.ranks.engine import explain
 from pinprof.ranks.results import Launch
-from pinprof.ranks.spent import Place
+from pinprof.ranks.spent import ProgramPlace
 from pinprof.report.ranks.formats import FORMS
 from pinprof.report.ranks.page import render as page_of
 from tests.support.launches import MS, launch
@@ -19,7 +19,7 @@ EVIL = '</script><img src=x onerror=alert(1)>"\x1b[31m\u202eevil'
 
 def evil() -> Launch:
     """Every name is hostile."""
-    places = tuple(Place(f"{EVIL}{line}", EVIL, f"{EVIL}{line}", line) for line in (1, 2, 3))
+    places = tuple(ProgramPlace(f"{EVIL}{line}", EVIL, f"{EVIL}{line}", line) for line in (1, 2, 3))
     runs = launch(noisy(3, 30), {(1, step): 10 * MS for step in range(30)})
     runs = [replace(run, places=places, path=f"/home/somebody/{EVIL}", answer=EVIL) for run in runs]
     return explain(runs, f"{EVIL}.ranks", {7: EVIL})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinprof.report.trial.page import Ratios, render
-from pinprof.trial.result import Ratio, Side
+from pinprof.trial.result import Ratio, TrialSide
 from tests.support.trials import cure_result, left_out, no_difference, trial_result
 
 
@@ -25,7 +25,7 @@ def test_only_a_significant_cure_has_a_colour_and_off_predictions_are_marked() -
 
 
 def test_every_run_is_a_dot_and_what_failed_says_why() -> None:
-    side = Side(1e9, 0.9e9, 1.1e9, 0, (0.9e9, 1e9, 1.1e9))
+    side = TrialSide(1e9, 0.9e9, 1.1e9, 0, (0.9e9, 1e9, 1.1e9))
     text = render(trial_result(cure_result(side=side), left_out("bad", "It ended by SIGSEGV.", "failed")))
     assert text.count('class="run"') == 3
     assert "It ended by SIGSEGV." in text

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.base.errors import CaptureError, CollectError
-from pinprof.data.uvm_events import HEADER_BYTES, Event
+from pinprof.data.uvm_events import HEADER_BYTES, UvmEvent
 from pinprof.read import read
 from pinprof.streams import scrubs, share, store
 from tests.support import perf_file, uvm_layout
@@ -138,7 +138,7 @@ def test_texts_and_tables_of_other_tools_lose_them_too(tmp_path: Path) -> None:
 def test_where_code_was_that_touched_managed_memory_is_lost_too(tmp_path: Path) -> None:
     capture = small(tmp_path)
     (capture / store.UVM).mkdir()
-    fault = uvm_layout.event(Event.CPU_FAULT, 2, address=5 << 12, time=9, pc=ADDRESSES[0])
+    fault = uvm_layout.event(UvmEvent.CPU_FAULT, 2, address=5 << 12, time=9, pc=ADDRESSES[0])
     (capture / store.UVM / "7-1.bin").write_bytes(bytes(HEADER_BYTES) + fault)
     (copied,) = (share.share(capture, tmp_path / "given") / store.UVM).iterdir()
     assert struct.pack("<Q", ADDRESSES[0]) not in copied.read_bytes()
@@ -149,7 +149,7 @@ def test_where_code_was_that_touched_managed_memory_is_lost_too(tmp_path: Path) 
 def test_order_and_what_is_no_address_stay(numbers: list[int]) -> None:
     words = np.unique(np.array(numbers, np.uint64))
     kernel = words[(words >= 0xFFFF << 48) & (words < 2**64 - 4096)]
-    moved = scrubs.Moved(words).words(words)
+    moved = scrubs.MovedAddresses(words).words(words)
     others = ~np.isin(words, kernel)
     assert (moved[others] == words[others]).all()
     assert (np.diff(moved[~others].astype(object)) > 0).all()

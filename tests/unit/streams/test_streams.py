@@ -14,7 +14,7 @@ from pinprof import collect, streams
 from pinprof.base.errors import CaptureError
 from pinprof.data import perf_format as perf
 from pinprof.data.model import Capture
-from pinprof.data.uvm_events import HEADER_BYTES, Event, State
+from pinprof.data.uvm_events import HEADER_BYTES, State, UvmEvent
 from pinprof.read import read, uvm
 from pinprof.read.perf import data as perf_data
 from pinprof.streams import STREAMS, scrubs, share, store
@@ -161,7 +161,7 @@ def test_events_of_managed_memory_are_cut_at_whole_entries(tmp_path: Path) -> No
     recording = Growing(tmp_path / "recording")
     path = recording.directory / store.UVM / "7-1.bin"
     path.parent.mkdir(parents=True)
-    entries = [uvm_layout.event(Event.CPU_FAULT, 2, address=n << 12, time=n, pc=0) for n in range(1, 5)]
+    entries = [uvm_layout.event(UvmEvent.CPU_FAULT, 2, address=n << 12, time=n, pc=0) for n in range(1, 5)]
     whole = uvm_layout.file(*entries, state=State.RUNNING)
     path.write_bytes(whole[: HEADER_BYTES + len(entries[0])])
     marks = [recording.mark(10)]
@@ -177,4 +177,4 @@ def test_events_of_managed_memory_are_cut_at_whole_entries(tmp_path: Path) -> No
         assert made is not None
         assert made.damaged == 0
         assert made.state == State.ENDED
-        assert (made.of_kind(Event.CPU_FAULT)["address"] >> 12).tolist() == addresses
+        assert (made.of_kind(UvmEvent.CPU_FAULT)["address"] >> 12).tolist() == addresses

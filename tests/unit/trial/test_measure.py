@@ -4,12 +4,12 @@ import pytest
 
 from pinprof.base.errors import UsageError
 from pinprof.trial.measure import Measure, parse
-from pinprof.trial.processes import Ended
+from pinprof.trial.processes import EndedRun
 
 
-def ended(output: bytes = b"", **changed: int) -> Ended:
+def ended(output: bytes = b"", **changed: int) -> EndedRun:
     facts = {"status": 0, "signal": 0, "wall_ns": 5, "peak_bytes": 7} | changed
-    return Ended(**facts, output=output, complaint="")
+    return EndedRun(**facts, output=output, complaint="")
 
 
 @pytest.mark.parametrize("text", ["wall", "work", "memory", "range:load: a", "regex:took ([0-9.]+) s"])

@@ -16,10 +16,10 @@ from pinprof.data.model import RangeTable
 from pinprof.machine.libraries import compiler
 from pinprof.trial import recorded, session
 from pinprof.trial.measure import parse
-from pinprof.trial.processes import Ended
-from pinprof.trial.recorded import Recording
+from pinprof.trial.processes import EndedRun
+from pinprof.trial.recorded import RecordedRun
 from pinprof.trial.result import CureResult, TrialResult
-from pinprof.trial.session import Request, trial
+from pinprof.trial.session import TrialRequest, trial
 from tests.support.small_capture import small_capture
 
 NUMBER = parse("regex:seconds ([0-9.]+)")
@@ -29,13 +29,13 @@ KEEP, HUGE = "glibc-keep-memory", "glibc-huge-pages"
 
 @pytest.fixture(autouse=True)
 def unrecorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = Ended(0, 0, 1, 1, b"", "")
-    monkeypatch.setattr(recorded, "record", lambda *_, **__: Recording(ended, None, "perf is not allowed here."))
+    ended = EndedRun(0, 0, 1, 1, b"", "")
+    monkeypatch.setattr(recorded, "record", lambda *_, **__: RecordedRun(ended, None, "perf is not allowed here."))
 
 
 def tried(script: str, *cures: str, measure: str = NUMBER.text, **asked: object) -> TrialResult:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
-    request = Request(("sh", "-c", script), cures or (KEEP, HUGE), parse(measure), **asked)
+    request = TrialRequest(("sh", "-c", script), cures or (KEEP, HUGE), parse(measure), **asked)
     return trial(request, environment, lambda _: None)
 
 
@@ -67,7 +67,7 @@ def test_a_trial_without_a_recording_says_so_and_predicts_nothing() -> None:
 
 def test_without_a_recording_there_is_nothing_to_choose_cures_by() -> None:
     with pytest.raises(TrialError) as caught:
-        trial(Request(("true",)), os.environ, lambda _: None)
+        trial(TrialRequest(("true",)), os.environ, lambda _: None)
     assert caught.value.slug == "not-recorded"
 
 
@@ -160,12 +160,12 @@ def test_a_measure_that_finds_nothing_is_refused() -> None:
 
 def test_a_program_that_does_not_exist_is_refused_as_a_shell_does() -> None:
     with pytest.raises(ProgramNotFound):
-        trial(Request(("/no/such",), (KEEP,)), os.environ, lambda _: None)
+        trial(TrialRequest(("/no/such",), (KEEP,)), os.environ, lambda _: None)
 
 
 def test_a_cure_that_does_not_exist_is_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="Did you mean glibc-huge-pages"):
-        trial(Request(("true",), ("glibc-hugepages",)), os.environ, lambda _: None)
+        trial(TrialRequest(("true",), ("glibc-hugepages",)), os.environ, lambda _: None)
 
 
 def test_output_that_a_cure_changes_is_a_failure_only_where_it_counts() -> None:
@@ -187,7 +187,7 @@ def test_a_program_whose_output_always_differs_cannot_be_compared_by_it() -> Non
 
 
 def test_what_the_user_has_set_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    request = Request(("sh", "-c", HALVES), (KEEP, HUGE), NUMBER)
+    request = TrialRequest(("sh", "-c", HALVES), (KEEP, HUGE), NUMBER)
     result = trial(request, {**os.environ, "MALLOC_TOP_PAD_": "1"}, lambda _: None)
     left = by_id(result)[KEEP]
     assert (left.state, left.problem) == ("left-out", "MALLOC_TOP_PAD_ is already set to 1.")
@@ -195,7 +195,7 @@ def test_what_the_user_has_set_is_left_out_with_the_reason(monkeypatch: pytest.M
 
 def test_cures_for_which_there_is_no_time_are_left_out() -> None:
     now = iter(range(0, 10**6, 50))
-    request = Request(("sh", "-c", HALVES), (KEEP, HUGE), NUMBER, time_s=1.0)
+    request = TrialRequest(("sh", "-c", HALVES), (KEEP, HUGE), NUMBER, time_s=1.0)
     result = trial(request, os.environ, lambda _: None, lambda: float(next(now)))
     assert by_id(result)[KEEP].state == "too-few"
     assert by_id(result)[HUGE].state == "left-out"
@@ -203,7 +203,7 @@ def test_cures_for_which_there_is_no_time_are_left_out() -> None:
 
 def test_peak_memory_is_compared() -> None:
     hungry = "import os; block = b'x' * ((64 << 20) if 'MALLOC_TOP_PAD_' in os.environ else 1)"
-    request = Request(("python3", "-c", hungry), (KEEP,), parse("memory"), least_rounds=3, error=0.5)
+    request = TrialRequest(("python3", "-c", hungry), (KEEP,), parse("memory"), least_rounds=3, error=0.5)
     result = trial(request, os.environ, lambda _: None)
     cure = by_id(result)[KEEP]
     assert result.unit == "bytes"
@@ -236,11 +236,11 @@ def test_every_run_reads_the_file_that_pinprof_was_given_from_the_same_place(tmp
         "import os, sys\n"
         "from pinprof.trial import recorded\n"
         "from pinprof.trial.measure import parse\n"
-        "from pinprof.trial.session import Request, trial\n"
-        "recorded.record = lambda *_, **__: recorded.Recording(None, None, 'not here')\n"
+        "from pinprof.trial.session import TrialRequest, trial\n"
+        "recorded.record = lambda *_, **__: recorded.RecordedRun(None, None, 'not here')\n"
         "os.read(0, 8)\n"
         "program = ('sh', '-c', 'read line; echo $line')\n"
-        "asked = Request(program, ('glibc-huge-pages',), parse('regex:seconds ([0-9]+)'))\n"
+        "asked = TrialRequest(program, ('glibc-huge-pages',), parse('regex:seconds ([0-9]+)'))\n"
         "print(trial(asked, os.environ, lambda _: None).as_is.median)\n"
     )
     with (tmp_path / "input").open() as given:
@@ -248,13 +248,13 @@ def test_every_run_reads_the_file_that_pinprof_was_given_from_the_same_place(tmp
     assert done.stdout == "4.0\n"
 
 
-def with_ranges(*names: str) -> Recording:
+def with_ranges(*names: str) -> RecordedRun:
     """A recorded run with ranges of 100 ns each."""
     start = np.arange(len(names), dtype=np.int64) * 1000
     thread = np.ones(len(names), np.int32)
     ranges = RangeTable(names, ("",) * len(names), start, start + 100, thread, thread, np.zeros(len(names), np.int32))
-    return Recording(
-        Ended(0, 0, 1, 1, b"", ""), replace(small_capture([(0, 5, 0)], [("f", 1)], [(-1, 0)]), ranges=ranges)
+    return RecordedRun(
+        EndedRun(0, 0, 1, 1, b"", ""), replace(small_capture([(0, 5, 0)], [("f", 1)], [(-1, 0)]), ranges=ranges)
     )
 
 
@@ -272,7 +272,7 @@ def test_a_range_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_recorded_run_that_fails_with_a_cure_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    def record(_command: object, _given: object, changed: object, *_: object, **__: object) -> Recording:
+    def record(_command: object, _given: object, changed: object, *_: object, **__: object) -> RecordedRun:
         good = with_ranges("load")
         return replace(good, ended=replace(good.ended, status=139, complaint="it broke")) if changed else good
 
@@ -300,7 +300,7 @@ def test_a_library_that_the_program_never_needs_is_left_out() -> None:
         )
     }
     words = "import sys; print('seconds 1')"
-    request = Request((sys.executable, "-S", "-c", words), ("pinned-pool",), NUMBER, record=False)
+    request = TrialRequest((sys.executable, "-S", "-c", words), ("pinned-pool",), NUMBER, record=False)
     assert (
         trial(request, os.environ, lambda _: None).cures[0].problem
         == "The program makes none of the calls that this cure replaces."
@@ -313,6 +313,6 @@ def test_a_child_that_needs_its_parents_memory_fails_the_cure() -> None:
         "import os\nblock = bytearray(2 << 20)\npid = os.fork()\nif not pid: os._exit(block[5])\n"
         "os.waitpid(pid, 0)\nprint('seconds 1')"
     )
-    request = Request((sys.executable, "-S", "-c", code), ("unshared-forks",), NUMBER, record=False)
+    request = TrialRequest((sys.executable, "-S", "-c", code), ("unshared-forks",), NUMBER, record=False)
     cure = trial(request, os.environ, lambda _: None).cures[0]
     assert (cure.state, cure.problem) == ("failed", "A forked child reads the memory of its parent.")

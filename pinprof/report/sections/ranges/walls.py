@@ -28,7 +28,7 @@ _SMALLEST = 0.002
 
 
 @dataclass(frozen=True)
-class Part:
+class WallPart:
     """One part of a time."""
 
     leaf: str
@@ -39,14 +39,14 @@ class Part:
     """Part of all parts, 0 to 1."""
 
 
-def parts_of(causes: Sequence[tuple[str, int]], left_ns: int, left: str, smallest: float) -> list[Part]:
+def parts_of(causes: Sequence[tuple[str, int]], left_ns: int, left: str, smallest: float) -> list[WallPart]:
     """As a bar shows them: (leaf, ns) of `causes`, those below `smallest` together, what is left; shares sum to 1."""
     explained = sum(ns for _, ns in causes)
     whole = explained + max(left_ns, 0)
     large = [(leaf, leaf, ns) for leaf, ns in causes if whole and ns >= smallest * whole]
     rest = explained - sum(ns for _, _, ns in large)
     parts = [*large, *([("", "others", rest)] if rest else []), *([("", left, left_ns)] if left_ns > 0 else [])]
-    return [Part(leaf, label, ns, ns / whole) for leaf, label, ns in parts]
+    return [WallPart(leaf, label, ns, ns / whole) for leaf, label, ns in parts]
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Wall:
         """Whether the range is long against the error of sampling; shares of a shorter one are chance."""
         return self.result.wall_ns >= _ERRORS * self.result.error_ns
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[WallPart]:
         """CPU time by cause, waits, small parts, the remainder."""
         causes = [*self.result.on_cpu.items(), *self.result.off_cpu.items()]
         return parts_of(causes, self.result.remainder_ns, REMAINDER, _SMALLEST)
 
-    def most(self, count: int = 4, share: float = 0.02) -> list[Part]:
+    def most(self, count: int = 4, share: float = 0.02) -> list[WallPart]:
         """The heaviest causes and waits."""
         large = [part for part in self.parts() if part.leaf and part.share >= share]
         return sorted(large, key=lambda part: -part.ns)[:count]

@@ -111,8 +111,8 @@ def _before_ns(analysis: Run, start: int) -> int | None:
     if part is None:
         return 0
     if part.asked.after_ns is not None:
-        return start - part.from_ns + part.asked.after_ns
-    return start - part.to_ns + part.asked.until_ns if part.asked.until_ns is not None else None
+        return start - part.window.start_ns + part.asked.after_ns
+    return start - part.window.end_ns + part.asked.until_ns if part.asked.until_ns is not None else None
 
 
 def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple[Lane, ...], tuple[str, ...]]:

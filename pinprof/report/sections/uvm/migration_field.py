@@ -42,7 +42,7 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class MovedBlocks:
     """The 2 MiB blocks that moved most, in the order of their places; columns of one length."""
 
     place: Int64
@@ -77,7 +77,7 @@ class MigrationField:
     """Groups of GPU faults, from first fault to served; `size_bytes` counts faults."""
     count: int
     """Migrations, before any were merged."""
-    blocks: Blocks | None
+    blocks: MovedBlocks | None
     """None when no block's direction ever changed."""
 
 
@@ -116,12 +116,12 @@ def migration_field(capture: Capture, table: BlockTable | None = None) -> Migrat
     )
 
 
-def _blocks(table: BlockTable, blocks: UInt64) -> Blocks:
+def _blocks(table: BlockTable, blocks: UInt64) -> MovedBlocks:
     # Two processes may use the same address: their blocks are one place here, as in the field.
     number = table.address >> _BLOCK_BITS
     known = np.isin(number, blocks)
     cells = group(np.searchsorted(blocks, number[known]).astype(np.int64))
-    return Blocks(
+    return MovedBlocks(
         place=cells.keys[0],
         to_device=cells.sum(table.to_device_bytes[known]),
         to_host=cells.sum(table.to_host_bytes[known]),

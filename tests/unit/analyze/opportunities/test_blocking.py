@@ -8,13 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.blame.results import BlameResult, BlameRow, Holder, HolderKind, Waiter
+from pinprof.analyze.blame.results import BlameResult, BlameRow, Holder, HolderKind, WaitingThread
 from pinprof.analyze.blame.table import blame_of
-from pinprof.analyze.blame.waits import Certainty
+from pinprof.analyze.blame.waits import HolderCertainty
 from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
+from pinprof.data.model import NO_NODE
 from tests.support.scenes import CREATED, FREE, MIB, MS, Traced, ran, recorded, scene, waited
 
 IN_DRIVER = (
@@ -80,12 +81,14 @@ def held_by(
     waiting: tuple[str, ...] = IN_DRIVER,
     wait: str = "wait.driver",
 ) -> list[Candidate]:
-    made = recorded([*ran(0, 10), *waited(10, 90, waiting), *ran(90, 200)])
+    holding = ran(90, 91, stack, pid=4711, tid=4711)
+    made = recorded([*ran(0, 10), *waited(10, 90, waiting), *ran(90, 200), *holding])
     run = scene(made)
+    node = int(made.samples.stack[made.samples.pid == 4711][0]) if stack else NO_NODE
     site = run.waiting_site(np.flatnonzero(run.caused_by(wait)))
     row = BlameRow(
-        Waiter(100, 100, "main", site), wait, Holder(kind, pid, pid, name, Site("", "", 0, name), {}, stack),
-        {Certainty.WAKER: 80 * MS}, 80 * MS, 1, 80 * MS, 10 * MS,
+        WaitingThread(100, 100, "main", site), wait, Holder(kind, pid, pid, name, Site("", "", 0, name), {}, node),
+        {HolderCertainty.WAKER: 80 * MS}, 80 * MS, 1, 80 * MS, 10 * MS,
     )  # fmt: skip
     blame = BlameResult((row,), 80 * MS, 0, 0, 0, True, 1.0, (), 0)
     return list(blocking.other_process(replace(run, blame=blame)))

@@ -162,6 +162,14 @@ def test_fewer_or_larger_copies_are_not_tiny() -> None:
     assert found(every(0.1, 1000, 0.04, size=copying.TINY_BYTES + 1, source=MemoryKind.PINNED)) == []
 
 
+@pytest.mark.parametrize(("lost", "count"), [(0, "makes 1,000 copies"), (3, "makes at least 1,000 copies")])
+def test_counts_of_copies_are_a_least_where_records_of_calls_were_lost(lost: int, count: str) -> None:
+    made = recorded(ran(0, 200, COPIES), every(0.1, 1000, 0.04, size=4096, source=MemoryKind.PINNED))
+    assert made.activity is not None
+    (one,) = copying.tiny(scene(replace(made, activity=replace(made.activity, lost_calls=lost)), prices()))
+    assert count in one.title
+
+
 OTHER = ("other (app.cu:70)@/home/u/app", *COPIES[1:])
 
 

@@ -11,7 +11,7 @@ from pinprof.base.columns import rows_of
 from pinprof.data.activity import OpKind
 from pinprof.data.model import Capture
 from pinprof.read import long_columns, read
-from pinprof.read.nsys import numbers, source
+from pinprof.read.nsys import source
 from tests.bench.make_nsys_sqlite import write
 
 ROWS = 3000
@@ -25,8 +25,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_files(path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int) -> Capture:
-    for module in (long_columns, numbers):
-        monkeypatch.setattr(module, "LONG_ROWS", least_rows)
+    monkeypatch.setattr(long_columns, "LONG_ROWS", least_rows)
     monkeypatch.setattr(long_columns, "ROWS_AT_ONCE", 700)
     monkeypatch.setattr(source, "LEAST_BYTES", 0)
     return read(path)

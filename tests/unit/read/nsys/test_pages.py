@@ -19,8 +19,8 @@ from pinprof.analyze import analyze
 from pinprof.base.errors import PinprofError
 from pinprof.read import read
 from pinprof.read.nsys import source
-from pinprof.read.nsys.pages import Layout, TablePages, Unusual
-from pinprof.read.nsys.schema import Column, Part
+from pinprof.read.nsys.pages import PageLayout, TablePages, Unusual
+from pinprof.read.nsys.schema import Column, GlobalIdPart
 from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.page.html import render
@@ -30,8 +30,8 @@ EXPORTS = ("both.sqlite", "pageable.sqlite", "pinned.sqlite", "uvm.sqlite", "nvt
 COLUMNS = ("a", "b", "c", "d")
 WANTED = [
     (Column("wide", ("a",), 64), "a"),
-    (Column("pid", ("a",), 32, Part.PID), "a"),
-    (Column("tid", ("a",), 32, Part.TID), "a"),
+    (Column("pid", ("a",), 32, GlobalIdPart.PID), "a"),
+    (Column("tid", ("a",), 32, GlobalIdPart.TID), "a"),
     (Column("size", ("b",), 48), "b"),
     (Column("id", ("b",), 32), "b"),
     (Column("device", ("c",), 16), "c"),
@@ -74,7 +74,7 @@ def directly(path: Path) -> int:
         ((root, columns),) = base.execute(
             "SELECT rootpage, (SELECT count(*) FROM pragma_table_xinfo('t')) FROM sqlite_master WHERE name = 't'"
         )
-    return sum(rows for _, rows, _ in TablePages(path, Layout.of(path), root, columns).read({0, 1, 2}))
+    return sum(rows for _, rows, _ in TablePages(path, PageLayout.of(path), root, columns).read({0, 1, 2}))
 
 
 def table(path: Path, rows: list[tuple[Any, ...]], definition: str = "", *then: str, page: int = 4096) -> Path:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.read.nvtx import file as nvtx_file
-from pinprof.read.nvtx.file import Kind
+from pinprof.read.nvtx.file import NvtxKind
 from pinprof.read.nvtx.injection import DEEPEST, LoadedNvtx, combine, read_folder
 from tests.support.examples import examples
 from tests.support.nvtx_events import PAGE, Writer
@@ -31,13 +31,13 @@ def rows(found: LoadedNvtx) -> list[tuple[str, str, int, int, int, int]]:
 
 def test_pushes_and_pops_nest_within_their_thread_and_domain() -> None:
     writer = Writer()
-    writer.say(Kind.DOMAIN, 1, "app", value=5)
-    writer.say(Kind.PUSH, 10, "outer")
-    writer.say(Kind.PUSH, 12, "other thread", tid=101)
-    writer.say(Kind.PUSH, 20, "inner", domain=5)
-    writer.say(Kind.POP, 30)
-    writer.say(Kind.POP, 40, domain=5)
-    writer.say(Kind.POP, 50, tid=101)
+    writer.say(NvtxKind.DOMAIN, 1, "app", value=5)
+    writer.say(NvtxKind.PUSH, 10, "outer")
+    writer.say(NvtxKind.PUSH, 12, "other thread", tid=101)
+    writer.say(NvtxKind.PUSH, 20, "inner", domain=5)
+    writer.say(NvtxKind.POP, 30)
+    writer.say(NvtxKind.POP, 40, domain=5)
+    writer.say(NvtxKind.POP, 50, tid=101)
     assert rows(loaded(writer)) == [
         ("", "outer", 10, 30, 100, 0),
         ("", "other thread", 12, 50, 101, 0),
@@ -47,12 +47,12 @@ def test_pushes_and_pops_nest_within_their_thread_and_domain() -> None:
 
 def test_starts_end_in_any_thread_and_are_nobodys_parents() -> None:
     writer = Writer()
-    writer.say(Kind.START, 10, "one", value=1)
-    writer.say(Kind.PUSH, 15, "pushed")
-    writer.say(Kind.START, 20, "two", value=2)
-    writer.say(Kind.END, 30, value=1, tid=101)
-    writer.say(Kind.POP, 35)
-    writer.say(Kind.END, 40, value=2)
+    writer.say(NvtxKind.START, 10, "one", value=1)
+    writer.say(NvtxKind.PUSH, 15, "pushed")
+    writer.say(NvtxKind.START, 20, "two", value=2)
+    writer.say(NvtxKind.END, 30, value=1, tid=101)
+    writer.say(NvtxKind.POP, 35)
+    writer.say(NvtxKind.END, 40, value=2)
     assert rows(loaded(writer)) == [
         ("", "one", 10, 30, 100, 0),
         ("", "pushed", 15, 35, 100, 0),
@@ -62,13 +62,13 @@ def test_starts_end_in_any_thread_and_are_nobodys_parents() -> None:
 
 def test_open_ranges_end_with_the_last_event_and_ends_of_nothing_are_counted() -> None:
     writer = Writer(lost=3)
-    writer.say(Kind.POP, 1)
-    writer.say(Kind.PUSH, 10, "open")
-    writer.say(Kind.PUSH, 20, "closed")
-    writer.say(Kind.POP, 30)
-    writer.say(Kind.END, 40, value=9)
-    writer.say(Kind.START, 50, "never ended", value=10)
-    writer.say(Kind.MARK, 60, "last", tid=101)
+    writer.say(NvtxKind.POP, 1)
+    writer.say(NvtxKind.PUSH, 10, "open")
+    writer.say(NvtxKind.PUSH, 20, "closed")
+    writer.say(NvtxKind.POP, 30)
+    writer.say(NvtxKind.END, 40, value=9)
+    writer.say(NvtxKind.START, 50, "never ended", value=10)
+    writer.say(NvtxKind.MARK, 60, "last", tid=101)
     found = loaded(writer)
     assert rows(found) == [
         ("", "open", 10, 60, 100, 0),
@@ -82,36 +82,32 @@ def test_open_ranges_end_with_the_last_event_and_ends_of_nothing_are_counted() -
 def test_a_loop_that_never_pops_stays_shallow() -> None:
     writer = Writer()
     for number in range(1000):
-        writer.say(Kind.PUSH, number, "again")
+        writer.say(NvtxKind.PUSH, number, "again")
     found = loaded(writer)
     assert len(found.ranges) == DEEPEST
     assert found.too_deep == 1000 - DEEPEST
 
 
-def test_names_come_from_registered_strings_and_categories_from_their_domain() -> None:
+def test_names_come_from_registered_strings_of_their_process_and_domain() -> None:
     writer = Writer()
-    writer.say(Kind.DOMAIN, 1, "größe", value=1)
-    writer.say(Kind.STRING, 2, "registered", value=2, domain=1)
-    writer.say(Kind.CATEGORY, 3, "default's", value=4, category=4)
-    writer.say(Kind.CATEGORY, 3, "its own", value=4, domain=1, category=4)
-    for number, (domain, category, text, registered) in enumerate(
-        [(1, 4, None, 2), (0, 4, "own", 0), (0, 5, None, 77), (9, 0, "x" * 1024, 0), (0, 0, "", 0)]
+    writer.say(NvtxKind.DOMAIN, 1, "größe", value=1)
+    writer.say(NvtxKind.STRING, 2, "registered", value=2, domain=1)
+    writer.say(NvtxKind.CATEGORY, 3, "no name of anything", value=2, category=2)
+    for number, (domain, text, registered) in enumerate(
+        [(1, None, 2), (0, "own", 0), (0, None, 77), (9, "x" * 1024, 0), (0, "", 0)]
     ):
         begin = 10 + 2 * number
-        writer.say(
-            Kind.PUSH, begin, text, domain=domain, category=category, registered=registered, cut=len(text or "") > 1000
-        )
-        writer.say(Kind.POP, begin + 1, domain=domain)
-    writer.say(Kind.THREAD_NAME, 50, "speaker", value=101)
-    writer.say(Kind.MARK, 60, "mark", domain=1)
+        writer.say(NvtxKind.PUSH, begin, text, domain=domain, registered=registered, cut=len(text or "") > 1000)
+        writer.say(NvtxKind.POP, begin + 1, domain=domain)
+    writer.say(NvtxKind.THREAD_NAME, 50, "speaker", value=101)
+    writer.say(NvtxKind.MARK, 60, "mark", domain=1)
     found = loaded(writer)
-    named = list(zip(found.ranges.domain, found.categories, found.ranges.name, strict=True))
-    assert named == [
-        ("größe", "its own", "registered"),
-        ("", "default's", "own"),
-        ("", "5", "(no name)"),
-        ("domain 9", "", "x" * 1024 + "…"),
-        ("", "", "(no name)"),
+    assert list(zip(found.ranges.domain, found.ranges.name, strict=True)) == [
+        ("größe", "registered"),
+        ("", "own"),
+        ("", "(no name)"),
+        ("domain 9", "x" * 1024 + "…"),
+        ("", "(no name)"),
     ]
     assert found.cut == 1
     assert found.thread_names == {(100, 101): "speaker"}
@@ -123,31 +119,31 @@ def test_names_come_from_registered_strings_and_categories_from_their_domain() -
 
 def test_a_forked_child_inherits_what_its_ancestors_defined() -> None:
     parent, child, grandchild = Writer(100, 1), Writer(101, 2, parent=1), Writer(102, 3, parent=2)
-    parent.say(Kind.DOMAIN, 1, "inherited", value=1)
-    child.say(Kind.STRING, 2, "its string", value=2)
-    parent.say(Kind.STRING, 3, "another string of that number", value=2)
-    grandchild.say(Kind.PUSH, 10, domain=1, registered=2)
-    grandchild.say(Kind.POP, 20, domain=1)
+    parent.say(NvtxKind.DOMAIN, 1, "inherited", value=1)
+    child.say(NvtxKind.STRING, 2, "its string", value=2)
+    parent.say(NvtxKind.STRING, 3, "another string of that number", value=2)
+    grandchild.say(NvtxKind.PUSH, 10, domain=1, registered=2)
+    grandchild.say(NvtxKind.POP, 20, domain=1)
     assert rows(loaded(grandchild, child, parent)) == [("inherited", "its string", 10, 20, 100, 0)]
     # Without their files, the numbers are shown.
     assert rows(loaded(grandchild)) == [("domain 1", "(no name)", 10, 20, 100, 0)]
     # Damaged files may claim to be each other's parents.
     one, other = Writer(100, 1, parent=2), Writer(101, 2, parent=1)
-    one.say(Kind.PUSH, 1, domain=5)
+    one.say(NvtxKind.PUSH, 1, domain=5)
     assert rows(loaded(one, other)) == [("domain 5", "(no name)", 1, 1, 100, 0)]
 
 
 def test_a_chunk_that_passes_to_another_thread_keeps_both_apart() -> None:
     writer = Writer()
-    writer.say(Kind.PUSH, 10, "first")
-    writer.chunks[0][0].append((11, 2 << 32 | 101, 0, 0, 0, Kind.THREAD, 0, 0))
-    writer.say(Kind.PUSH, 12, "second")  # what lies behind the taking is the second thread's
-    writer.say(Kind.POP, 13)
+    writer.say(NvtxKind.PUSH, 10, "first")
+    writer.chunks[0][0].append((11, 2 << 32 | 101, 0, 0, 0, NvtxKind.THREAD, 0, 0))
+    writer.say(NvtxKind.PUSH, 12, "second")  # what lies behind the taking is the second thread's
+    writer.say(NvtxKind.POP, 13)
     assert rows(loaded(writer)) == [("", "first", 10, 13, 100, 0), ("", "second", 12, 13, 101, 0)]
 
 
 _EVENT = st.tuples(
-    st.sampled_from([Kind.PUSH, Kind.POP, Kind.START, Kind.END]),
+    st.sampled_from([NvtxKind.PUSH, NvtxKind.POP, NvtxKind.START, NvtxKind.END]),
     st.integers(1, 3),  # thread
     st.integers(0, 2),  # domain
     st.integers(1, 4),  # number of a start
@@ -156,7 +152,7 @@ _EVENT = st.tuples(
 
 @given(st.lists(_EVENT, max_size=100))
 @examples(50)
-def test_matching_is_that_of_stacks(events: list[tuple[Kind, int, int, int]]) -> None:
+def test_matching_is_that_of_stacks(events: list[tuple[NvtxKind, int, int, int]]) -> None:
     writer = Writer()
     stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
     started: dict[int, int] = {}
@@ -164,20 +160,20 @@ def test_matching_is_that_of_stacks(events: list[tuple[Kind, int, int, int]]) ->
     unmatched = number = 0
     for time, (kind, tid, domain, which) in enumerate(events, 1):
         value = which
-        if kind is Kind.START:
+        if kind is NvtxKind.START:
             number += 1  # as the library numbers them: never twice
             value = number
             started[value] = time
-        elif kind is Kind.END and value not in started:
+        elif kind is NvtxKind.END and value not in started:
             value += 1000  # nor does anything end before it starts
         writer.say(kind, time, f"at {time}", tid=tid, domain=domain, value=value)
-        if kind is Kind.PUSH:
+        if kind is NvtxKind.PUSH:
             stacks[tid, domain].append(time)
-        elif kind is Kind.POP and stacks[tid, domain]:
+        elif kind is NvtxKind.POP and stacks[tid, domain]:
             expected[stacks[tid, domain].pop()] = time
-        elif kind is Kind.END and value in started:
+        elif kind is NvtxKind.END and value in started:
             expected[started.pop(value)] = time
-        elif kind in (Kind.POP, Kind.END):
+        elif kind in (NvtxKind.POP, NvtxKind.END):
             unmatched += 1
     for left in (*stacks.values(), started.values()):
         expected |= dict.fromkeys(left, len(events))
@@ -189,10 +185,10 @@ def test_matching_is_that_of_stacks(events: list[tuple[Kind, int, int, int]]) ->
 
 def whole_file() -> bytes:
     writer = Writer()
-    writer.say(Kind.DOMAIN, 1, "app", value=1)
+    writer.say(NvtxKind.DOMAIN, 1, "app", value=1)
     for number in range(300):
-        writer.say(Kind.PUSH, 10 + number, f"range {number % 7}", domain=number % 2, tid=100 + number % 3)
-        writer.say(Kind.POP, 500 + number, domain=number % 2, tid=100 + number % 3)
+        writer.say(NvtxKind.PUSH, 10 + number, f"range {number % 7}", domain=number % 2, tid=100 + number % 3)
+        writer.say(NvtxKind.POP, 500 + number, domain=number % 2, tid=100 + number % 3)
     return writer.bytes()
 
 
@@ -211,7 +207,6 @@ def test_no_damage_crashes_the_reader(changes: list[tuple[int, int]], length: in
         file = nvtx_file.parse(damaged)
         found = combine([] if file is None else [file])
         assert np.all(found.ranges.end_ns >= found.ranges.start_ns)
-        assert len(found.categories) == len(found.ranges)
 
 
 @given(st.binary(max_size=3 * PAGE))
@@ -235,7 +230,7 @@ def test_what_is_no_such_file_is_counted(tmp_path: Path) -> None:
 
 
 def test_one_of_a_kind_is_told_as_one() -> None:
-    (writer := Writer()).say(Kind.PUSH, 10, "alone")
+    (writer := Writer()).say(NvtxKind.PUSH, 10, "alone")
     (note,) = loaded(writer).notes
     assert note == "1 NVTX range without an end: assumed to end with the process."
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pinprof.data.activity import UNRECORDED, ApiCallTable, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.data.gpu_functions import FUNCTIONS, STATED, plain_name
-from pinprof.read.perf.cuda_memory import NOBODY, Arguments, CudaMemory, settle
+from pinprof.read.perf.cuda_memory import NOBODY, Arguments, CudaMemory, with_memory
 from pinprof.read.perf.cuda_processes import Known
 from pinprof.read.perf.places import NOTHING, Places
 from pinprof.read.perf.records import CommRecord, DataArea, ForkRecord, MapRecord
@@ -65,7 +65,7 @@ class Program:
         self.clock += 10
         return self.clock
 
-    def settled(self, before: Known = NOBODY) -> CudaMemory:
+    def traced(self, before: Known = NOBODY) -> CudaMemory:
         names = tuple(dict.fromkeys(name for _, name, *_ in self.calls))
         roles = [FUNCTIONS[name] for _, name, *_ in self.calls]
         given = [arguments for _, _, arguments, *_ in self.calls]
@@ -94,11 +94,11 @@ class Program:
             np.zeros(len(start), np.uint64),
             np.array(column([role.properties for role in roles]), np.uint8),
         )
-        return settle(table, arguments, self.areas, self.tasks, before, self.missing)
+        return with_memory(table, arguments, self.areas, self.tasks, before, self.missing)
 
     def kinds(self, call: int) -> tuple[int, int, int]:
         """Direction, source and target of a copy."""
-        calls = self.settled().calls
+        calls = self.traced().calls
         assert calls.copy_kind is not None
         assert calls.source_kind is not None
         assert calls.target_kind is not None
@@ -133,10 +133,10 @@ def test_memory_with_a_handle_or_from_a_pool_lies_where_the_properties_say(
     program.call("cuMemPoolCreate", 0x1, location)
     program.call("cuMemAllocFromPoolAsync_ptsz", 0x1, MIB, 0x99, 0)
     program.call("cuMemFreeAsync", 0x5000)
-    settled = program.settled()
-    assert settled.calls.location is not None
-    assert settled.calls.location.tolist() == [location, 0, location, location, 0]
-    usage = settled.usage
+    traced = program.traced()
+    assert traced.calls.location is not None
+    assert traced.calls.location.tolist() == [location, 0, location, location, 0]
+    usage = traced.usage
     assert usage.memory_kind.tolist() == [kind] * 4
     assert usage.size_bytes.tolist() == [2 * MIB, 2 * MIB, MIB, MIB]
     assert usage.operation.tolist() == [MemoryOperation.ALLOCATE, MemoryOperation.FREE] * 2
@@ -146,16 +146,16 @@ def test_which_of_several_pools_memory_comes_from_is_not_guessed(program: Progra
     program.call("cudaMemPoolCreate", 0x1, Location.HOST)
     program.call("cudaMemPoolCreate", 0x1, Location.DEVICE)
     allocation = program.call("cudaMallocFromPoolAsync", 0x1, MIB, 0x99, 0)
-    settled = program.settled()
-    assert settled.calls.location is not None
-    assert settled.calls.location[allocation] == Location.UNKNOWN
-    assert settled.usage.memory_kind.tolist() == [MemoryKind.DEVICE]
+    traced = program.traced()
+    assert traced.calls.location is not None
+    assert traced.calls.location[allocation] == Location.UNKNOWN
+    assert traced.usage.memory_kind.tolist() == [MemoryKind.DEVICE]
 
 
 def test_a_pool_that_was_not_made_holds_nothing(program: Program) -> None:
     program.call("cudaMemPoolCreate", 0x1, Location.HOST, status=801)
     program.call("cudaMallocFromPoolAsync", 0x1, MIB, 0x99, 0)
-    assert program.settled().usage.memory_kind.tolist() == [MemoryKind.DEVICE]
+    assert program.traced().usage.memory_kind.tolist() == [MemoryKind.DEVICE]
 
 
 def test_memory_that_cuda_did_not_grant_is_pageable(program: Program) -> None:
@@ -168,12 +168,12 @@ def test_memory_mapped_inside_its_allocation_is_pinned_and_its_rounding_is_known
     copy = program.call("cuMemcpyDtoHAsync_v2", PIN + 4096, DEVICE, 4096)
     program.call("cudaFreeHost", PIN)
     assert program.kinds(copy) == (CopyKind.DEVICE_TO_HOST, MemoryKind.DEVICE, MemoryKind.PINNED)
-    settled = program.settled()
-    assert settled.calls.granted_bytes is not None
-    assert settled.calls.granted_bytes.tolist()[pin] == 2 * MIB
-    assert settled.calls.size_bytes is not None
-    assert settled.calls.size_bytes.tolist() == [MIB, 4096, MIB]
-    assert settled.usage.operation.tolist() == [MemoryOperation.ALLOCATE, MemoryOperation.FREE]
+    traced = program.traced()
+    assert traced.calls.granted_bytes is not None
+    assert traced.calls.granted_bytes.tolist()[pin] == 2 * MIB
+    assert traced.calls.size_bytes is not None
+    assert traced.calls.size_bytes.tolist() == [MIB, 4096, MIB]
+    assert traced.usage.operation.tolist() == [MemoryOperation.ALLOCATE, MemoryOperation.FREE]
 
 
 def test_a_small_pin_may_come_out_of_an_earlier_ones_mapping(program: Program) -> None:
@@ -227,7 +227,7 @@ def test_only_mapped_files_of_data_count_as_files(program: Program) -> None:
     program.map(FILE + (1 << 30), MIB, "/usr/bin/program", protection=1)
     program.map(FILE + (2 << 30), MIB, "/dev/shm/torch_1", flags=SHARED)
     copies = [program.call("cudaMemcpy", DEVICE, FILE + (each << 30), 64, 1) for each in range(3)]
-    calls = program.settled().calls
+    calls = program.traced().calls
     assert calls.from_file is not None
     assert calls.from_file[copies].tolist() == [True, False, False]
     assert {program.kinds(copy)[1] for copy in copies} == {MemoryKind.PAGEABLE}
@@ -332,7 +332,7 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[tuple[str, int]]) ->
             expected += [(program.call("cudaMemcpyAsync", DEVICE, address + each, 64, 1), now) for each in many]
     if not program.calls:
         return
-    calls = program.settled().calls
+    calls = program.traced().calls
     assert calls.source_kind is not None
     assert [int(calls.source_kind[row]) for row, _ in expected] == [now for _, now in expected]
 

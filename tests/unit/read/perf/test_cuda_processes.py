@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.activity import Location, MemoryKind, MemoryOperation
-from pinprof.read.perf.cuda_processes import Held, Known, Place, Process, load, running, written
+from pinprof.read.perf.cuda_processes import Held, Known, MappingKind, Process, load, running, written
 from pinprof.read.perf.records import CommRecord
 from tests.unit.read.perf.test_cuda_memory import BUFFER, HEAP, MIB, PID, PIN, TO_DEVICE, Program
 
@@ -34,8 +34,8 @@ def test_what_is_mapped_tells_the_driver_from_files_and_memory() -> None:
     process = running(PID, MAPS, whole=True)
     starts, _, values = process.mapped.columns
     assert dict(zip(starts, values, strict=True)) == {
-        0x55D000000000: Place.HOST, 0x55D000001000: Place.HOST, 0x1000000000: Place.HOST, 0x3000000000: Place.FILE,
-        0x4000000000: Place.DRIVERS, 0x7F0000000000: Place.DRIVERS,
+        0x55D000000000: MappingKind.HOST, 0x55D000001000: MappingKind.HOST, 0x1000000000: MappingKind.HOST,
+        0x3000000000: MappingKind.FILE, 0x4000000000: MappingKind.DRIVERS, 0x7F0000000000: MappingKind.DRIVERS,
     }  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def first_part() -> Known:
     program.call("cuMemPoolCreate", 0x1, Location.HOST)
     program.call("cuMemAllocFromPoolAsync", 0x1, MIB, 0x99, 0)
     program.call("cuMemAllocManaged", 0x1, 3 * MIB, 1)
-    return Known(program.clock + 10, program.settled().after)
+    return Known(program.clock + 10, program.traced().after)
 
 
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_later_part_knows_what_was_pinned_before(tmp_path: Path) -> None:
     plain = later.call("cuMemcpyHtoD", 0x4000000000, BUFFER + 2 * MIB, 1000)
     later.call("cudaFreeHost", PIN)
     after = later.call("cuMemcpyHtoD", 0x4000000000, HEAP, 1000)
-    calls = later.settled(known).calls
+    calls = later.traced(known).calls
     assert calls.source_kind is not None
     assert calls.copy_kind is not None
     assert {int(calls.copy_kind[call]) for call in (pinned, registered, plain, after)} == {TO_DEVICE}
     kinds = [int(calls.source_kind[call]) for call in (pinned, registered, plain)]
     assert kinds == [MemoryKind.PINNED, MemoryKind.PINNED, MemoryKind.PAGEABLE]
-    assert later.settled().calls.source_kind is not None
-    blind = later.settled().calls.source_kind
+    assert later.traced().calls.source_kind is not None
+    blind = later.traced().calls.source_kind
     assert blind is not None
     assert int(blind[plain]) == MemoryKind.UNKNOWN
 
@@ -91,12 +91,12 @@ def test_what_is_given_back_was_allocated_here(tmp_path: Path) -> None:
     freed = later.call("cudaFreeHost", PIN)
     later.pin(PIN + (1 << 30), 2 * MIB)
     later.call("cudaFreeHost", PIN + (1 << 30))
-    settled = later.settled(known)
-    assert settled.calls.size_bytes is not None
-    assert int(settled.calls.size_bytes[freed]) == 4 * MIB
+    traced = later.traced(known)
+    assert traced.calls.size_bytes is not None
+    assert int(traced.calls.size_bytes[freed]) == 4 * MIB
     operations = [MemoryOperation.ALLOCATE, MemoryOperation.FREE]
-    assert settled.usage.operation.tolist() == operations
-    assert settled.usage.size_bytes.tolist() == [2 * MIB, 2 * MIB]
+    assert traced.usage.operation.tolist() == operations
+    assert traced.usage.size_bytes.tolist() == [2 * MIB, 2 * MIB]
 
 
 def test_records_of_before_change_nothing(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_records_of_before_change_nothing(tmp_path: Path) -> None:
     later = Program(clock=known.time_ns + 100)
     later.tasks.append((10, CommRecord(PID, PID, "program", exec=True)))
     copied = later.call("cuMemcpyHtoD", 0x4000000000, PIN + MIB, 1000)
-    kinds = later.settled(known).calls.source_kind
+    kinds = later.traced(known).calls.source_kind
     assert kinds is not None
     assert int(kinds[copied]) == MemoryKind.PINNED
 

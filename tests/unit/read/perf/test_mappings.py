@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.model import Dso
-from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapped, Mapping, Version, user_dso
+from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapping, MappingColumns, Version, user_dso
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 PID = 7
@@ -29,7 +29,7 @@ def look_up(spaces: AddressSpaces, time: int, address: int, pid: int = PID) -> t
     table = spaces.table()
     version = int(table.version_of(np.array([pid], np.int32), np.array([time], np.int64))[0])
     dso, offset = table.find(version, np.array([address], np.uint64))
-    return ("" if dso[0] == NO_DSO else spaces.dsos[dso[0]].path), int(offset[0])
+    return ("" if dso[0] == NO_DSO else table.dsos[dso[0]].path), int(offset[0])
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=25))
@@ -38,7 +38,7 @@ def test_later_mappings_lie_over_earlier_ones(intervals: list[tuple[int, int]]) 
     for dso, (start, length) in enumerate(intervals):
         version.put(Mapping(start, start + length, -start, dso), version.overlapping(start, start + length))
         model[start : start + length] = [dso] * length
-    found, offsets = Mapped.of(version.mappings).find(np.arange(81, dtype=np.uint64))
+    found, offsets = MappingColumns.made_of(version.mappings).find(np.arange(81, dtype=np.uint64))
     assert found.tolist() == model
     for address, dso in enumerate(model):
         if dso != NO_DSO:

@@ -12,7 +12,7 @@ from pinprof.read.perf import sequences
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
 from pinprof.read.perf.records import CommRecord, MapRecord
-from pinprof.read.perf.stacks import Stacks, build_stacks
+from pinprof.read.perf.stacks import ResolvedStacks, build_stacks
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.examples import examples
 
@@ -25,10 +25,10 @@ class Names(Resolver):
     """Names of the form `path:offset/16`, for user offsets below 0x30 and kernel addresses below 0x50."""
 
     def user(self, dso: Dso, file_offsets: UInt64, pid: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        return np.array([self._intern(f"{dso.path}:{offset // 16}") for offset in file_offsets.tolist()], np.int32)
+        return np.array([self._numbered.number(f"{dso.path}:{offset // 16}") for offset in file_offsets.tolist()], np.int32)
 
     def kernel(self, ips: UInt64):  # type: ignore[no-untyped-def]
-        names = [self._intern(f"k{ip - KERNEL}") if ip - KERNEL < 0x50 else -1 for ip in ips.tolist()]
+        names = [self._numbered.number(f"k{ip - KERNEL}") if ip - KERNEL < 0x50 else -1 for ip in ips.tolist()]
         return np.array(names, np.int32), [Dso("[kernel.kallsyms]", "", "kernel")], np.zeros(len(ips), np.int32)
 
 
@@ -50,7 +50,7 @@ def expected(address: int, version: int) -> str:
     return f"/{'ab'[version - 1]}:{value // 16}"
 
 
-def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Stacks:
+def build(chains: list[list[int]], versions: list[int], order: list[int]) -> ResolvedStacks:
     """Stacks of the samples in `order`, their chains lying in the order given."""
     length = np.array([len(chain) for chain in chains], np.int32)
     start = np.cumsum(length, dtype=np.int64) - length
@@ -61,7 +61,7 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
     return build_from(np.concatenate([flat[:0], *parts]), length[rows], version[rows], Names())
 
 
-def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> Stacks:
+def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> ResolvedStacks:
     """Stacks of samples whose chains lie end to end, gathered from two reducers' chunks of three samples."""
     known, gatherer, numbers = spaces(), ChainGatherer(), [np.zeros(0, np.int32)]
     reducers = [(ChainGatherer(), GrowingColumn(np.int32)) for _ in range(2)]
@@ -129,7 +129,7 @@ class Inlining(Names):
         super().__init__(recording=True)
         self.lines.paths.append("/src/a.cpp")
         for run in RUNS.values():
-            self.lines.runs.append(tuple((self._intern(name), 0, line) for name, line in run))
+            self.lines.runs.append(tuple((self._numbered.number(name), 0, line) for name, line in run))
 
     def runs(self, dso: Dso, file_offsets: UInt64) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
         known = list(RUNS)

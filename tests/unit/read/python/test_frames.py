@@ -13,7 +13,7 @@ import pytest
 
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.data.model import Capture
-from pinprof.read.python.frames import settle
+from pinprof.read.python.frames import with_frames
 from tests.support.stacks import OFF_CPU, Sample, capture
 
 LIB = "@/usr/lib/libpython3.11.so.1.0"
@@ -60,13 +60,13 @@ def names(found: Capture) -> list[list[str]]:
 
 def test_a_capture_without_python_is_left_alone() -> None:
     plain = capture([Sample(["main@/app/a.out", *FAULT])])
-    assert settle(plain, None) is plain
+    assert with_frames(plain, None) is plain
 
 
 def test_a_damaged_file_of_stacks_is_said_also_where_nothing_of_it_is_left(tmp_path: Path) -> None:
     file = tmp_path / "stacks"
     file.write_bytes(gzip.compress(b"{}\n"))
-    found = settle(capture([Sample(["main@/app/a.out", *FAULT])]), file)
+    found = with_frames(capture([Sample(["main@/app/a.out", *FAULT])]), file)
     assert found.losses.notes == ("A part of the recorded Python stacks is damaged and left out.",)
 
 
@@ -74,10 +74,10 @@ def test_python_stands_between_its_callers_and_what_its_innermost_loop_calls(tmp
     chain = [*START, LOOP, CALL, LOOP, CALL, "alloc@/app/torch.so", MEMSET, *FAULT]
     file = stacks_file(tmp_path, (0, [("<module>", 90), ("train", 88)]))
     plain = capture([Sample(chain)])
-    assert names(settle(plain, file)) == [
+    assert names(with_frames(plain, file)) == [
         ["_start", "<module> (train.py:90)", "train (train.py:88)", "alloc", "memset", *FAULT]
     ]
-    kept = names(settle(plain, file, keep_interpreter=True))[0]
+    kept = names(with_frames(plain, file, keep_interpreter=True))[0]
     assert kept[:5] == [
         "_start",
         "Py_BytesMain",
@@ -90,14 +90,14 @@ def test_python_stands_between_its_callers_and_what_its_innermost_loop_calls(tmp
 
 def test_a_chain_that_frame_pointers_did_not_finish_hangs_below_the_innermost_line(tmp_path: Path) -> None:
     file = stacks_file(tmp_path, (0, [("<module>", 90), ("train", 88)]))
-    found = settle(capture([Sample(["[unknown]@[unknown]", MEMSET, *FAULT])]), file)
+    found = with_frames(capture([Sample(["[unknown]@[unknown]", MEMSET, *FAULT])]), file)
     assert names(found) == [["<module> (train.py:90)", "train (train.py:88)", "memset", *FAULT]]
 
 
 def test_a_sample_gets_the_stack_that_the_nearer_look_saw_of_its_thread(tmp_path: Path) -> None:
     file = stacks_file(tmp_path, (10, [("load", 5)]), (20, [("step", 6)]), (30, []))
     times = [Sample([MEMSET], time_ns=1000 * time) for time in (9, 10, 14, 16, 20, 29, 200)]
-    found = settle(capture([*times, Sample([MEMSET], time_ns=15_000, tid=101)]), file)
+    found = with_frames(capture([*times, Sample([MEMSET], time_ns=15_000, tid=101)]), file)
     assert [stack[0] for stack in names(found)] == [
         "load (train.py:5)", "load (train.py:5)", "load (train.py:5)", "memset", "step (train.py:6)",
         "step (train.py:6)", "memset", "memset",
@@ -108,7 +108,7 @@ def test_a_sample_gets_the_stack_that_the_nearer_look_saw_of_its_thread(tmp_path
 def test_a_wait_gets_the_line_of_the_look_inside_it(tmp_path: Path) -> None:
     file = stacks_file(tmp_path, (10, [("before", 5)]), (20, [("waits", 6)]), (400, [("after", 7)]))
     waits = capture([Sample([MEMSET], time_ns=18_000, weight=350_000)], events=(OFF_CPU,))
-    assert names(settle(waits, file))[0][0] == "waits (train.py:6)"
+    assert names(with_frames(waits, file))[0][0] == "waits (train.py:6)"
 
 
 def of_py_spy(folder: Path, *changes: tuple[int, list[tuple[str, int]]]) -> Path:
@@ -123,7 +123,7 @@ def of_py_spy(folder: Path, *changes: tuple[int, list[tuple[str, int]]]) -> Path
 def test_with_py_spy_a_sample_gets_the_stack_of_its_thread_and_time(tmp_path: Path) -> None:
     file = of_py_spy(tmp_path, (10, [("load", 5)]), (20, [("step", 6)]), (30, []))
     times = [Sample([MEMSET], time_ns=1000 * time) for time in (9, 10, 19, 20, 30)]
-    found = settle(capture([*times, Sample([MEMSET], time_ns=15_000, tid=101)]), file)
+    found = with_frames(capture([*times, Sample([MEMSET], time_ns=15_000, tid=101)]), file)
     assert [stack[0] for stack in names(found)] == [
         "memset", "load (train.py:5)", "memset", "load (train.py:5)", "step (train.py:6)", "memset",
     ]  # fmt: skip
@@ -133,7 +133,7 @@ def test_with_py_spy_a_sample_gets_the_stack_of_its_thread_and_time(tmp_path: Pa
 def test_with_py_spy_a_wait_gets_the_line_of_its_middle(tmp_path: Path) -> None:
     file = of_py_spy(tmp_path, (10, [("before", 5)]), (20, [("waits", 6)]))
     waits = capture([Sample([MEMSET], time_ns=18_000, weight=100_000)], events=(OFF_CPU,))
-    assert names(settle(waits, file))[0][0] == "waits (train.py:6)"
+    assert names(with_frames(waits, file))[0][0] == "waits (train.py:6)"
 
 
 def test_chains_that_were_cut_hang_below_the_start_of_their_thread(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_chains_that_were_cut_hang_below_the_start_of_their_thread(tmp_path: Pat
     cut = Sample(["[unknown]@[unknown]", MEMSET], time_ns=10_000)
     native = Sample([MEMSET], time_ns=900_000)
     other = Sample([MEMSET], time_ns=10_000, tid=101)
-    found = names(settle(capture([whole, whole, cut, other, native]), file))
+    found = names(with_frames(capture([whole, whole, cut, other, native]), file))
     assert found[0][:2] == found[2][:2] == ["_start", "<module> (train.py:90)"]
     assert found[3] == ["memset"], "nothing is known of how this thread began"
     assert (found[4][0], found[4][-1]) == ("_start", "memset")
@@ -150,7 +150,7 @@ def test_chains_that_were_cut_hang_below_the_start_of_their_thread(tmp_path: Pat
 
 def test_trampolines_become_functions_without_lines() -> None:
     chain = [*START, LOOP, tramp("<module>"), LOOP, CALL, tramp("Net.forward"), LOOP, "at::add@/app/torch.so"]
-    found = settle(capture([Sample(chain)]), None)
+    found = with_frames(capture([Sample(chain)]), None)
     assert names(found) == [["_start", "<module> (train.py)", "Net.forward (train.py)", "at::add"]]
     frames = found.stacks.frames
     dso = frames.dsos[frames.dso[frames.symbol.index("Net.forward (train.py)")]]
@@ -170,12 +170,12 @@ def test_trampolines_say_which_functions_and_looks_add_lines(
     tmp_path: Path, seen: list[tuple[str, int]], expected: list[str]
 ) -> None:
     chain = [LOOP, tramp("<module>"), LOOP, tramp("Net.forward"), LOOP, "at::add@/app/torch.so"]
-    found = settle(capture([Sample(chain)]), stacks_file(tmp_path, (0, seen)))
+    found = with_frames(capture([Sample(chain)]), stacks_file(tmp_path, (0, seen)))
     assert names(found) == [[*expected, "at::add"]]
 
 
 def test_callers_that_unwinding_did_not_reach_come_from_looks(tmp_path: Path) -> None:
-    found = settle(
+    found = with_frames(
         capture([Sample([tramp("f"), LOOP, MEMSET])]), stacks_file(tmp_path, (0, [("<module>", 9), ("f", 7), ("f", 8)]))
     )
     assert names(found) == [["<module> (train.py:9)", "f (train.py:7)", "f (train.py:8)", "memset"]]
@@ -198,7 +198,7 @@ def test_causes_and_weights_stay_what_they_were(tmp_path: Path) -> None:
     plain = capture(samples)
     file = stacks_file(tmp_path, (0, [("f", 1)]), (13, []), (20, [("g", 2)]))
     for keep in (False, True):
-        found = settle(plain, file, keep_interpreter=keep)
+        found = with_frames(plain, file, keep_interpreter=keep)
         assert (attribute(found).leaf == attribute(plain).leaf).all()
         assert (found.samples.weight == plain.samples.weight).all()
         assert ((found.samples.stack == -1) == (plain.samples.stack == -1)).all()
@@ -208,20 +208,20 @@ def test_a_thread_is_called_what_it_called_itself_or_what_python_calls_it(tmp_pa
     samples = [Sample([MEMSET], tid=100), Sample([MEMSET], tid=101)]
     for comm, expected in (("python3", "Thread-1 (pin)"), ("pt_data_pin", "pt_data_pin")):
         file = stacks_file(tmp_path, (0, [("f", 1)]), tid=101, name="Thread-1 (pin)")
-        found = settle(capture(samples, threads={(100, 100): "python3", (100, 101): comm}), file)
+        found = with_frames(capture(samples, threads={(100, 100): "python3", (100, 101): comm}), file)
         assert found.threads[100, 101] == expected
 
 
 def test_frames_without_a_symbol_that_are_left_out_do_not_count_as_unresolved(tmp_path: Path) -> None:
     plain = capture([Sample(["[unknown]@[unknown]", MEMSET])] * 3)
     plain = replace(plain, losses=replace(plain.losses, unresolved_frames=3))
-    assert settle(plain, stacks_file(tmp_path, (0, [("f", 1)]))).losses.unresolved_frames == 0
+    assert with_frames(plain, stacks_file(tmp_path, (0, [("f", 1)]))).losses.unresolved_frames == 0
 
 
 def test_lines_on_another_clock_are_not_used(tmp_path: Path) -> None:
     plain = capture([Sample([MEMSET])])
     other = replace(plain, clock=replace(plain.clock, source="perf"))
-    found = settle(other, stacks_file(tmp_path, (0, [("f", 1)])))
+    found = with_frames(other, stacks_file(tmp_path, (0, [("f", 1)])))
     assert names(found) == [["memset"]]
     assert np.array_equal(found.samples.stack, plain.samples.stack)
     assert "a different clock" in found.losses.notes[-1]

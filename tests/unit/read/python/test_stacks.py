@@ -78,6 +78,16 @@ def test_a_file_cut_off_or_damaged_gives_what_is_whole(tmp_path: Path) -> None:
     assert not load(path).threads
 
 
+def test_a_frame_with_an_impossible_line_keeps_its_segment(tmp_path: Path) -> None:
+    made = one(1000, [10], [0])
+    function, file, _ = made["frames"][0]
+    made["frames"][0] = [function, file, -456211038340751748]
+    loaded = load(write(tmp_path / "stacks", made))
+    assert loaded.frames[0] == (function, file, 0)
+    assert loaded.damaged
+    assert at(tmp_path / "stacks", 1010) == [["main"]]
+
+
 @pytest.mark.parametrize(
     "change",
     [

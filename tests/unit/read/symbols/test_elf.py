@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pinprof.read.symbols.elf import ElfSymbols, read_elf, read_elf_bytes, same_build_id
 from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
-from pinprof.read.symbols.vdso import own_vdso
+from pinprof.read.symbols.elf import own_vdso
 from tests.support.examples import examples
 
 ROOT = Path("/")

@@ -12,7 +12,8 @@ from pinprof.analyze.run import Run
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count, format_share, format_weight
-from pinprof.data.model import KERNEL, NO_NODE, Event, Frame
+from pinprof.data.model import KERNEL, NO_NODE, Event, Frame, Int32, StackTable
+from pinprof.report.joined_frames import with_frames_joined
 
 TIERS = {
     "S": "the innermost of these frames decides, whatever encloses it",
@@ -90,7 +91,7 @@ class Explanation:
         return f"{format_share(weight, self.total)} ({format_weight(weight, self.event.unit)})"
 
 
-def explain(analysis: Run, leaf: str, top: int = TOP_STACKS) -> Explanation:
+def explain(analysis: Run, leaf: str, top: int = TOP_STACKS, *, all_frames: bool = False) -> Explanation:
     """The heaviest stacks of a leaf, in the main event if it has any there; UsageError for an unknown leaf."""
     if leaf not in LEAF:
         of_level = [name for name in LEAF if name.startswith(f"{leaf.rstrip('.*')}.")]
@@ -99,7 +100,8 @@ def explain(analysis: Run, leaf: str, top: int = TOP_STACKS) -> Explanation:
         near = difflib.get_close_matches(leaf, LEAF, 3, 0.5)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Leaves are {', '.join(LEAF)}."
         raise UsageError(f"{leaf!r} is not a cause of the taxonomy.", hint, "explain")
-    samples, attribution = analysis.capture.samples, analysis.attribution
+    shown, attribution = with_frames_joined(analysis.capture, all_frames=all_frames), analysis.attribution
+    samples, stacks, decider = shown.capture.samples, shown.capture.stacks, shown.carried(attribution.decided)
     main = analysis.main
     candidates = [result for result in analysis.events if leaf in result.by_leaf]
     result = main if main in candidates or not candidates else candidates[0]
@@ -117,12 +119,11 @@ def explain(analysis: Run, leaf: str, top: int = TOP_STACKS) -> Explanation:
     heuristic = np.zeros(len(node), np.int64)
     np.add.at(heuristic, inverse[attribution.heuristic[rows]], 1)
 
-    frames = analysis.capture.stacks
     deciding: dict[str, int] = {}
     for own, amount, guessed in zip(node.tolist(), weight.tolist(), heuristic.tolist(), strict=True):
-        decided = NO_NODE if own == NO_NODE or guessed else int(attribution.decided[own])
+        decided = NO_NODE if own == NO_NODE or guessed else int(decider[own])
         if decided != NO_NODE:
-            name = _name(frames.frames[int(frames.frame[decided])])
+            name = _name(stacks.frames[int(stacks.frame[decided])])
             deciding[name] = deciding.get(name, 0) + amount
     heaviest = np.argsort(-weight, kind="stable")[:top].tolist()
     return Explanation(
@@ -135,7 +136,7 @@ def explain(analysis: Run, leaf: str, top: int = TOP_STACKS) -> Explanation:
             ExplainedStack(
                 weight=int(weight[rank]),
                 samples=int(count[rank]),
-                steps=_steps(analysis, int(node[rank]), bool(heuristic[rank])),
+                steps=_steps(stacks, decider, int(node[rank]), bool(heuristic[rank])),
                 heuristic=bool(heuristic[rank]),
             )
             for rank in heaviest
@@ -144,9 +145,8 @@ def explain(analysis: Run, leaf: str, top: int = TOP_STACKS) -> Explanation:
     )
 
 
-def _steps(analysis: Run, node: int, heuristic: bool) -> tuple[Step, ...]:
-    stacks = analysis.capture.stacks
-    decided = NO_NODE if heuristic or node == NO_NODE else int(analysis.attribution.decided[node])
+def _steps(stacks: StackTable, decider: Int32, node: int, heuristic: bool) -> tuple[Step, ...]:
+    decided = NO_NODE if heuristic or node == NO_NODE else int(decider[node])
     return tuple(Step(stacks.frames[int(stacks.frame[step])], step == decided) for step in stacks.chain(node))
 
 
