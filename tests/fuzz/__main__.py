@@ -17,7 +17,7 @@ from tests.fuzz.check import Known
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.workers import FAILED, READ, RUN, Round, warm
 
-_ROUND = 1000
+_ROUND = 200
 """Inputs between two notes of how far it is; their processes end with a round, and with them what memory they took."""
 
 
