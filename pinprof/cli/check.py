@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pinprof.check.verdicts import Checked
 
 FORMATS = ("text", "json", "markdown", "junit", "sarif", "github", "gitlab")
-"""Written out, so that --help imports no report module; a test compares it with `report.check.formats`."""
+"""Written out, so that --help imports no report module; a test compares it with `report.check.sections`."""
 
 INIT = "init"
 _FILE = click.Path(path_type=Path)
@@ -214,22 +214,23 @@ def _self_test(
     runs: Sequence[TakenRun], budgets: Sequence[Budget], against: Sequence[TakenRun], form: str, output: Path | None
 ) -> int:
     from pinprof.check.selftest import self_test
-    from pinprof.report.check.formats import SELF_TEST
+    from pinprof.report.check.sections import SELF_TEST
 
     if form not in ("text", "json"):
         raise UsageError(f"--self-test can't be written as {form}.", "Write text or json.", "check-what")
     tested = self_test(runs, budgets, against)
-    SELF_TEST.save(tested, form, output)
+    SELF_TEST.of(tested).save(form, output)
     return 0 if all(one.noticed for one in tested) else _UNNOTICED
 
 
 def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tuple[str, Path]]) -> None:
-    from pinprof.report.check.formats import FORMS as WRITTEN
-    from pinprof.report.check.markdown import append_summary
+    from pinprof.report.check.sections import FORMS as WRITTEN
+    from pinprof.report.check.step_summary import append_summary
 
+    answer = WRITTEN.of(checked)
     for other, file in files:
-        WRITTEN.save(checked, other, file)
-    WRITTEN.save(checked, form, output)
+        answer.save(other, file)
+    answer.save(form, output)
     problem = append_summary(checked)
     if problem:
         say(f"pinprof: {problem}", error=True)

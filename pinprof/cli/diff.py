@@ -119,12 +119,6 @@ def _name(given: Sequence[Path]) -> str:
 
 
 def _write(difference: Difference, form: str, output: Path | None, event: str | None) -> None:
-    if form == "html" and output is not None:
-        from pinprof.report.compare.page import write_page
-
-        write_page(difference, output)
-        say(f"Page: {output}")
-        return
     if form == "folded":
         from pinprof.report.compare import folded
         from pinprof.report.export.streams import text_output
@@ -133,6 +127,8 @@ def _write(difference: Difference, form: str, output: Path | None, event: str | 
         with text_output(output) as stream:
             folded.write_folded(stacks, stream)
         return
-    from pinprof.report.compare.formats import FORMS
+    from pinprof.report.compare.sections import FORMS
 
-    FORMS.save(difference, form, output)
+    FORMS.of(difference).save(form, output)
+    if form == "html":
+        say(f"Page: {output}")

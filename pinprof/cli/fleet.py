@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from pinprof.cli.progress import working
 if TYPE_CHECKING:
     from pinprof.fleet.results import Answer
 
-FORMATS = ("html", "text", "json")
+FORMATS = ("html", "text", "json", "markdown")
 _PAGE = "pinprof-fleet.html"
 STORE = "pinprof-fleet"
 _FILE = click.Path(path_type=Path)
@@ -63,7 +64,7 @@ def command(
     from pinprof.cli.pipeline import form_of
     from pinprof.fleet import answer, database, session
 
-    if sql is not None and form == "html":
+    if sql is not None and form not in (None, "text", "json"):
         raise UsageError("--sql writes a table.", "Write text or json.", "format")
     form = form or (form_of(output, FORMATS) if output or sql else "html")
     with working("Looking for captures") as tell:
@@ -81,18 +82,18 @@ def command(
 
 
 def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
-    from pinprof.report.fleet import formats
+    from pinprof.report.fleet.sections import FORMS as WRITTEN
 
     if form != "html":
-        formats.FORMS.save(found, form, output)
+        WRITTEN.of(found).save(form, output)
         return
     from pinprof.cli.pipeline import page_of
-    from pinprof.report.fleet import page
     from pinprof.report.fleet.drilldown import with_pages
 
     target = page_of(output, _PAGE)
     with working("Writing the pages of outliers") as tell:
         found = with_pages(found, target, pages, tell)
-    page.write_page(found, target)
-    formats.SUMMARY.save(found, "text")
+    answer = WRITTEN.of(replace(found, brief=True))
+    answer.save("html", target)
+    answer.save("text")
     say(f"Page: {target}")

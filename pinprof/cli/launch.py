@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pinprof.ranks.results import Launch
     from pinprof.read import ReadOptions
 
-FORMATS = ("html", "text", "json")
+FORMATS = ("html", "text", "json", "markdown")
 """What a whole launch can be shown as."""
 MOST_PAGES = 8
 """Ranks that get a page of their own beside the launch's."""
@@ -75,10 +76,10 @@ def report_launch(
             "ranks-format",
         )
     launch = _launch(folder, captures, options)
-    if form in ("text", "json"):
-        from pinprof.report.ranks.formats import FORMS as WRITTEN
+    if form in ("text", "json", "markdown"):
+        from pinprof.report.ranks.sections import FORMS as WRITTEN
 
-        WRITTEN.save(launch, form, output)
+        WRITTEN.of(launch).save(form, output)
         return None
     return _page(folder, captures, launch, form, output, options, pages=pages)
 
@@ -152,17 +153,18 @@ def _page(
     pages: bool,
 ) -> Path:
     from pinprof.cli import pipeline
-    from pinprof.report.ranks.formats import FORMS as WRITTEN
-    from pinprof.report.ranks.page import write_page
+    from pinprof.report.ranks.sections import FORMS as WRITTEN
 
     page = output or pipeline.default_page(folder)
     if page.is_dir():
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
     links = _rank_pages(page, captures, launch, options) if pages else {}
     with working(f"Writing {page.name}"):
-        write_page(launch, page, links)
+        ranks = tuple(replace(rank, page=links.get(rank.number, "")) for rank in launch.ranks)
+        answer = WRITTEN.of(replace(launch, ranks=ranks))
+        answer.save("html", page)
     if form is None:
-        WRITTEN.save(launch, "text")
+        answer.save("text")
         say(f"Page: {page}")
         say(f"One rank: pinprof report {folder} --rank N")
     else:

@@ -19,7 +19,7 @@ from pinprof.cli.progress import measured, working
 from pinprof.read import machine_rates
 
 if TYPE_CHECKING:
-    from pinprof.report.data import ReportData
+    from pinprof.report.gather import ReportData
 
 _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""

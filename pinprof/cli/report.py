@@ -154,17 +154,10 @@ def _refuse_missing(side_files: Mapping[str, Any]) -> None:
 
 
 def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool) -> None:
-    from pinprof.report.gather import build
+    if form in ("text", "json", "markdown"):
+        from pinprof.report.gather import build
 
-    if form == "text":
-        from pinprof.report.terminal.text import print_text
-
-        print_text(build(analysis, drawn=False, all_frames=all_frames), output)
-    elif form == "json":
-        from pinprof.report.export import document, streams
-
-        with streams.text_output(output) as stream:
-            document.write_json(build(analysis, drawn=False, all_frames=all_frames), stream)
+        build(analysis, drawn=False, all_frames=all_frames).save(form, output)
     else:
         from pinprof.report.export import formats
 

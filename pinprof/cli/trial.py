@@ -12,7 +12,7 @@ from pinprof.base.terminal import say
 from pinprof.cli.progress import working
 
 FORMATS = ("text", "markdown", "json", "html")
-"""Written out, so that --help imports no report module; a test compares it with `report.trial.formats`."""
+"""Written out, so that --help imports no report module; a test compares it with `report.trial.sections`."""
 
 
 @click.command("try", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -69,7 +69,7 @@ def command(
     shown.
     """
     if list_all:
-        from pinprof.report.trial.text import print_cures
+        from pinprof.report.trial.sections import print_cures
 
         print_cures()
         return 0
@@ -98,9 +98,9 @@ def command(
         raise UsageError("--time and --error must be above 0.", "Give larger values.", "duration")
     with working("Starting") as tell:
         found = session.trial(request, os.environ, tell)
-    from pinprof.report.trial.formats import FORMS as WRITTEN
+    from pinprof.report.trial.sections import FORMS as WRITTEN
 
-    WRITTEN.save(found, form, output)
+    WRITTEN.of(found).save(form, output)
     if output is not None:
         say(f"Result: {output}", error=True)
     return 0

@@ -177,6 +177,8 @@ class Answer:
     spreads: tuple[CauseSpread, ...]
     series: tuple[Series, ...]
     members: tuple[Member, ...] = field(default_factory=tuple)
+    brief: bool = False
+    """Whether the terminal has only the lines that go with a page."""
 
     @property
     def changes(self) -> tuple[Change, ...]:

@@ -39,6 +39,8 @@ class RankFacts:
     """What its own report says first."""
     causes: Mapping[str, int]
     """Cause → own time in the work, heaviest first."""
+    page: str = ""
+    """Path of its own page beside the launch's; empty without one."""
 
 
 @dataclass(frozen=True)

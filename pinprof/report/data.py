@@ -1,4 +1,4 @@
-"""ReportData: what the sections of a report share, and each section's own data (`sections`), as plain values.
+"""What the sections of a report share, as plain values.
 
 Events and ranges are the analysis's own results.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from pinprof.analyze import LEVELS
+from pinprof.analyze import LEVELS, Run
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.base.lazy_dataclass import dataclass
@@ -119,8 +119,8 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class ReportData(Shared):
-    """One recording, explained."""
+class Explained:
+    """What the sections of a report are made of."""
 
-    sections: Mapping[str, Any] = field(default_factory=dict)
-    """Key of a section that applies → its own data (`section.Section`), in the order of the page."""
+    run: Run
+    shared: Shared

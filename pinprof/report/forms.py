@@ -1,68 +1,138 @@
-"""Every answer is written here: to a terminal, a stream or a file, in the forms that the answer declares.
+"""Every answer in every form: a report and each answer over several runs is a list of sections, and this writes it.
 
-An answer over several runs declares what it prints, its JSON and its other forms in `report/NAME/formats.py`.
+`Forms` declares an answer: its sections, and what a form needs besides. `Forms.of` makes the sections of one subject;
+`FORMS` writes them. A form of all answers is one function here, and a method of `Section`.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rich.console import Console, RenderableType
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
-from pinprof.report.terminal.console import PrintableConsole
-from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, tidy
+from pinprof.report.section import Section, ordered
+from pinprof.report.terminal.layout import console_of, plain_console, print_all
+
+if TYPE_CHECKING:
+    from pinprof.report.page.design import Design
 
 Subject = TypeVar("Subject")
 
 
 @dataclass(frozen=True)
 class Forms(Generic[Subject]):
-    """The forms of one kind of answer."""
+    """One kind of answer."""
 
-    text: Callable[[Subject, Console], Iterable[RenderableType]]
-    """What the terminal prints, one below the other."""
-    json: Callable[[Subject], Any]
-    """Its documented JSON."""
-    markdown: Callable[[Subject], Iterable[str]] | None = None
-    """Its lines of Markdown."""
+    sections: tuple[type[Section[Subject]], ...]
+    """In the order of the page."""
+    head: Mapping[str, Any] = field(default_factory=lambda: {"schema": 1})
+    """The first entries of its JSON."""
+    shown: Callable[[Any], Any] = dict
+    """What its JSON goes through last, such as `without_home`."""
+    brief: tuple[type[Section[Subject]], ...] = ()
+    """The sections in Markdown and their order, where these are not all."""
+    design: str = ""
+    """The module below `report` with the `DESIGN` of its page, imported when a page is made; empty: it has none."""
     others: Mapping[str, Callable[[Subject, IO[str]], None]] = field(default_factory=dict)
-    """Further forms, by the name that `--format` takes."""
+    """Forms that no other answer has, by the name that `--format` takes."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names that `--format` takes."""
-        return ("text", "json", *(["markdown"] if self.markdown else []), *self.others)
+        return (*(name for name in FORMS if name != "html" or self.design), *self.others)
 
-    def show(self, subject: Subject, console: Console) -> None:
+    def page_design(self) -> Design:
+        """How its page is made."""
+        return cast("Design", importlib.import_module(f"pinprof.report.{self.design}").DESIGN)
+
+    def of(self, subject: Subject) -> Answered[Subject]:
+        """The answer about one subject."""
+        return Answered(self, subject, self.made(subject))
+
+    def made(self, subject: Subject) -> dict[str, Section[Subject]]:
+        """The sections that apply."""
+        built = {section.key: section.build(subject) for section in self.sections}
+        return {key: section for key, section in built.items() if section is not None}
+
+
+class Written(Generic[Subject]):
+    """An answer that can be written in every form."""
+
+    forms: Forms[Subject]
+    subject: Subject
+    sections: Mapping[str, Section[Subject]]
+    """Those that apply, in the order of the page."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As documented."""
+        document = dict(self.forms.head)
+        for section in ordered(self.forms.sections, "json"):
+            made = self.sections.get(section.key)
+            document |= made.to_json() if made else dict(section.absent)
+        return dict(self.forms.shown(document))
+
+    def to_text(self, console: Console) -> Iterable[RenderableType]:
+        """What the terminal prints, one below the other."""
+        for section in self._chosen(ordered(self.forms.sections, "text")):
+            yield from section.to_text(console)
+
+    def to_markdown(self) -> Iterable[str]:
+        """Its lines."""
+        for section in self._chosen(self.forms.brief or ordered(self.forms.sections, "markdown")):
+            yield from section.to_markdown()
+
+    def _chosen(self, sections: Iterable[type[Section[Subject]]]) -> Iterable[Section[Subject]]:
+        return [self.sections[section.key] for section in sections if section.key in self.sections]
+
+    def show(self, console: Console) -> None:
         """Print all of it."""
-        with tidy(console):
-            for part in self.text(subject, console):
-                console.print(part)
+        print_all(self.to_text, console)
 
-    def write(self, subject: Subject, form: str, stream: IO[str]) -> None:
+    def write(self, form: str, stream: IO[str]) -> None:
         """Write one form; text is plain."""
-        if form == "text":
-            self.show(subject, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
-        elif form == "json":
-            write_json(self.json(subject), stream)
-        elif form == "markdown" and self.markdown:
-            stream.write("\n".join(self.markdown(subject)) + "\n")
+        if form in self.forms.others:
+            self.forms.others[form](self.subject, stream)
         else:
-            self.others[form](subject, stream)
+            FORMS[form](self, stream)
 
-    def save(self, subject: Subject, form: str, output: Path | None = None) -> None:
+    def save(self, form: str, output: Path | None = None) -> None:
         """Write one form to a file, or to standard output for None and `-`; CollectError if it cannot be written."""
         if form == "text" and output in (None, STANDARD_OUTPUT):
-            self.show(subject, console_of())
+            self.show(console_of())
             return
         with text_output(output) as stream:
-            self.write(subject, form, stream)
+            self.write(form, stream)
+
+
+@dataclass(frozen=True)
+class Answered(Written[Subject]):
+    """One answer."""
+
+    forms: Forms[Subject]
+    subject: Subject
+    sections: Mapping[str, Section[Subject]]
+
+
+def _write_page(answer: Written[Any], stream: IO[str]) -> None:
+    from pinprof.report.page.html import render
+
+    stream.write(render(answer))
+
+
+FORMS: Mapping[str, Callable[[Written[Any], IO[str]], None]] = {
+    "text": lambda answer, stream: answer.show(plain_console(stream)),
+    "json": lambda answer, stream: write_json(answer.to_json(), stream),
+    "markdown": lambda answer, stream: stream.writelines(f"{line}\n" for line in answer.to_markdown()),
+    "html": _write_page,
+}
+"""The forms of every answer, by the names that `--format` takes; a page only where there is a design."""
 
 
 def write_json(document: object, stream: IO[str]) -> None:

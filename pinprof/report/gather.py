@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, field
 from pathlib import PurePath
 
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.row import Category
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report import sections
-from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
+from pinprof.report.data import CaptureFacts, Cause, Explained, Shared
 from pinprof.report.flame_tables import flame_data
+from pinprof.report.forms import Forms, Written
 from pinprof.report.instances import instance_data
 from pinprof.report.joined_frames import with_frames_joined
 from pinprof.report.names import without_home
 from pinprof.report.rows import timed_span
-from pinprof.report.section import picked
+from pinprof.report.section import Section, picked
 from pinprof.report.shown import shown_ranges
 from pinprof.report.steps import in_steps
 from pinprof.report.threads import numbered_threads
+
+
+@dataclass(frozen=True)
+class ReportData(Shared, Written[Explained]):
+    """One recording, explained: what its sections share, and the sections."""
+
+    sections: Mapping[str, Section[Explained]] = field(default_factory=dict)
+    forms: Forms[Explained] = field(default_factory=lambda: sections.REPORT)
 
 
 def build(analysis: Run, *, drawn: bool = True, all_frames: bool = False) -> ReportData:
@@ -26,9 +37,12 @@ def build(analysis: Run, *, drawn: bool = True, all_frames: bool = False) -> Rep
 
     Runs of frames without a name become one frame unless `all_frames`.
     """
-    shared = _shared(analysis, drawn=drawn, all_frames=all_frames)
-    made = {section.key: section.build(analysis, shared) for section in sections.SECTIONS}
-    return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
+    return report_of(Explained(analysis, _shared(analysis, drawn=drawn, all_frames=all_frames)))
+
+
+def report_of(subject: Explained) -> ReportData:
+    """The report of what was explained."""
+    return ReportData(**vars(subject.shared), sections=sections.REPORT.made(subject), forms=sections.REPORT)
 
 
 def _shared(analysis: Run, *, drawn: bool, all_frames: bool) -> Shared:

@@ -39,6 +39,9 @@ FAMILIES: Mapping[str, Family] = {
 }
 """By level, in the order of the taxonomy."""
 
+THEMES = ((":root", False), (":root[data-theme=dark]", True))
+"""(selector, whether it is dark)."""
+
 FALLBACK = Family(0.82, 0.0, 0)
 """A level this palette does not know, from a newer taxonomy."""
 

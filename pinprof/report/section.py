@@ -1,22 +1,29 @@
-"""A section of a report: its data, and how JSON, terminal and page show it.
+"""A section: a part of an answer, and how JSON, text, Markdown and page show it. A report and every answer is a list.
 
-A section is a frozen dataclass below `Section`; `sections.SECTIONS` lists them. Its template, `templates/KEY.html.j2`,
-sees the data as `section` and what sections share as `report`.
+A section is a class below `Section` and one line in the list of its answer (`forms.Forms`). Its template, `KEY.html.j2`
+in the answer's folder of templates, sees it as `section`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.markdown import block
+from pinprof.report.terminal.layout import plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from pinprof.report.forms import Written
+
+Subject = TypeVar("Subject")
+Kind = TypeVar("Kind", bound="type[Section[Any]]")
 
 
 @dataclass(frozen=True)
@@ -35,42 +42,89 @@ class ForScripts:
     """Whether a script draws with plotly, besides `figures`."""
 
 
-class Section(ABC):
-    """The data of one section. All methods but `build` may be left out."""
+class Section(ABC, Generic[Subject]):
+    """One section of an answer about a subject. All methods but `build` may be left out."""
 
     key: ClassVar[str]
-    """Name of its template, its place on the page, and of its data in `ReportData.sections`."""
+    """Name of its template, its place on the page, and of itself among the sections of its answer."""
     title: ClassVar[str] = ""
-    """In the page's navigation and above the template; without one, there is only the template."""
+    """Above the template; without one, there is only the template."""
+    short: ClassVar[str | None] = None
+    """In the page's navigation where that is not the title; empty: it is not there."""
     absent: ClassVar[tuple[tuple[str, Any], ...]] = ()
     """Its entries of the JSON where it does not apply: keys stay."""
+    shows: ClassVar[str] = ""
+    """The attribute without which it is not on the page, such as `it.cures`."""
+    after: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """(form, key of the section that it follows there), where that is not the order of the page."""
 
     @classmethod
     @abstractmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
-        """The data of one recording; None where the section does not apply."""
+    def build(cls, subject: Subject) -> Self | None:
+        """The section of one subject; None where it does not apply."""
 
     @classmethod
-    def of(cls, report: ReportData) -> Self | None:
-        """This section's data in a report."""
-        data = report.sections.get(cls.key)
+    def of(cls, answer: Written[Any]) -> Self | None:
+        """This section of an answer."""
+        data = answer.sections.get(cls.key)
         return data if isinstance(data, cls) else None
+
+    @property
+    def heading(self) -> str:
+        """The title above the template, which may name what the subject is."""
+        return self.title
+
+    @property
+    def listed_as(self) -> str:
+        """Its name in the page's navigation."""
+        return self.heading if self.short is None else self.short
 
     def on_page(self) -> bool:
         """Whether there is something for its template to show."""
-        return True
+        return not self.shows or bool(attrgetter(self.shows)(self))
 
     def to_json(self) -> Mapping[str, Any]:
         """Its entries of the documented JSON."""
         return {}
 
-    def to_text(self, report: ReportData, console: Console) -> Iterable[RenderableType]:  # most need one
+    def to_text(self, console: Console) -> Iterable[RenderableType]:  # most need one
         """What the terminal prints, one below the other."""
         return ()
 
-    def for_scripts(self, report: ReportData) -> ForScripts:  # as above
+    def to_markdown(self) -> Iterable[str]:
+        """Its lines of Markdown; by default its text, in a block."""
+        lines = plain_lines(self.to_text)
+        return ["", *block(lines)] if lines else []
+
+    def for_scripts(self) -> ForScripts:
         """What the page's scripts read."""
         return ForScripts()
+
+
+@dataclass(frozen=True)
+class SubjectSection(Section[Subject]):
+    """A section whose data is the subject itself."""
+
+    it: Subject
+
+    @classmethod
+    def build(cls, subject: Subject) -> Self:
+        """Always; what has nothing to show shows nothing."""
+        return cls(subject)
+
+
+def ordered(sections: Sequence[Kind], form: str) -> Iterator[Kind]:
+    """The sections in the order of one form."""
+    following: dict[str, list[Kind]] = defaultdict(list)
+    for section in sections:
+        following[dict(section.after).get(form, "")].append(section)
+
+    def below(key: str) -> Iterator[Kind]:
+        for section in following[key]:
+            yield section
+            yield from below(section.key)
+
+    return below("")
 
 
 def picked(value: object, names: str) -> dict[str, Any]:

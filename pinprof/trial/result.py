@@ -124,9 +124,19 @@ class TrialResult:
     notes: tuple[str, ...] = ()
 
     @property
+    def measured(self) -> list[CureResult]:
+        """The cures with a figure."""
+        return [cure for cure in self.cures if cure.ratio is not None]
+
+    @property
+    def saving(self) -> list[CureResult]:
+        """The cures that save significantly."""
+        return [cure for cure in self.cures if cure.significant and cure.gain > 1]
+
+    @property
     def best(self) -> CureResult | None:
         """The cure that saves most and significantly; None where none does."""
-        return next((cure for cure in self.cures if cure.significant and cure.gain > 1), None)
+        return next(iter(self.saving), None)
 
 
 def ranked(cures: Sequence[CureResult]) -> tuple[CureResult, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from pinprof.report.data import ReportData
+from pinprof.report.gather import ReportData
 from pinprof.report.page.html import write_html
 
 CHROMIUM = shutil.which("chromium")

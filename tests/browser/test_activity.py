@@ -14,8 +14,7 @@ from pinprof.analyze import analyze
 from pinprof.analyze.activity.clock import join
 from pinprof.data.activity import MigrationCause
 from pinprof.read import ReadOptions, read
-from pinprof.report.data import ReportData
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from tests.browser.conftest import Opened
 from tests.browser.test_hostile import NAMES
 from tests.support.activities import MIB, MS, US, Call, Op, export, kernel, migration, to_device, traced

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pinprof.report.data import ReportData
+from pinprof.report.gather import ReportData
 from pinprof.report.page.collection import comparable_ranges, write_collection
 from tests.support.sample_report import sample_report
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from pinprof.report.compare.page import render
-from pinprof.report.trial import page as trial
+from pinprof.report.compare.sections import FORMS as DIFFERENCE
+from pinprof.report.page import html
+from pinprof.report.trial.sections import FORMS as TRIAL
 from tests.browser.conftest import Pages
 from tests.browser.flame import colour, hover, name_at, pixel, settle
 from tests.support.differences import difference
@@ -51,7 +52,7 @@ def facts(page: Page, part: float, row: int) -> dict[str, str]:
 
 def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Page, tmp_path: Path) -> None:
     page = opened
-    show(page, render(difference()), tmp_path, "#flame[data-ready]")
+    show(page, html.render(DIFFERENCE.of(difference())), tmp_path, "#flame[data-ready]")
     settle(page)
     # Laid out by the weights before: 200 ms of filling, 100 ms of computing, 25 ms of what is gone.
     filling = facts(page, 0.3, 2)
@@ -103,7 +104,7 @@ def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Pag
 def test_one_run_of_a_side_has_no_colour_unless_asked_for_and_names_stay_text(opened: Page, tmp_path: Path) -> None:
     page = opened
     name = "<img src=x onerror='window.owned = 1'>" + "x" * 400
-    show(page, render(difference(name, runs=1)), tmp_path, "#flame[data-ready]")
+    show(page, html.render(DIFFERENCE.of(difference(name, runs=1))), tmp_path, "#flame[data-ready]")
     settle(page)
     assert facts(page, 0.3, 2)["significant"] == "not tested: a test needs two runs on each side"
     assert pixel(page, 0.3, 2) == colour(page, "--mixed")
@@ -122,7 +123,7 @@ def test_the_page_of_a_trial_fits_and_copies(opened: Page, tmp_path: Path) -> No
     page = opened
     bad = "<img src=x onerror='window.owned = 1'>" + "x" * 400
     result = trial_result(cure_result(permanent=bad), no_difference(), left_out("bad", bad, "failed"), notes=(bad,))
-    show(page, trial.render(result), tmp_path, "#theme:visible")
+    show(page, html.render(TRIAL.of(result)), tmp_path, "#theme:visible")
     page.evaluate("navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }")
     page.click("button[data-copies=keep-1]")
     assert page.evaluate("window.copied") == bad

@@ -9,14 +9,14 @@ import pytest
 
 from pinprof.ranks.engine import explain
 from pinprof.report.bench.page import render as bench_page
-from pinprof.report.compare.page import render as compare_page
-from pinprof.report.data import ReportData
-from pinprof.report.fleet.page import render as fleet_page
-from pinprof.report.gather import build
+from pinprof.report.compare.sections import FORMS as DIFFERENCE
+from pinprof.report.fleet.sections import FORMS as FLEET
+from pinprof.report.gather import ReportData, build
+from pinprof.report.page import html
 from pinprof.report.page.collection import render as collection_page
 from pinprof.report.page.html import render as report_page
-from pinprof.report.ranks.page import render as ranks_page
-from pinprof.report.trial.page import render as trial_page
+from pinprof.report.ranks.sections import FORMS as LAUNCH
+from pinprof.report.trial.sections import FORMS as TRIAL
 from tests.browser.conftest import Opened, Pages
 from tests.browser.test_activity import joined
 from tests.browser.test_fleet_page import fleet
@@ -34,11 +34,13 @@ LATE = [(1, step) for step in range(30)]
 PAGES: dict[str, Callable[[], str]] = {
     "report": lambda: report_page(build(export("uvm"))),
     "collection": lambda: collection_page([sample_report(), sample_report()]),
-    "diff": lambda: compare_page(difference()),
-    "try": lambda: trial_page(trial_result(cure_result(), no_difference())),
+    "diff": lambda: html.render(DIFFERENCE.of(difference())),
+    "try": lambda: html.render(TRIAL.of(trial_result(cure_result(), no_difference()))),
     "bench": lambda: bench_page(measured()),
-    "fleet": lambda: fleet_page(fleet("train.py", 30)),
-    "ranks": lambda: ranks_page(explain(launch(noisy(3, 30), dict.fromkeys(LATE, 10 * MS)), "job.ranks", {}), {}),
+    "fleet": lambda: html.render(FLEET.of(fleet("train.py", 30))),
+    "ranks": lambda: html.render(
+        LAUNCH.of(explain(launch(noisy(3, 30), dict.fromkeys(LATE, 10 * MS)), "job.ranks", {}))
+    ),
 }
 TOO_FAINT = """() => {
   const dot = document.createElement("canvas").getContext("2d", { willReadFrequently: true });

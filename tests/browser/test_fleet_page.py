@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Page
 
 from pinprof.fleet.results import Answer, Because, CauseSpread, Change, FleetSaving, Member, Outlier, Series
-from pinprof.report.fleet.page import render
+from pinprof.report.fleet.sections import FORMS
+from pinprof.report.page import html
 from tests.browser.conftest import Pages
 from tests.browser.test_hostile import NAMES
 
@@ -74,7 +75,7 @@ def fleet(name: str, count: int = 250) -> Answer:
 
 def show(page: Page, answer: Answer, folder: Path) -> None:
     path = folder / "page.html"
-    path.write_text(render(answer), "utf-8", errors="replace")
+    path.write_text(html.render(FORMS.of(answer)), "utf-8", errors="replace")
     page.goto(path.as_uri())
     page.wait_for_selector("#members[data-ready]", state="attached")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pinprof.analyze.lines import SourceLine
-from pinprof.report.data import ReportData
+from pinprof.report.gather import ReportData
 from pinprof.report.sections.lines import LinesSection, LineTable
 from tests.support.sample_report import sample_report
 

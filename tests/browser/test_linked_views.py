@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Page
 
 from pinprof.base import units
-from pinprof.report.data import ReportData
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from tests.browser.conftest import Opened
 from tests.browser.flame import hover, settle
 from tests.browser.test_activity import drag, joined, timeline

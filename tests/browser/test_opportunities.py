@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pinprof.report.data import ReportData
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from tests.support.h200 import own_analysis
 from tests.support.opportunities import POOL, with_opportunities
 

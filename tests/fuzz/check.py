@@ -27,10 +27,10 @@ from pinprof.cli.ranks import expanded
 from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, machine_rates
 from pinprof.report.bench import text as bench_text
-from pinprof.report.export import document, formats, plain
+from pinprof.report.export import formats, plain
 from pinprof.report.gather import build
 from pinprof.report.page import collection, html
-from pinprof.report.terminal import summary, text
+from pinprof.report.terminal import summary
 from pinprof.report.terminal.layout import PLAIN_WIDTH
 from tests.fuzz.hostile import number
 from tests.fuzz.hostile import text as text_of
@@ -164,11 +164,14 @@ def _outputs(analyses: Sequence[analyze.Run], folder: Path, thorough: Thorough) 
     if thorough.json:
         for made in reports:
             out = io.StringIO()
-            document.write_json(made, out)
+            made.write("json", out)
             sums(strict(out.getvalue()))
     if thorough.text:
         for made in reports:
-            printed(lambda console, made=made: text.render(made, console))
+            printed(made.show)
+            out = io.StringIO()
+            made.write("markdown", out)
+            plain_text(out.getvalue())
         printed(lambda console: summary.render(reports, console))
     if thorough.page and len(reports) == 1:
         html.write_html(reports[0], folder / "page.html")
@@ -223,9 +226,7 @@ def _exports(analysis: analyze.Run, folder: Path) -> None:
             except PinprofError as error:
                 refused(error)
                 continue
-            if name == "markdown":
-                plain_text((folder / name).read_text("utf-8"))
-            elif name in ("speedscope", "firefox", "trace"):
+            if name in ("speedscope", "firefox", "trace"):
                 strict((folder / name).read_text("utf-8"))
         if analysis.capture.events:
             out = io.StringIO()

@@ -34,12 +34,11 @@ from pinprof.read import ReadOptions
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.dwarf import open_debug_information
 from pinprof.read.symbols.elf import read_elf
-from pinprof.report.check.formats import FORMS as CHECK_FORMS
-from pinprof.report.fleet import page as fleet_page
+from pinprof.report.check.sections import FORMS as CHECK_FORMS
 from pinprof.report.fleet import rows
-from pinprof.report.fleet.formats import FORMS as FLEET_FORMS
-from pinprof.report.ranks import page as launch_page
-from pinprof.report.ranks.formats import FORMS as LAUNCH_FORMS
+from pinprof.report.fleet.sections import FORMS as FLEET_FORMS
+from pinprof.report.page import html
+from pinprof.report.ranks.sections import FORMS as LAUNCH_FORMS
 from pinprof.streams.share import share
 from tests.fuzz.check import Known, Thorough, plain_text, quiet, refused, strict
 from tests.fuzz.seeds import whole_capture, write
@@ -63,14 +62,14 @@ def fleet(path: Path, thorough: Thorough, _known: Known) -> bool:
             refused(error)
             return False
         out = io.StringIO()
-        FLEET_FORMS.write(answer, "json", out)
+        FLEET_FORMS.of(answer).write("json", out)
         strict(out.getvalue())
         if thorough.text:
             out = io.StringIO()
-            FLEET_FORMS.write(answer, "text", out)
+            FLEET_FORMS.of(answer).write("text", out)
             plain_text(out.getvalue())
         if thorough.page:
-            fleet_page.render(answer)
+            html.render(FLEET_FORMS.of(answer))
     return True
 
 
@@ -83,14 +82,14 @@ def ranks(path: Path, thorough: Thorough, _known: Known) -> bool:
             refused(error)
             return False
         out = io.StringIO()
-        LAUNCH_FORMS.write(found, "json", out)
+        LAUNCH_FORMS.of(found).write("json", out)
         strict(out.getvalue())
         if thorough.text:
             out = io.StringIO()
-            LAUNCH_FORMS.write(found, "text", out)
+            LAUNCH_FORMS.of(found).write("text", out)
             plain_text(out.getvalue())
         if thorough.page:
-            launch_page.render(found, {})
+            html.render(LAUNCH_FORMS.of(found))
     return True
 
 
@@ -170,7 +169,7 @@ def budgets(path: Path, thorough: Thorough, _known: Known) -> bool:
 
 def _form(form: str, checked: Checked) -> None:
     out = io.StringIO()
-    CHECK_FORMS.write(checked, form, out)
+    CHECK_FORMS.of(checked).write(form, out)
     text = out.getvalue()
     if form == "junit":
         ET.fromstring(text)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pinprof.report.export.document import to_json, write_json
-from pinprof.report.terminal.text import render
 from tests.support.sample_report import sample_report
 
 HERE = Path(__file__).parent
@@ -18,13 +16,13 @@ HERE = Path(__file__).parent
 
 def as_json() -> str:
     stream = io.StringIO()
-    write_json(sample_report(), stream)
+    sample_report().write("json", stream)
     return stream.getvalue()
 
 
 def as_text() -> str:
     stream = io.StringIO()
-    render(sample_report(), Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
+    sample_report().show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -39,7 +37,7 @@ def test_output_is_as_agreed(name: str, make: object) -> None:
 
 def json_keys() -> set[str]:
     """Names of the fields of the JSON's own objects; the capture's facts and the weights are open-ended."""
-    data = to_json(sample_report())
+    data = sample_report().to_json()
     rows = [data, data["capture"], data["events"][0], data["ranges"][0], data["losses"], data["findings"][0]]
     return {key for row in rows for key in row}
 

@@ -65,7 +65,7 @@ for name in sys.argv[1:]:
     with contextlib.suppress(SystemExit):
         main(["report", "run.pinprof", "--format", name, "-o", f"exported.{name}"])
 """
-FORMATS = ("html", "text", "json", "folded", *EXPORTS)
+FORMATS = ("html", "text", "json", "folded", "markdown", *EXPORTS)
 
 
 def missing(recorder: str) -> str:

@@ -13,12 +13,11 @@ from pinprof.analyze import Run
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.results import EventResult, Finding, RangeResult
 from pinprof.data.model import Event, Losses
-from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
+from pinprof.report.data import CaptureFacts, Cause, Explained, Shared
 from pinprof.report.flame import FlameData, RangeRows, Thread
-from pinprof.report.sections import SECTIONS
+from pinprof.report.gather import ReportData, report_of
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.quality import Quality
-from pinprof.report.sections.timeline import OverTime
 
 CAUSES = (
     Cause("fault.anon", "fault", "first touch of malloc'd memory", "Reuse buffers."),
@@ -38,8 +37,7 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
         memory=None, python=(), lines=(), course=None, opportunities=None,
         blame=None, ledger=None,
     )  # fmt: skip
-    made = {section.key: section.build(cast("Run", given), shared) for section in SECTIONS if section is not OverTime}
-    return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
+    return report_of(Explained(cast("Run", given), replace(shared, drawn=False)))
 
 
 def rebuilt(

@@ -52,6 +52,8 @@ from pinprof.fleet.sources import Source
 from pinprof.fleet.store import BATCH, CapturePlace, Store
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
+from pinprof.report.fleet.sections import FORMS
+from pinprof.report.page import html
 from tests.support.dask_cluster import cluster
 from tests.support.fleet_captures import BAD_HOST, BAD_NODE, BASES, SLOW_DRIVER, Plan, bases_of, make, plan
 
@@ -256,11 +258,10 @@ def _written(target: Path, store: Path, size: int) -> int:
 
 
 def _reduced(store: Path) -> tuple[float, int]:
-    from pinprof.report.fleet.page import render
 
     began = time.monotonic()
     found = answer.answer_of(database.connect(store))
-    page = render(found)
+    page = html.render(FORMS.of(found))
     assert page
     return time.monotonic() - began, _peak_mb()
 

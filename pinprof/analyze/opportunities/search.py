@@ -5,7 +5,7 @@ Time is saved once: where two candidates claim the same time, the one that saves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,21 +23,22 @@ from pinprof.data.model import Capture, clock_event
 
 Detector = Callable[[Scene], Iterator[Candidate]]
 
-DETECTORS: tuple[Detector, ...] = (
-    allocating.pairs,
-    allocating.page_creation,
-    blocking.blocking_pins,
-    blocking.other_process,
-    allocating.late_context,
-    copying.read_scalars,
-    copying.tiny,
-    copying.pageable,
-    copying.mapped_files,
-    turns.back_and_forth,
-    managed.read_back,
-    managed.first_touch_by_gpu,
-    pages.page_costs,
-)
+DETECTORS: Mapping[Detector, str] = {
+    allocating.pairs: "memory allocated and freed repeatedly",
+    allocating.page_creation: "pages created during pins",
+    blocking.blocking_pins: "waits for other threads",
+    blocking.other_process: "waits for other processes",
+    allocating.late_context: "contexts created inside timed work",
+    copying.read_scalars: "synchronisation in every step",
+    copying.tiny: "tiny copies",
+    copying.pageable: "copies of pageable memory",
+    copying.mapped_files: "copies of mapped files",
+    turns.back_and_forth: "copies and kernels that take turns",
+    managed.read_back: "managed memory moved page by page",
+    managed.first_touch_by_gpu: "managed memory moved page by page",
+    pages.page_costs: "temporaries that fault again each time",
+}
+"""In the order in which they are asked; each with what it looks for, which is said where nothing was found."""
 
 REFUSED_SHARE = 0.05
 """The share of its phase: a cost of this size is named even where no cure pays."""
@@ -79,6 +80,11 @@ def search(scene: Scene) -> Opportunities:
     to_measure.sort(key=lambda one: -one.cost_ns)
     headline = _headline(scene, ranked, to_measure, refused)
     return Opportunities(tuple(ranked), tuple(to_measure), tuple(refused), _unseen(scene), headline)
+
+
+def looked_for() -> str:
+    """What all detectors look for, as a list in a sentence."""
+    return ", ".join(dict.fromkeys(DETECTORS.values()))
 
 
 def _scaled(saving: Saving, share: float) -> Saving:

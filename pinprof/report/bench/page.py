@@ -13,6 +13,7 @@ from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, pack_script, plot_script, script_hash
+from pinprof.report.page.design import level_rules
 
 
 def write_page(report: BenchReport, path: Path) -> None:
@@ -28,7 +29,7 @@ def render(report: BenchReport) -> str:
     sheets = "".join(map(asset, ("styles/page.css", "styles/activity.css", "styles/bench.css")))
     return html.page(
         "bench.html.j2",
-        sheets + html.level_rules(),
+        sheets + level_rules(),
         script,
         hashes,
         report=report,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_weight
 from pinprof.compare.results import FAMILIES, Difference, Family, Fate, OpportunityChange, Row
-from pinprof.report.compare import figures
+from pinprof.report.compare import words
 
 _FIRST, _MOST = 8, 100
 """Rows of a family that are open at first, and that the page has at all."""
@@ -89,7 +89,7 @@ def _family(difference: Difference, key: Family, rows: Sequence[Row]) -> ShownFa
         widest[scale] = max(widest.get(scale, 0.0), *row.before, *row.after)
     shown = tuple(_row(row, widest[row.unit, row.per]) for row in rows[:_MOST])
     first = _FIRST + 1 if len(shown) == _FIRST + 1 else _FIRST
-    title = figures.family_title(difference, key)
+    title = words.family_title(difference, key)
     return ShownFamily(key, title, _COLUMNS[key], shown[:first], shown[first:], len(rows) - len(shown))
 
 
@@ -156,5 +156,5 @@ def shown_fates(difference: Difference) -> list[ShownFate]:
     for fate, card in _CARDS.items():
         changes = tuple(one for one in difference.opportunities if one.fate == fate)
         if changes:
-            fates.append(ShownFate(figures.FATE_TITLES[fate], card, changes))
+            fates.append(ShownFate(words.FATE_TITLES[fate], card, changes))
     return fates

@@ -27,7 +27,6 @@ class Export(NamedTuple):
 
 
 EXPORTS: dict[str, Export] = {
-    "markdown": Export("markdown", "write", ".md", "text", "a pull request or chat: what to change, phases, causes"),
     "speedscope": Export("speedscope", "write", ".speedscope.json", "text", "speedscope.app: a profile per event"),
     "pprof": Export("pprof", "write", ".pb.gz", "binary", "go tool pprof: a sample type per event, cause labels"),
     "firefox": Export("firefox", "write", ".firefox.json.gz", "text", "profiler.firefox.com: causes as categories"),

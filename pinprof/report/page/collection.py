@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pinprof.analyze.results import RangeResult
-from pinprof.report.data import LEVEL_TITLES, ReportData
+from pinprof.report.data import LEVEL_TITLES
 from pinprof.report.flame import pack
+from pinprof.report.gather import ReportData
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
+from pinprof.report.page.design import level_rules
 
 _PLOT_PLACE = "@plot-script@"
 _PLOT = re.compile(r'(?<=id="plot-script">)[A-Za-z0-9+/=]+(?=</script>)')
@@ -37,7 +39,7 @@ def render(reports: Sequence[ReportData]) -> str:
     hashes = sorted({script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
     return html.page(
         "collection.html.j2",
-        asset("styles/page.css") + asset("styles/collection.css") + html.level_rules(),
+        asset("styles/page.css") + asset("styles/collection.css") + level_rules(),
         script,
         " ".join(hashes),
         "worker-src blob:; frame-src blob:; ",

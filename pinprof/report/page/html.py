@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +17,19 @@ import jinja2
 from markupsafe import Markup, escape
 
 from pinprof import __version__
-from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.base import cache, documentation, units
 from pinprof.base.errors import unwritable
-from pinprof.report import palette, styles
-from pinprof.report.data import LEVEL_TITLES, Cause, ReportData, share_of
+from pinprof.report.data import share_of
 from pinprof.report.export.streams import binary_output
-from pinprof.report.flame import Layout, pack, pack_columns
-from pinprof.report.instances import InstanceData
+from pinprof.report.flame import pack
+from pinprof.report.forms import Written
+from pinprof.report.gather import ReportData
 from pinprof.report.names import event_label, printable
 from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
-from pinprof.report.section import ForScripts, picked
-
-SHEETS = ("styles/page.css", "styles/opportunities.css", "styles/activity.css")
+from pinprof.report.section import ForScripts
 
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
 """Where templates come from."""
-
-THEMES = ((":root", False), (":root[data-theme=dark]", True))
-"""(selector, whether it is dark)."""
 
 _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -61,37 +55,35 @@ def write_whole(page: str, path: Path) -> None:
 
 
 def render(
-    report: ReportData,
+    answer: Written[Any],
     plot_source: str | None = None,
     script_source: str | None = None,
     given: ForScripts | None = None,
 ) -> str:
     """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them.
 
-    `given` is what `for_scripts` makes of the report, where it is made already.
+    `given` is what `for_scripts` makes of the answer, where it is made already.
     """
-    script = bundle("report.js") if script_source is None else f"{SHARED_NAME}();"
-    style = "".join(map(asset, SHEETS)) + colour_rules(report.causes)
-    given = given or for_scripts(report)
+    design = answer.forms.page_design()
+    script = bundle(design.script) if script_source is None else f"{SHARED_NAME}();"
+    given = given or for_scripts(answer)
     plot = plot_script() if given.plots and plot_source is None else None
     hashes = [script_hash(script), *([script_hash(plot)] if plot else [])]
     shared = plot_source is not None or script_source is not None
     return page(
-        "report.html.j2",
-        style,
+        "page.html.j2",
+        "".join(map(asset, design.sheets)) + design.colours(answer),
         script,
         " ".join([*hashes, *(["'self'", "file:"] if shared else [])]),
-        "worker-src blob:; ",
-        report=report,
-        sections=[section for section in report.sections.values() if section.on_page()],
-        causes=report.by_key(),
-        cause_index={cause.key: index for index, cause in enumerate(report.causes)},
-        level_titles=LEVEL_TITLES,
-        styles=styles,
+        "worker-src blob:; " if design.flame else "",
+        design=design,
+        title=design.title(answer),
+        sections=[section for section in answer.sections.values() if section.on_page()],
         plot_source=plot_source,
         script_source=script_source,
-        page_data=embed_json({**given.data, "plots": given.figures}),
+        page_data=embed_json({**given.data, "plots": given.figures}) if given.data else "",
         packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
+        **design.context(answer),
     )
 
 
@@ -109,19 +101,16 @@ def page(template: str, style: str, script: str, scripts: str, directives: str =
     return environment().get_template(template).render(policy=policy, version=__version__, **own, **values)
 
 
-def for_scripts(report: ReportData) -> ForScripts:
+def for_scripts(answer: Written[Any]) -> ForScripts:
     """What the page's scripts read, of all sections together; names are made printable, so that no script has to."""
-    parts = [section.for_scripts(report) for section in report.sections.values()]
-    data, packed = _shared_data(report), dict[str, str]()
+    parts = [answer.forms.page_design().data(answer), *(section.for_scripts() for section in answer.sections.values())]
+    data, packed = dict[str, Any](), dict[str, str]()
     figures, drawings = dict[str, Any](), dict[str, Any]()
     for part in parts:
         data |= part.data
         figures |= part.figures
         drawings |= part.drawings
         packed |= part.packed
-    if report.instances:
-        layout, packed["instances"] = pack_columns(report.instances.columns())
-        data["instances"] = _instances(report.instances, report.activity, layout)
     if drawings:
         text = json.dumps(drawings, ensure_ascii=False, separators=(",", ":"))
         packed["drawings"] = pack(text.encode("utf-8", "replace"))
@@ -176,60 +165,6 @@ def _quantity(key: str, value: Any) -> str:
         if key.endswith("_ns"):
             return units.format_ns(value)
     return str(value)
-
-
-def _shared_data(report: ReportData) -> dict[str, Any]:
-    return {
-        "causes": causes_data(report.causes),
-        "events": [
-            {"name": printable(event.name), "unit": event.unit, "spans": event.event.spans} for event in report.events
-        ],
-        "threads": [
-            printable(thread.title) for thread in report.threads or (report.flame.threads if report.flame else ())
-        ],
-        "title": re.sub(r"[^\w.-]+", "-", report.capture.path) or "pinprof",
-        "instances": None,
-    }
-
-
-def causes_data(causes: Sequence[Cause]) -> list[dict[str, Any]]:
-    """The taxonomy as the page's scripts read it."""
-    return [picked(cause, "key slug meaning remedy rule") for cause in causes]
-
-
-def _instances(rows: InstanceData, activity: ActivityAnalysis | None, layout: Layout) -> dict[str, Any]:
-    return {
-        "layout": layout,
-        "samplesStart": rows.samples_start_ns,
-        "scoped": rows.scoped,
-        "merged": rows.merged,
-        "run": activity.span_ns if activity else 0,
-    }
-
-
-def colour_rules(causes: Sequence[Cause]) -> str:
-    """Custom properties and classes for every cause, module and level, in both themes."""
-    pairs = [(cause.key, cause.level) for cause in causes]
-    slugs = {cause.key: cause.slug for cause in causes}
-    rules = []
-    for selector, dark in THEMES:
-        body = "".join(f"--cause-{slugs[key]}:{colour};" for key, colour in palette.colours(pairs, dark=dark).items())
-        for name, levels in (("module", palette.MODULES), ("mode", palette.MODES)):
-            shades = [palette.level_colour(level, dark=dark) for level in levels]
-            body += "".join(f"--{name}-{rank}:{colour};" for rank, colour in enumerate(shades))
-        rules.append(f"{selector}{{{body}}}\n")
-    rules += [f".c-{slug}{{--c:var(--cause-{slug})}}\n" for slug in slugs.values()]
-    return "".join(rules) + level_rules()
-
-
-def level_rules() -> str:
-    """Custom properties and classes for every level, in both themes."""
-    rules = []
-    for selector, dark in THEMES:
-        body = "".join(f"--level-{level}:{palette.level_colour(level, dark=dark)};" for level in palette.FAMILIES)
-        rules.append(f"{selector}{{{body}}}\n")
-    rules += [f".l-{level}{{--c:var(--level-{level})}}\n" for level in palette.FAMILIES]
-    return "".join(rules)
 
 
 _COMMAND = re.compile("`([^`]+)`")

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from pinprof.report.flame import pack
 from pinprof.report.page.bundle import asset, bundle, pack_script, plot_script
-from pinprof.report.page.html import SHEETS
+from pinprof.report.page.recorded import SHEETS
 
 _NOTICE = "The report's script is missing: run the cell with %load_ext pinprof again, or add --whole to this cell."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pinprof.report.data import Explained
+from pinprof.report.forms import Forms
 from pinprof.report.section import Section
 from pinprof.report.sections.activity import ActivityEntry
 from pinprof.report.sections.blame import WhoWaits
@@ -20,31 +22,16 @@ from pinprof.report.sections.quality import Quality
 from pinprof.report.sections.ranges import Ranges
 from pinprof.report.sections.ranges.walls import Walls
 from pinprof.report.sections.reproduce import Reproduce
+from pinprof.report.sections.singles import Singles
 from pinprof.report.sections.timeline import OverTime
 from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
-SECTIONS: tuple[type[Section], ...] = (
+SECTIONS: tuple[type[Section[Explained]], ...] = (
     Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, LinesSection, CallsSection,
     Transfers, ManagedMemory, LedgerSection, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
+    Singles,
 )  # fmt: skip
 """In the order of the page."""
 
-TEXT_ORDER = (
-    "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "blame", "ledger", "memory", "calls",
-    "transfers",
-    "uvm", "findings", "quality", "reproduce",
-)  # fmt: skip
-"""The terminal's order, by key: what was measured, then what it means. Sections without a place here come last."""
-
-JSON_ORDER = (
-    "hero", "opportunities", "phases", "causes", "ranges", "quality", "findings", "activity", "memory",
-    "lines", "blame", "ledger",
-)  # fmt: skip
-"""The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
-
-
-def ordered(keys: tuple[str, ...]) -> list[type[Section]]:
-    """All sections, those of `keys` first."""
-    place = {key: number for number, key in enumerate(keys)}
-    return sorted(SECTIONS, key=lambda section: place.get(section.key, len(place)))
+REPORT = Forms[Explained](SECTIONS, brief=(Hero, Phases, WhatToChange, Causes, Quality), design="page.recorded")

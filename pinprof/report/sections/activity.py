@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Self
 
-from pinprof.analyze import Run
 from pinprof.analyze.activity.results import (
     ActivityAnalysis,
     CallResult,
@@ -20,25 +19,26 @@ from pinprof.analyze.activity.results import (
     UvmAnalysis,
 )
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import Shared
+from pinprof.report.data import Explained
 from pinprof.report.section import Section, listed, picked
 
 _WORK = "device kernel_ns copy_ns overlap_ns busy_ns"
 
 
 @dataclass(frozen=True)
-class ActivityEntry(Section):
+class ActivityEntry(Section[Explained]):
     """All of it in one entry."""
 
     key = "activity"
+    after = (("json", "findings"),)
     absent = (("activity", None),)
 
     activity: ActivityAnalysis
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None when nothing traced the program."""
-        return cls(shared.activity) if shared.activity else None
+        return cls(subject.shared.activity) if subject.shared.activity else None
 
     def on_page(self) -> bool:
         """It has no template."""

@@ -8,12 +8,11 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.blame.results import CERTAINTIES, BlameResult, BlameRow, Holder, HolderKind
 from pinprof.analyze.evidence import LEAST_NS
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.names import shortened
 from pinprof.report.rows import timed_span
 from pinprof.report.section import Section, picked
@@ -50,10 +49,11 @@ def site_words(row: BlameRow | Holder) -> str:
 
 
 @dataclass(frozen=True)
-class WhoWaits(Section):
+class WhoWaits(Section[Explained]):
     """The rows of a recording, longest first."""
 
     key, title = "blame", "Who waits for whom"
+    after = (("text", "walls"), ("json", "lines"))
     absent = (("blame", None),)
 
     blame: BlameResult
@@ -64,12 +64,13 @@ class WhoWaits(Section):
     holder_name, site_words = staticmethod(holder_name), staticmethod(site_words)
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where no thread waits for anybody."""
-        if analysis.blame is None or (span := timed_span(analysis.capture)) is None:
+        if subject.run.blame is None or (span := timed_span(subject.run.capture)) is None:
             return None
-        nodes = {row.holder.node for row in analysis.blame.rows} if shared.stacks else ()
-        return cls(analysis.blame, span[0], {node: shared.stacks.names(node) for node in nodes if shared.stacks})
+        blame, stacks = subject.run.blame, subject.shared.stacks
+        nodes = {row.holder.node for row in blame.rows} if stacks else ()
+        return cls(blame, span[0], {node: stacks.names(node) for node in nodes if stacks})
 
     @property
     def rows(self) -> tuple[BlameRow, ...]:
@@ -105,7 +106,7 @@ class WhoWaits(Section):
         facts = picked(blame, "waited_ns late_ns rest rest_ns recorded recorded_share threads_left_out")
         return {"blame": facts | {"rows": [_row_json(row, self) for row in blame.rows]}}
 
-    def to_text(self, report: ReportData, console: Console) -> Iterator[RenderableType]:
+    def to_text(self, console: Console) -> Iterator[RenderableType]:
         """The longest waits."""
         if rows := self._told():
             yield from titled(self.title, _text(rows, self))

@@ -9,12 +9,11 @@ from typing import Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Purpose
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
 from pinprof.report.sections.ranges.walls import REMAINDER, WallPart, parts_of
@@ -71,7 +70,7 @@ def context_sentence(entry: ContextInit) -> str:
 
 
 @dataclass(frozen=True)
-class CallsSection(Section):
+class CallsSection(Section[Explained]):
     """The calls of the whole recording, longest total first."""
 
     key, title = "calls", "CUDA calls"
@@ -84,11 +83,13 @@ class CallsSection(Section):
     named_parts = staticmethod(named_parts)
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where no call was traced."""
-        if shared.activity is None or not shared.activity.whole.calls:
+        if subject.shared.activity is None or not subject.shared.activity.whole.calls:
             return None
-        return cls(shared.activity, merged=shared.instances is not None and shared.instances.merged)
+        return cls(
+            subject.shared.activity, merged=subject.shared.instances is not None and subject.shared.instances.merged
+        )
 
     @property
     def memory(self) -> list[CallResult]:
@@ -110,7 +111,7 @@ class CallsSection(Section):
         """A sentence for each context that was created."""
         return [context_sentence(entry) for entry in self.activity.context_init]
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The calls about memory, or all others, and what samples say of the time inside them."""
         yield from titled(self.title, _text(self))
 

@@ -11,11 +11,10 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.results import Finding
 from pinprof.analyze.rules.rules import CUDA_RULES
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section
 from pinprof.report.terminal.layout import sentence, titled
@@ -37,10 +36,11 @@ def uses_cuda(shared: Shared) -> bool:
 
 
 @dataclass(frozen=True)
-class Findings(Section):
+class Findings(Section[Explained]):
     """The verdicts, in the order of the analysis."""
 
     key, title = "findings", "Findings"
+    after = (("json", "quality"),)
     absent = (("findings", ()),)
 
     all: tuple[Finding, ...]
@@ -48,9 +48,9 @@ class Findings(Section):
     """Else a reader is not shown rules about CUDA that are not assessable; JSON has them."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where no rule was asked."""
-        return cls(analysis.findings, uses_cuda(shared)) if analysis.findings else None
+        return cls(subject.run.findings, uses_cuda(subject.shared)) if subject.run.findings else None
 
     def having(self, status: str) -> list[Finding]:
         """Those of one `Finding.status` that a reader is shown."""
@@ -63,7 +63,7 @@ class Findings(Section):
         """Every verdict."""
         return {"findings": [asdict(finding) for finding in self.all]}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """What fired, with its evidence; the names of all other rules."""
         lines: list[RenderableType] = []
         for finding in self.having("fired"):

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 from typing import Self
 
-from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.flame import FlameData, pack_strings
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
 
 
 @dataclass(frozen=True)
-class Flamegraph(Section):
+class Flamegraph(Section[Explained]):
     """The columns; None without samples."""
 
     key, title = "flame", "Flamegraph"
+    shows = "columns"
 
     columns: FlameData | None
+    causes: int
+    """Rows of the taxonomy."""
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self:
+    def build(cls, subject: Explained) -> Self:
         """The page's scripts want to know how many there are, if none."""
-        return cls(shared.flame)
+        return cls(subject.shared.flame, len(subject.shared.causes))
 
-    def on_page(self) -> bool:
-        """Whether there are samples."""
-        return self.columns is not None
-
-    def for_scripts(self, report: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """The packed columns and what they hold."""
         flame = self.columns
         layout, packed = flame.packed if flame else ([], "")
         dsos = [printable(dso) for dso in flame.dsos] if flame else [""]
         facts = {
-            "causes": len(report.causes),
+            "causes": self.causes,
             "dsos": len(dsos),
             "frames": len(flame.frame_name) if flame else 0,
             "threads": len(flame.threads) if flame else 0,

@@ -10,12 +10,12 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.results import EventResult
 from pinprof.analyze.selection import Part
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import CaptureFacts, ReportData, Shared
+from pinprof.report import markdown
+from pinprof.report.data import CaptureFacts, Explained
 from pinprof.report.names import event_label, printable
 from pinprof.report.section import Section
 from pinprof.report.sections.causes import sampling
@@ -24,7 +24,7 @@ from pinprof.report.terminal.layout import kept, sentence
 
 
 @dataclass(frozen=True)
-class Hero(Section):
+class Hero(Section[Explained]):
     """What was recorded, and the answer in one sentence."""
 
     key = "hero"
@@ -37,24 +37,28 @@ class Hero(Section):
     """Which part of the recording this is; None: all of it."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self:
+    def build(cls, subject: Explained) -> Self:
         """Every report has a head."""
-        counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
-        facts = (*_scenario_facts(shared.capture.scenario), *map(_event_fact, shared.events), *counts)
-        part = _part(analysis.part) if analysis.part else None
-        return cls(shared.headline, shared.capture, facts, part)
+        counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(subject.shared.activity)]
+        facts = (*_scenario_facts(subject.shared.capture.scenario), *map(_event_fact, subject.shared.events), *counts)
+        part = _part(subject.run.part) if subject.run.part else None
+        return cls(subject.shared.headline, subject.shared.capture, facts, part)
 
     def to_json(self) -> dict[str, Any]:
         """The answer, and how it was recorded."""
         part = {} if self.part is None else {"part": dict(self.part)}
         return {"headline": self.headline, **part, "capture": asdict(self.capture)}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The answer and a line of facts, without a title."""
         yield sentence(printable(self.headline), "bold")
         badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
         if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim")):
             yield facts
+
+    def to_markdown(self) -> Iterator[str]:
+        """The answer."""
+        yield f"**{markdown.text(self.headline)}**"
 
 
 def _part(part: Part) -> dict[str, Any]:

@@ -8,12 +8,11 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Ledger, SiteResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Allocated
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.figures import layout, title
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
@@ -38,10 +37,11 @@ _SUMMED = "allocations frees requested_bytes granted_bytes live_bytes live_grant
 
 
 @dataclass(frozen=True)
-class LedgerSection(Section):
+class LedgerSection(Section[Explained]):
     """Who holds which memory of CUDA, and since when."""
 
     key, title = "ledger", "Pinned memory ledger"
+    after = (("text", "blame"), ("json", "blame"))
     absent = (("ledger", None),)
 
     ledger: Ledger
@@ -52,12 +52,16 @@ class LedgerSection(Section):
     pages_parts = staticmethod(pages_parts)
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where no allocation was recorded."""
-        ledger = analysis.ledger
+        ledger = subject.run.ledger
         if ledger is None:
             return None
-        start = shared.start_ns if shared.start_ns is not None else int(ledger.curves.edge_ns.min(initial=0))
+        start = (
+            subject.shared.start_ns
+            if subject.shared.start_ns is not None
+            else int(ledger.curves.edge_ns.min(initial=0))
+        )
         return cls(ledger, start)
 
     def on_page(self) -> bool:
@@ -223,7 +227,7 @@ class LedgerSection(Section):
         names = "looks counted_bytes ledger_bytes difference_bytes worst_bytes before_bytes beside_bytes agrees"
         return picked(view, names) | {"time_ns": view.time_ns - self.start_ns}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The answer, the sites that hold most, and what the kernel says."""
         sites = tuple(site for site in self.ledger.sites if site.kind != "device")
         if not sites:
@@ -247,7 +251,7 @@ class LedgerSection(Section):
         lines += [sentence(printable(note), "dim") for note in (*self.placed, *self.notes)]
         yield from titled(self.title, Group(*lines))
 
-    def for_scripts(self, _: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """The curves as a figure."""
         figure = self.figure
         return ForScripts(figures={"ledger": figure} if figure else {})

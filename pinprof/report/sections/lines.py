@@ -15,7 +15,7 @@ from pinprof.analyze import Run
 from pinprof.analyze.lines import EventLines, SourceLine
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.rows import pool_name
 from pinprof.report.section import Section, picked
@@ -69,10 +69,11 @@ def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
 
 
 @dataclass(frozen=True)
-class LinesSection(Section):
+class LinesSection(Section[Explained]):
     """The events that have lines, in the order of the recording."""
 
     key, title = "lines", "Lines"
+    after = (("json", "memory"),)
     absent = (("python", ()), ("lines", ()))
 
     tables: tuple[LineTable, ...]
@@ -82,12 +83,12 @@ class LinesSection(Section):
     main_threads = staticmethod(main_threads)
 
     @classmethod
-    def build(cls, analysis: Run, _: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None without lines."""
-        if not analysis.lines:
+        if not subject.run.lines:
             return None
         tables, python = (
-            tuple(_table(analysis, event) for event in events) for events in (analysis.lines, analysis.python)
+            tuple(_table(subject.run, event) for event in events) for events in (subject.run.lines, subject.run.python)
         )
         return cls(tables, python)
 
@@ -102,10 +103,10 @@ class LinesSection(Section):
             "lines": [_table_json(table) for table in self.tables],
         }
 
-    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+    def to_text(self, _: Console) -> Iterator[RenderableType]:
         """A table for each event."""
         for table in self.tables:
-            yield from titled(f"{table.noun.capitalize()}s · {printable(table.event)}", _table_text(table, report))
+            yield from titled(f"{table.noun.capitalize()}s · {printable(table.event)}", _table_text(table))
 
 
 def _table(analysis: Run, result: EventLines) -> LineTable:
@@ -136,7 +137,7 @@ def _table_json(table: LineTable) -> dict[str, Any]:
     )
 
 
-def _table_text(data: LineTable, report: ReportData) -> Table:
+def _table_text(data: LineTable) -> Table:
     table = plain_table()
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("weight", justify="right", no_wrap=True)
@@ -151,7 +152,7 @@ def _table_text(data: LineTable, report: ReportData) -> Table:
         causes = Text()
         for leaf, weight in list(row.leaves.items())[:_CAUSES]:
             if weight >= _SMALLEST_CAUSE * row.weight:
-                causes += cause(leaf, units.format_share(weight, row.weight), leaf_style(report, leaf))
+                causes += cause(leaf, units.format_share(weight, row.weight), leaf_style(leaf))
         line = Text(shortened(row.place, _NAME_WIDTH), "bold") + Text(f"  {shortened(row.function, _NAME_WIDTH)}")
         if row.inside and 2 * row.inside_weight > row.weight:
             line += Text(f"  {kept('in ' + shortened(row.inside, _NAME_WIDTH))}", "dim")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import Shared
+from pinprof.report.data import Explained
 from pinprof.report.section import Section
 
 
 @dataclass(frozen=True)
-class Machine(Section):
+class Machine(Section[Explained]):
     """Facts of the host, nested."""
 
     key, title = "machine", "Machine"
@@ -20,6 +19,6 @@ class Machine(Section):
     facts: Mapping[str, Any]
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where nothing is known of it."""
-        return cls(shared.capture.host) if shared.capture.host else None
+        return cls(subject.shared.capture.host) if subject.shared.capture.host else None

@@ -9,13 +9,12 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.memory import MemoryResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes
 from pinprof.data.model import Int64
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.figures import layout, title
 from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.styles import Style
@@ -42,10 +41,11 @@ POINTS = 2_000
 
 
 @dataclass(frozen=True)
-class Memory(Section):
+class Memory(Section[Explained]):
     """What the program held over time, and what the machine counted meanwhile."""
 
     key, title = "memory", "Memory"
+    after = (("text", "ledger"), ("json", "activity"))
     absent = (("memory", None),)
 
     result: MemoryResult
@@ -53,12 +53,12 @@ class Memory(Section):
     """Where the timeline begins, on the capture's clock; the first look where there is none."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None when nothing recorded it."""
-        result = analysis.memory
+        result = subject.run.memory
         if result is None:
             return None
-        return cls(result, int(result.time_ns[0]) if shared.start_ns is None else shared.start_ns)
+        return cls(result, int(result.time_ns[0]) if subject.shared.start_ns is None else subject.shared.start_ns)
 
     def curves(self) -> list[tuple[str, Style, Int64, Int64]]:
         """(key, style, time since the start, bytes) of what the program ever held."""
@@ -162,12 +162,12 @@ class Memory(Section):
         growth = {"growth": dict(self.result.growth)}
         return {"memory": data | growth | picked(self.result, "program_faults hidden_faults")}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Peaks in one line, and the notes."""
         peaks = Text(" · ").join(Text(kept(f"{figure} {what}")) for figure, what in self.tiles)
         yield from titled(self.title, Group(peaks, *(sentence(note, "dim") for note in self.notes)))
 
-    def for_scripts(self, _: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """The curves as a figure."""
         figure = self.figure
         return ForScripts(figures={"memory": figure} if figure else {})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
@@ -14,21 +14,17 @@ from rich.text import Text
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report import markdown
+from pinprof.report.data import Explained, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable
-from pinprof.report.section import ForScripts, Section, picked
+from pinprof.report.section import ForScripts, Section
 from pinprof.report.terminal.layout import sentence, titled
 
-LOOKED_FOR = (
-    "pages created during pins", "memory allocated and freed repeatedly", "copies of pageable memory",
-    "managed memory moved page by page", "tiny copies", "synchronisation in every step",
-    "temporaries that fault again each time", "waits for other threads", "contexts created inside timed work",
-)  # fmt: skip
-"""Kinds of opportunity, said where none was found."""
 _SHOWN = 0.03
 """The share of what an opportunity costs: causes of less are left to the page."""
 
@@ -62,9 +58,22 @@ class Card:
         """What it saves, of what."""
         return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
 
+    def fields(self) -> Iterator[tuple[str, str]]:
+        """(kind, words) of everything that is said below the title, in the order of every form."""
+        one = self.it
+        least = _SHOWN * sum(one.causes.values())
+        causes = [f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least]
+        costs = f"costs {units.format_ns(one.cost_ns)}" + (f": {', '.join(causes)}" if causes else "")
+        yield "gain", f"{self.gain}; {costs}"
+        yield "site", self.site
+        yield "cure", one.cure.text
+        yield from (("code", text) for text in (one.cure.code, one.cure.environment) if text)
+        yield from (("basis", line) for line in one.basis)
+        yield from (("evidence", evidence_words(proof.text, proof.command)) for proof in one.evidence)
+
 
 @dataclass(frozen=True)
-class WhatToChange(Section):
+class WhatToChange(Section[Explained]):
     """The answer."""
 
     key, title = "opportunities", "What to change"
@@ -75,8 +84,10 @@ class WhatToChange(Section):
     refused: tuple[Refused, ...]
     unseen: tuple[str, ...]
     headline: str
+    places: Mapping[str, int]
+    """Leaf → its row of the taxonomy."""
 
-    looked_for = LOOKED_FOR
+    looked_for = staticmethod(looked_for)
 
     @property
     def others(self) -> tuple[tuple[str, tuple[ToMeasure | Refused, ...]], ...]:
@@ -87,13 +98,18 @@ class WhatToChange(Section):
     site_words = staticmethod(lambda site: site_words(site))
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where nobody looked."""
-        answer = analysis.opportunities
+        answer = subject.run.opportunities
         if answer is None:
             return None
         return cls(
-            tuple(_cards(answer, analysis, shared)), answer.to_measure, answer.refused, answer.unseen, answer.headline
+            tuple(_cards(answer, subject.run, subject.shared)),
+            answer.to_measure,
+            answer.refused,
+            answer.unseen,
+            answer.headline,
+            {cause.key: index for index, cause in enumerate(subject.shared.causes)},
         )
 
     @property
@@ -112,13 +128,13 @@ class WhatToChange(Section):
             "unseen": list(self.unseen),
         }
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Every opportunity with cure, code, basis and evidence."""
         lines: list[RenderableType] = []
         for card in self.cards:
             lines += _card_text(card)
         if not self.cards:
-            lines.append(sentence(f"{self.nothing} Searched for: {', '.join(self.looked_for)}.", "dim"))
+            lines.append(sentence(f"{self.nothing} Searched for: {self.looked_for()}.", "dim"))
         for heading, rows in self.others:
             lines.append(Text(f"{heading}:", "bold"))
             for one in rows:
@@ -127,14 +143,30 @@ class WhatToChange(Section):
         lines += [sentence(printable(f"Not visible: {line}"), "dim") for line in self.unseen]
         yield from titled(self.title, Group(*lines))
 
-    def for_scripts(self, report: ReportData) -> ForScripts:
+    def to_markdown(self) -> Iterator[str]:
+        """The same, with the code in blocks."""
+        yield from ("", "### What to change")
+        if not self.cards:
+            yield from ("", f"{self.nothing} Searched for: {self.looked_for()}.")
+        for card in self.cards:
+            yield from _card_markdown(card)
+        for heading, rows in self.others:
+            yield from ("", f"### {heading}", "")
+            for one in rows:
+                title, site, reason = map(markdown.text, (one.title, site_words(one.site), one.reason))
+                yield f"- {title} ({site}): {reason}"
+        if self.unseen:
+            yield from ("", "Not visible:", "")
+        for line in self.unseen:
+            yield f"- {markdown.text(line)}"
+
+    def for_scripts(self) -> ForScripts:
         """What each card filters to; its samples are columns of the flamegraph."""
-        places = {cause.key: index for index, cause in enumerate(report.causes)}
         cards = [
             {
                 "title": printable(card.it.title),
                 "event": max(card.event, 0),
-                "causes": [places[leaf] for leaf in card.it.causes if leaf in places],
+                "causes": [self.places[leaf] for leaf in card.it.causes if leaf in self.places],
             }
             for card in self.cards
         ]
@@ -177,42 +209,43 @@ def _event_of(flame: FlameData, number: int, analysis: Run) -> int:
 
 
 def _json(one: Opportunity) -> dict[str, Any]:
-    return (
-        picked(one, "rank title")
-        | {"site": asdict(one.site), "causes": dict(one.causes)}
-        | picked(one, "phase count bytes cost_ns")
-        | {
-            "cure": asdict(one.cure),
-            "saving_ns": {end: getattr(one.saving, f"{end}_ns") for end in ("low", "likely", "high")},
-            "basis": list(one.basis),
-            "evidence": [asdict(proof) for proof in one.evidence],
-        }
-    )
+    """All fields but the samples, which are numbers of this analysis alone."""
+    data = asdict(replace(one, causes=dict(one.causes), samples=frozenset()))
+    del data["samples"]
+    data["saving"] = {end.removesuffix("_ns"): ns for end, ns in data["saving"].items()}
+    return {"saving_ns" if name == "saving" else name: value for name, value in data.items()}
+
+
+_STYLES = {"gain": "green", "basis": "dim", "evidence": "dim"}
 
 
 def _card_text(card: Card) -> Iterator[RenderableType]:
-    one = card.it
-    yield Text(f"{one.rank}  ", "bold") + sentence(printable(one.title), "bold")
-    least = _SHOWN * sum(one.causes.values())
-    causes = ", ".join(
-        f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least
-    )
-    lines = [
-        sentence(
-            printable(f"{card.gain}; costs {units.format_ns(one.cost_ns)}" + (f": {causes}" if causes else "")), "green"
-        ),
-        sentence(printable(card.site)),
-        sentence(printable(f"→ {one.cure.text}")),
-        *(Text(f"    {printable(line)}") for line in code_lines(one)),
-        *(sentence(printable(line), "dim") for line in one.basis),
-        *(sentence(printable(evidence_words(proof.text, proof.command)), "dim") for proof in one.evidence),
-    ]
+    yield Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold")
+    lines: list[Text] = []
+    for kind, words in card.fields():
+        if kind == "code":
+            lines += [Text(f"    {printable(line)}") for line in words.splitlines()]
+        else:
+            arrow = "→ " if kind == "cure" else ""
+            lines.append(sentence(printable(arrow + words), _STYLES.get(kind, "")))
     yield Padding(Group(*lines), (0, 0, 0, 3), expand=False)
 
 
-def code_lines(one: Opportunity) -> list[str]:
-    """What to write and what to set, line by line."""
-    return [*one.cure.code.splitlines(), *([one.cure.environment] if one.cure.environment else [])]
+def _card_markdown(card: Card) -> Iterator[str]:
+    one = card.it
+    yield from ("", f"#### {one.rank}. {markdown.text(one.title)}", "")
+    gain = card.gain[:1].upper() + card.gain[1:]
+    yield f"**{gain}**; costs {units.format_ns(one.cost_ns)}. {markdown.code(card.site)}"
+    listed = False
+    for kind, words in card.fields():
+        if kind == "code":
+            yield from ("", *markdown.block(words.splitlines()))
+        elif kind == "cure":
+            yield from ("", markdown.text(words))
+        elif kind not in ("gain", "site"):
+            yield from ([] if listed else [""])
+            listed = True
+            yield f"- {markdown.text(words)}"
 
 
 def evidence_words(text: str, command: str) -> str:

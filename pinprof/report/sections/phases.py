@@ -8,18 +8,18 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.course.results import Phase, Steps
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared, Tile
+from pinprof.report import markdown
+from pinprof.report.data import Explained, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import kept, sentence, titled
 
 
 @dataclass(frozen=True)
-class Phases(Section):
+class Phases(Section[Explained]):
     """How the run went."""
 
     key, title = "phases", "Phases"
@@ -35,13 +35,15 @@ class Phases(Section):
     """Where times begin to count, on the capture's clock: the timeline's start."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where nothing has a time."""
-        course = analysis.course
+        course = subject.run.course
         if course is None or not course.phases:
             return None
-        thread = next((one.name for one in shared.threads if (one.pid, one.tid) == (course.pid, course.tid)), "")
-        start = course.start_ns if shared.start_ns is None else shared.start_ns
+        thread = next(
+            (one.name for one in subject.shared.threads if (one.pid, one.tid) == (course.pid, course.tid)), ""
+        )
+        start = course.start_ns if subject.shared.start_ns is None else subject.shared.start_ns
         return cls(course.phases, course.steps, course.pid, course.tid, thread, start)
 
     @property
@@ -89,12 +91,21 @@ class Phases(Section):
         thread = {"pid": self.pid, "tid": self.tid, "name": self.thread}
         return {"phases": phases, "steps": steps, "critical_thread": thread}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The phases in a line, the steps in another."""
         line = Text("\n").join(
             [self.line(), *(sentence(printable(text)) for text in (self.about_steps, self.about_thread) if text)]
         )
         yield from titled(self.title, line)
+
+    def to_markdown(self) -> Iterator[str]:
+        """A table of the phases, and the steps in a sentence."""
+        yield from ("", "| phase | wall time | share |", "|---|---:|---:|")
+        for phase in self.phases:
+            share = units.format_share(phase.wall_ns, self.wall_ns)
+            yield f"| {phase.name} | {units.format_ns(phase.wall_ns)} | {share} |"
+        if self.about_steps:
+            yield from ("", f"{markdown.text(self.about_steps)}.")
 
     def line(self) -> Text:
         """`start-up 0.4 s · work 1.8 s`."""

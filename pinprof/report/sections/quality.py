@@ -10,13 +10,13 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Losses
 from pinprof.data.rates import Rates
-from pinprof.report.data import ReportData, Shared, Tile
+from pinprof.report import markdown
+from pinprof.report.data import Explained, Shared, Tile
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
 from pinprof.report.terminal.layout import sentence, tiles_line, titled
@@ -49,7 +49,7 @@ class ClockRow:
 
 
 @dataclass(frozen=True)
-class Quality(Section):
+class Quality(Section[Explained]):
     """What a recording can be trusted for."""
 
     key, title = "quality", "Data quality"
@@ -59,20 +59,23 @@ class Quality(Section):
     clock_rows: tuple[ClockRow, ...]
     """Empty where waits were recorded: wall time is explained then, and not just compared."""
     notes: tuple[str, ...]
+    recording: str
+    """Its path's last component."""
     recorded: bool
     """Whether anything was sampled or traced."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self:
+    def build(cls, subject: Explained) -> Self:
         """Every report has it."""
-        losses = analysis.capture.losses
-        explained = any(entry.wall for entry in shared.ranges)
+        losses = subject.run.capture.losses
+        explained = any(entry.wall for entry in subject.shared.ranges)
         return cls(
             losses,
-            tuple(quality_tiles(losses, shared)),
-            () if explained else tuple(clock_rows(shared)),
-            (*quality_notes(losses, shared), *_rates_note(analysis.capture.rates)),
-            recorded=bool(shared.events or shared.activity),
+            tuple(quality_tiles(losses, subject.shared)),
+            () if explained else tuple(clock_rows(subject.shared)),
+            (*quality_notes(losses, subject.shared), *_rates_note(subject.run.capture.rates)),
+            subject.shared.capture.path,
+            recorded=bool(subject.shared.events or subject.shared.activity),
         )
 
     def on_page(self) -> bool:
@@ -83,7 +86,11 @@ class Quality(Section):
         """What could not be used."""
         return {"losses": asdict(self.losses)}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_markdown(self) -> Iterator[str]:
+        """What was read."""
+        yield from ("", f"Recording {markdown.code(self.recording)}, read by pinprof.")
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Figures that are not zero, clocks that disagree, notes."""
         tiles = [tile for tile in self.tiles if tile.label == "samples" or not re.match(r"0\b", tile.value)]
         off = [

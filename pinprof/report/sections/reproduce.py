@@ -9,16 +9,15 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.names import printable
 from pinprof.report.section import Section
 from pinprof.report.terminal.layout import titled
 
 
 @dataclass(frozen=True)
-class Reproduce(Section):
+class Reproduce(Section[Explained]):
     """Commands as a shell reads them."""
 
     key, title = "reproduce", "How to reproduce"
@@ -29,15 +28,15 @@ class Reproduce(Section):
     """(name, command) of each recorder."""
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where no command is known."""
-        capture = shared.capture
+        capture = subject.shared.capture
         if not capture.command and not capture.collectors:
             return None
         collectors = tuple((entry.get("name", ""), _command_of(entry)) for entry in capture.collectors)
         return cls(quoted(capture.command), capture.scenario, collectors)
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The program's own command."""
         if self.command:
             yield from titled(self.title, Text(printable(self.command), overflow="fold"))

@@ -9,12 +9,11 @@ import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.activity.results import CopyResult, DeviceTime, TransferAnalysis
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_count
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.figures import layout, limit, title
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
@@ -26,10 +25,11 @@ _SMALLEST_PX, _LARGEST_PX = 11, 26
 
 
 @dataclass(frozen=True)
-class Transfers(Section):
+class Transfers(Section[Explained]):
     """The copies of the whole recording."""
 
     key, title = "transfers", "Transfers"
+    shows = "copies"
 
     copies: tuple[CopyResult, ...]
     result: TransferAnalysis | None
@@ -40,18 +40,14 @@ class Transfers(Section):
     """A sentence for each GPU."""
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self:
+    def build(cls, subject: Explained) -> Self:
         """The page's scripts want a list of link rates, if an empty one."""
-        if shared.activity is None:
+        if subject.shared.activity is None:
             return cls((), None, None, ())
-        copies, result = shared.activity.whole.copies, shared.activity.transfers
+        copies, result = subject.shared.activity.whole.copies, subject.shared.activity.transfers
         return cls(copies, result, transfer_figure(result, copies), tuple(map(device_sentence, result.devices)))
 
-    def on_page(self) -> bool:
-        """Whether anything was copied."""
-        return bool(self.copies)
-
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Copies by direction and kind of memory, and how the GPUs spent their time."""
         if not self.copies:
             return
@@ -71,7 +67,7 @@ class Transfers(Section):
             notes.append(f"{link.name}: {link.source}.")
         yield from titled(self.title, Group(table, *(sentence(printable(note), "dim") for note in notes)))
 
-    def for_scripts(self, _: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """`links`: per row of the table, the practical rate of its way over the link in bytes per nanosecond."""
         link = self.result.link if self.result else None
         links = [link.rate(copy.direction) if link else None for copy in self.copies]

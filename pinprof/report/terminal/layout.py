@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import IO
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.results import RangeResult
 from pinprof.base.terminal import write
 from pinprof.report import palette
-from pinprof.report.data import Shared, Tile
+from pinprof.report.data import Tile
 from pinprof.report.names import shortened
 from pinprof.report.styles import Style
 from pinprof.report.terminal.console import PrintableConsole
@@ -38,6 +41,11 @@ def console_of() -> Console:
     """Standard output: as wide as the terminal, or `PLAIN_WIDTH` and plain where it is none."""
     probe = PrintableConsole()
     return probe if probe.is_terminal else PrintableConsole(width=PLAIN_WIDTH)
+
+
+def plain_console(stream: IO[str]) -> Console:
+    """A file or a pipe."""
+    return PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True)
 
 
 def kept(text: str) -> str:
@@ -92,9 +100,9 @@ def range_name(entry: RangeResult, width: int) -> Text:
     return Text("  " * min(entry.depth, DEEPEST) + shortened(entry.name, width))
 
 
-def leaf_style(shared: Shared, leaf: str) -> str:
+def leaf_style(leaf: str) -> str:
     """The colour of a cause."""
-    return palette.level_colour(shared.cause(leaf).level, dark=True)
+    return palette.level_colour(CATEGORIES[LEAF[leaf]].level, dark=True)
 
 
 def style_colour(style: Style) -> str:
@@ -105,6 +113,20 @@ def style_colour(style: Style) -> str:
 def cause(leaf: str, share: str, style: str) -> Text:
     """A cause and its share in a list of them."""
     return Text(leaf, style) + Text(kept(f" {share}") + "  ")
+
+
+def plain_lines(parts: Callable[[Console], Iterable[RenderableType]]) -> list[str]:
+    """What a console prints, as lines of plain text without blank ones at either end."""
+    stream = io.StringIO()
+    print_all(parts, plain_console(stream))
+    return stream.getvalue().strip("\n").splitlines()
+
+
+def print_all(parts: Callable[[Console], Iterable[RenderableType]], console: Console) -> None:
+    """Print what is made for a console, one below the other."""
+    with tidy(console):
+        for part in parts(console):
+            console.print(part)
 
 
 @contextmanager

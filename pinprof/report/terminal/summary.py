@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from pinprof.base import units
-from pinprof.report.data import ReportData, share_of
+from pinprof.report.data import share_of
+from pinprof.report.gather import ReportData
 from pinprof.report.names import event_label, printable, shortened
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import Hero

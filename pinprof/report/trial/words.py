@@ -84,7 +84,7 @@ def basis(result: TrialResult) -> str:
     """How it was measured, in one sentence."""
     rounds = units.format_counted(result.rounds, "round", "rounds")
     told = f"{rounds} within {units.format_ns(result.duration_s * 1e9)}, in random order (seed {result.seed})"
-    if not (count := sum(cure.ratio is not None for cure in result.cures)):
+    if not (count := len(result.measured)):
         return f"{told}."
     compared = units.format_counted(count, "cure", "cures")
     return f"{told}; the intervals of {compared} hold jointly with 95 % confidence."

@@ -14,7 +14,6 @@ from pinprof.analyze import analyze
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.data.model import RangeTable
 from pinprof.read import ReadOptions
-from pinprof.report.export.document import write_json
 from pinprof.report.gather import build
 from tests.support.nested_ranges import write_nested
 from tests.support.stacks import Range, capture
@@ -80,6 +79,6 @@ def test_a_report_of_deeply_nested_ranges_spells_few_paths(tmp_path: Path, monke
     monkeypatch.setattr(RangePath, "_upward", counted)
     recording, ranges = write_nested(tmp_path, REPORTED, 200)
     data = build(analyze(read.read(recording, ReadOptions(ranges=ranges))))
-    write_json(data, io.StringIO())
+    data.write("json", io.StringIO())
     assert len(data.ranges) == REPORTED
     assert spelled < 20 * REPORTED

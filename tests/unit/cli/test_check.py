@@ -11,7 +11,7 @@ import pytest
 from pinprof.check import program
 from pinprof.check.program import CheckRequest, RecordedSides
 from pinprof.cli import check
-from pinprof.report.check.formats import FORMS
+from pinprof.report.check.sections import FORMS
 from tests.support.checked_runs import LOOP, PINNED, measured
 from tests.support.command import pinprof
 

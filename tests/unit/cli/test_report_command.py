@@ -45,7 +45,7 @@ def test_a_file_whose_name_ends_in_gz_is_compressed(form: str, recording: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.gz", "run.folded"]
 
 
-@pytest.mark.parametrize("form", ["html", "text", "json", "folded", *EXPORTS])
+@pytest.mark.parametrize("form", ["html", "text", "json", "folded", "markdown", *EXPORTS])
 def test_outputs_are_for_their_owner_alone(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, recording = perf_file.Spec(), tmp_path / "run.data"
     samples = b"".join(perf_file.sample(spec, time=time) for time in (100, 200))

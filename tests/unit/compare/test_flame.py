@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from pinprof.compare.rows import LEAST_SAMPLES
-from pinprof.report.compare import flame, page
+from pinprof.report.compare import flame
 from pinprof.report.compare.flame import compared_flame
+from pinprof.report.compare.sections import FORMS
+from pinprof.report.page import html
 from tests.support.command import pinprof
 from tests.support.differences import MS, difference
 
@@ -55,14 +57,14 @@ def test_light_stacks_end_in_their_callers(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_page_names_no_directory_and_colours_only_what_is_significant() -> None:
-    text = page.render(difference())
+    text = html.render(FORMS.of(difference()))
     assert "/home/someone" not in text
     assert text.count("change way-less") == 2 * 3
     assert "way-more" not in text.split("<main")[1].split("Upper bar")[0]
 
 
 def test_hostile_names_are_text_on_the_page() -> None:
-    text = page.render(difference("</script><img src=x onerror=alert(1)>\x1b[31m"))
+    text = html.render(FORMS.of(difference("</script><img src=x onerror=alert(1)>\x1b[31m")))
     assert "<img" not in text
     assert "\x1b" not in text
 
@@ -72,7 +74,7 @@ def test_a_comparison_without_stacks_has_no_flamegraph() -> None:
 
     bare = replace(difference(), stacks=(), rows=(), opportunities=(), surroundings=(), notes=())
     assert compared_flame(bare) is None
-    text = page.render(bare)
+    text = html.render(FORMS.of(bare))
     assert 'id="flame"' not in text
     assert "title-changes" not in text
 

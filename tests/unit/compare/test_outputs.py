@@ -22,9 +22,9 @@ from pinprof.compare.lines import Moves
 from pinprof.compare.opportunities import opportunity_changes
 from pinprof.compare.results import Difference, Family, OpportunityChange, Row, WorkUnit
 from pinprof.compare.runs import Figure
-from pinprof.report.compare import document, figures
-from pinprof.report.compare.formats import FORMS
-from pinprof.report.compare.page import render as page
+from pinprof.report.compare import words as figures
+from pinprof.report.compare.sections import FORMS
+from pinprof.report.page.html import render
 from pinprof.report.terminal.console import PrintableConsole
 from tests.unit.compare.test_rows import MS, run_with, simulated
 
@@ -113,7 +113,7 @@ def difference_of(work: float) -> Difference:
 
 def rendered(difference: Difference, width: int) -> str:
     stream = io.StringIO()
-    FORMS.show(difference, PrintableConsole(file=stream, width=width, force_terminal=True, color_system="standard"))
+    FORMS.of(difference).show(PrintableConsole(file=stream, width=width, force_terminal=True, color_system="standard"))
     return stream.getvalue()
 
 
@@ -132,7 +132,7 @@ def test_only_what_is_significant_has_a_colour() -> None:
 def test_the_terminal_s_width_is_kept_and_the_first_line_comes_first(width: int) -> None:
     difference = difference_of(0.8)
     stream = io.StringIO()
-    FORMS.show(difference, PrintableConsole(file=stream, width=width, no_color=True))
+    FORMS.of(difference).show(PrintableConsole(file=stream, width=width, no_color=True))
     shown = stream.getvalue()
     assert max(map(len, shown.splitlines())) <= width
     assert " ".join(shown.split()).startswith(difference.headline)
@@ -140,7 +140,7 @@ def test_the_terminal_s_width_is_kept_and_the_first_line_comes_first(width: int)
 
 def test_rows_of_the_json_say_whether_they_are_significant() -> None:
     stream = io.StringIO()
-    FORMS.write(difference_of(0.8), "json", stream)
+    FORMS.of(difference_of(0.8)).write("json", stream)
     rows = json.loads(stream.getvalue())["rows"]
     work = next(one for one in rows if one["name"] == "work")
     assert work["significant"] is True
@@ -160,7 +160,7 @@ def test_hostile_names_reach_neither_terminal_nor_markdown() -> None:
     ]
     difference = compare(*sides, (HOSTILE, HOSTILE))
     stream = io.StringIO()
-    FORMS.write(difference, "markdown", stream)
+    FORMS.of(difference).write("markdown", stream)
     for shown in (rendered(difference, 100).replace("\x1b[1m", "").replace("\x1b[0m", ""), stream.getvalue()):
         assert "\u202e" not in shown
         assert "\x1b[31m" not in shown
@@ -178,11 +178,12 @@ def test_every_output_says_how_many_runs_detect_less() -> None:
     sentence = f"About {more.runs} runs of each side detect a change of {100 * more.change:.0f} % of work."
     assert difference.tested.endswith(sentence)
     stream = io.StringIO()
-    FORMS.write(difference, "markdown", stream)
-    for shown in (rendered(difference, 100), stream.getvalue(), page(difference)):
+    FORMS.of(difference).write("markdown", stream)
+    page = render(FORMS.of(difference))
+    for shown in (rendered(difference, 100), stream.getvalue(), page):
         assert sentence in " ".join(html.unescape(shown).split())
-    assert document.to_json(difference)["rows"][0]["more_runs"] == {"runs": more.runs, "change": more.change}
-    assert f'title="About {more.runs} runs of each side detect {100 * more.change:.0f} %"' in page(difference)
+    assert FORMS.of(difference).to_json()["rows"][0]["more_runs"] == {"runs": more.runs, "change": more.change}
+    assert f'title="About {more.runs} runs of each side detect {100 * more.change:.0f} %"' in page
 
 
 def test_intervals_and_limits_in_words() -> None:

@@ -20,8 +20,8 @@ from pinprof.fleet import engine, session, tables
 from pinprof.fleet.mapping import MappedCapture
 from pinprof.fleet.results import Answer
 from pinprof.fleet.sources import Source
-from pinprof.report.fleet import page
-from pinprof.report.fleet.formats import FORMS
+from pinprof.report.fleet.sections import FORMS
+from pinprof.report.page import html
 from tests.support import fleet_store
 
 FILES = (*(f"batch/{name}.parquet" for name in tables.COLUMNS), "failed.parquet", "places.parquet", "stamps.parquet")
@@ -50,9 +50,9 @@ def file_of(store: Path, name: str) -> Path:
 
 def shown(answer: Answer) -> None:
     """Every form of an answer."""
-    FORMS.write(answer, "json", io.StringIO())
-    assert "<html" in page.render(answer)
-    FORMS.write(answer, "text", io.StringIO())
+    FORMS.of(answer).write("json", io.StringIO())
+    assert "<html" in html.render(FORMS.of(answer))
+    FORMS.of(answer).write("text", io.StringIO())
 
 
 def without_column(table: pa.Table) -> pa.Table:

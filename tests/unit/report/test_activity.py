@@ -20,9 +20,7 @@ from pinprof.analyze.activity.results import CallResult
 from pinprof.data.activity import CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, read
-from pinprof.report.data import ReportData
-from pinprof.report.export.document import to_json
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from pinprof.report.page.html import for_scripts
 from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.calls import UNSAMPLED, CallsSection, call_line, split_parts
@@ -31,7 +29,6 @@ from pinprof.report.sections.timeline.model import INTERVALS, Timeline
 from pinprof.report.sections.transfers import device_sentence, transfer_figure
 from pinprof.report.sections.uvm import ManagedMemory, uvm_tiles
 from pinprof.report.sections.uvm.migration_field import MigrationField
-from pinprof.report.terminal.text import render
 from pinprof.report.thinning import MERGED, Spans, thin
 from tests.support.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
 from tests.support.h200 import analysis
@@ -65,7 +62,7 @@ def joined() -> ReportData:
 
 def text_of(data: ReportData, width: int) -> str:
     stream = io.StringIO()
-    render(data, Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
+    data.show(Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -109,7 +106,7 @@ def many(kind: OpKind, count: int) -> Capture:
 def test_nothing_about_activity_without_a_trace() -> None:
     data = build(analysis("pinned"))
     assert data.activity is None
-    assert to_json(data)["activity"] is None
+    assert data.to_json()["activity"] is None
     page = render_page(data, "plotly.js")
     assert 'id="calls"' not in page
     assert 'id="transfers"' not in page
@@ -127,7 +124,7 @@ def test_sections_appear_only_where_there_is_data() -> None:
 
 
 def test_json_says_what_the_export_says() -> None:
-    activity = to_json(report("pinned"))["activity"]
+    activity = report("pinned").to_json()["activity"]
     alloc = next(call for call in activity["calls"] if call["purpose"] == "alloc pinned")
     rows = sql(
         "pinned",
@@ -138,8 +135,8 @@ def test_json_says_what_the_export_says() -> None:
     copied = sql("pinned", "SELECT sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY")[0]
     assert sum(copy["total_bytes"] for copy in activity["copies"]) == copied[0]
     assert sum(copy["busy_ns"] for copy in activity["copies"]) == copied[1]
-    moved = sum(entry["count"] for entry in to_json(report("uvm"))["activity"]["migrations"])
-    assert to_json(report("uvm"))["activity"]["uvm"]["gpu_fault_groups"] == 319
+    moved = sum(entry["count"] for entry in report("uvm").to_json()["activity"]["migrations"])
+    assert report("uvm").to_json()["activity"]["uvm"]["gpu_fault_groups"] == 319
     assert moved == sql("uvm", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (11, 12)")[0][0]
 
 
@@ -159,7 +156,7 @@ def test_every_key_of_the_json_is_documented() -> None:
                 collect(inner)
 
     for data in (report("uvm"), report("pinned"), joined()):
-        collect(to_json(data)["activity"])
+        collect(data.to_json()["activity"])
     assert found - words == set()
 
 
@@ -257,7 +254,7 @@ def test_a_million_copies_make_a_small_page() -> None:
     assert copies.total == int(copies.spans.count.sum()) == 1_000_000
     assert len(copies.spans) <= INTERVALS + 10
     assert len(for_scripts(data).packed["drawings"]) < 150_000
-    assert len(json.dumps(to_json(data))) < 60_000
+    assert len(json.dumps(data.to_json())) < 60_000
     figure = transfer_figure(data.activity.transfers)
     assert figure is not None
     assert sum(len(trace["x"]) for trace in figure["data"]) < 2_100
@@ -375,9 +372,9 @@ def test_managed_memory_without_the_rest_of_the_gpu_is_shown_and_the_rest_is_sai
     assert note in page
     assert 'id="uvm"' in page
     console = Console(file=io.StringIO(), width=120)
-    render(data, console)
+    data.show(console)
     assert ManagedMemory.of(data) is not None
-    told, traced = to_json(data)["activity"]["uvm"], to_json(report("uvm"))["activity"]["uvm"]
+    told, traced = data.to_json()["activity"]["uvm"], report("uvm").to_json()["activity"]["uvm"]
     assert (" inside kernels" in told["summary"], " inside kernels" in traced["summary"]) == (False, True)
     assert (told["gpu_faults"], told["cpu_faults"]) == (0, traced["cpu_faults"])
     assert told["flips_per_block"] == traced["flips_per_block"]

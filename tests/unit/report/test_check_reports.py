@@ -17,8 +17,8 @@ from markdown_it import MarkdownIt
 
 from pinprof.check.budgets import BudgetPlace
 from pinprof.check.verdicts import BudgetOutcome, Checked, JudgedSite
-from pinprof.report.check import markdown, words
-from pinprof.report.check.formats import FORMS
+from pinprof.report.check import step_summary, words
+from pinprof.report.check.sections import FORMS
 from tests.support.checks import HOSTILE, checked, hostile, verdict
 
 SCHEMAS = Path(__file__).parents[2] / "data/schemas"
@@ -54,7 +54,7 @@ def junit_schema() -> etree.XMLSchema:
 
 def written(form: str, check: Checked) -> str:
     stream = io.StringIO()
-    FORMS.write(check, form, stream)
+    FORMS.of(check).write(form, stream)
     return stream.getvalue()
 
 
@@ -264,8 +264,8 @@ def test_hostile_names_are_text_in_the_summary() -> None:
 def test_the_summary_of_a_step_is_added_only_where_there_is_one(sources: Path) -> None:
     summary = sources / "summary.md"
     summary.write_text("of another tool\n")
-    assert markdown.append_summary(checked(), {}) == ""
-    assert markdown.append_summary(checked(), {markdown.SUMMARY: str(summary)}) == ""
+    assert step_summary.append_summary(checked(), {}) == ""
+    assert step_summary.append_summary(checked(), {step_summary.SUMMARY: str(summary)}) == ""
     assert summary.read_text() == "of another tool\n\n" + written("markdown", checked())
 
 
@@ -274,13 +274,15 @@ def test_a_summary_that_cannot_be_written_is_said_and_changes_nothing(sources: P
     full.write_bytes(b"x" * ((1 << 20) - 100))
     link.symlink_to(sources / "elsewhere")
     for path in (full, link, sources / "no/such/folder.md", sources, "a\0b"):
-        assert markdown.append_summary(checked(), {markdown.SUMMARY: str(path)}).startswith("The step's summary ")
+        assert step_summary.append_summary(checked(), {step_summary.SUMMARY: str(path)}).startswith(
+            "The step's summary "
+        )
     assert full.stat().st_size == (1 << 20) - 100
     assert not (sources / "elsewhere").exists()
 
 
 def test_a_report_is_written_to_a_file(sources: Path) -> None:
-    FORMS.save(checked(), "junit", sources / "junit.xml")
+    FORMS.of(checked()).save("junit", sources / "junit.xml")
     assert etree.parse(sources / "junit.xml").getroot().tag == "testsuites"
 
 

@@ -11,13 +11,10 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.data.model import KERNEL, NO_NODE, USER, Capture
-from pinprof.report.data import ReportData
-from pinprof.report.export.document import to_json, write_json
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from pinprof.report.rows import range_threads
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.causes.hot_tree import HotTree
-from pinprof.report.terminal.text import print_text
 from tests.support.h200 import analysis
 from tests.support.small_capture import small_capture
 from tests.support.stacks import Range, Sample, capture
@@ -71,9 +68,9 @@ def test_hot_trees_hold_the_total_and_the_leading_cause() -> None:
 def test_what_is_made_without_a_page_says_the_same_in_json_and_text(name: str, tmp_path: Path) -> None:
     explained = analysis(name)
     page, alone = build(explained), build(explained, drawn=False)
-    assert to_json(alone) == to_json(page)
-    print_text(page, tmp_path / "page.txt")
-    print_text(alone, tmp_path / "alone.txt")
+    assert alone.to_json() == page.to_json()
+    page.save("text", tmp_path / "page.txt")
+    alone.save("text", tmp_path / "alone.txt")
     assert (tmp_path / "alone.txt").read_text() == (tmp_path / "page.txt").read_text()
     assert "timeline" in page.sections
     assert "timeline" not in alone.sections
@@ -82,7 +79,7 @@ def test_what_is_made_without_a_page_says_the_same_in_json_and_text(name: str, t
 
 def test_only_the_last_component_of_the_path_is_told() -> None:
     assert report().capture.path == "run.pinprof"
-    assert "secret" not in json.dumps(to_json(report()))
+    assert "secret" not in json.dumps(report().to_json())
 
 
 def test_home_directories_lose_their_users_name() -> None:
@@ -94,7 +91,7 @@ def test_home_directories_lose_their_users_name() -> None:
 
 def test_json_is_ascii_with_exact_integers_and_leaves_in_descending_weight() -> None:
     stream = io.StringIO()
-    write_json(build(analyze(small_capture([(0, 2**60 + 1, 3), (0, 1, 0)], SYMBOLS, PARENTS))), stream)
+    build(analyze(small_capture([(0, 2**60 + 1, 3), (0, 1, 0)], SYMBOLS, PARENTS))).write("json", stream)
     assert stream.getvalue().isascii()
     data = json.loads(stream.getvalue())
     assert data["schema"] == 1

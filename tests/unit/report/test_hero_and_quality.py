@@ -7,7 +7,7 @@ from dataclasses import replace
 from pinprof.analyze import analyze
 from pinprof.data.model import Event
 from pinprof.report import gather
-from pinprof.report.data import ReportData
+from pinprof.report.gather import ReportData
 from pinprof.report.names import event_label
 from pinprof.report.page import html
 from pinprof.report.sections.causes import sampling

@@ -6,9 +6,8 @@ import numpy as np
 
 from pinprof.analyze import analyze
 from pinprof.data.activity import OpKind
-from pinprof.report.data import ReportData
 from pinprof.report.flame import pack_columns
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from pinprof.report.instances import ROW_LIMIT, InstanceData, Instances
 from tests.support.activities import MS, Call, export, traced
 from tests.support.stacks import Range

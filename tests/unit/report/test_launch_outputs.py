@@ -9,8 +9,8 @@ from dataclasses import replace
 from pinprof.ranks.engine import explain
 from pinprof.ranks.results import Launch
 from pinprof.ranks.spent import ProgramPlace
-from pinprof.report.ranks.formats import FORMS
-from pinprof.report.ranks.page import render as page_of
+from pinprof.report.page import html
+from pinprof.report.ranks.sections import FORMS
 from tests.support.launches import MS, launch
 from tests.unit.ranks.test_engine import noisy
 
@@ -25,16 +25,22 @@ def evil() -> Launch:
     return explain(runs, f"{EVIL}.ranks", {7: EVIL})
 
 
+def with_page(answer: Launch, page: str) -> Launch:
+    """Rank 1 has a page."""
+    ranks = (replace(rank, page=page if rank.number == 1 else "") for rank in answer.ranks)
+    return replace(answer, ranks=tuple(ranks))
+
+
 def text_of(answer: Launch) -> str:
     stream = io.StringIO()
-    FORMS.write(answer, "text", stream)
+    FORMS.of(answer).write("text", stream)
     return stream.getvalue()
 
 
 def test_hostile_names_are_text_on_the_page_and_in_the_terminal() -> None:
     answer = evil()
     assert answer.holds
-    page = page_of(answer, {1: f"job-ranks/{EVIL}.html"})
+    page = html.render(FORMS.of(with_page(answer, f"job-ranks/{EVIL}.html")))
     assert "<img src=x" not in page
     assert "\x1b" not in page
     assert "&lt;img src=x" in page
@@ -44,7 +50,7 @@ def test_hostile_names_are_text_on_the_page_and_in_the_terminal() -> None:
 
 def test_json_holds_the_answer_and_no_home_directory() -> None:
     stream = io.StringIO()
-    FORMS.write(evil(), "json", stream)
+    FORMS.of(evil()).write("json", stream)
     assert "somebody" not in stream.getvalue()
     document = json.loads(stream.getvalue())
     assert {
@@ -63,10 +69,10 @@ def test_sixty_four_ranks_stay_readable() -> None:
     told = text_of(answer)
     assert len(told.splitlines()) < 50
     assert "ranks 0–8 and 10–63" in told
-    assert len(page_of(answer, {})) < 2_000_000
+    assert len(html.render(FORMS.of(answer))) < 2_000_000
 
 
 def test_a_page_links_the_ranks_that_have_one() -> None:
-    page = page_of(evil(), {1: "job ranks/rank-1.html"})
+    page = html.render(FORMS.of(with_page(evil(), "job ranks/rank-1.html")))
     assert 'href="job%20ranks/rank-1.html"' in page
     assert page.count('href="job') == 2 * 1 + page.count('class="lanes') - 1

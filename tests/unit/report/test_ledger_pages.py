@@ -12,11 +12,8 @@ from rich.console import Console
 from pinprof.analyze import analyze
 from pinprof.analyze.ledger.results import Pages
 from pinprof.read import read
-from pinprof.report.data import ReportData
-from pinprof.report.export.document import to_json
-from pinprof.report.gather import build
+from pinprof.report.gather import ReportData, build
 from pinprof.report.page import html
-from pinprof.report.terminal.text import render
 from tests.support.facts import with_facts
 
 GIB = 1 << 30
@@ -36,7 +33,7 @@ def report(pages: Pages | None) -> ReportData:
 
 def text_of(made: ReportData) -> str:
     stream = io.StringIO()
-    render(made, Console(file=stream, width=200, no_color=True, highlight=False, markup=False))
+    made.show(Console(file=stream, width=200, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -54,7 +51,7 @@ def test_every_output_says_where_pages_lie(pages: Pages, text: str) -> None:
     page = html.render(made).replace("\u00a0", " ")
     assert f"{text}</span>" in page
     assert "estimated from 64 pages" in page
-    shown = to_json(made)["ledger"]["sites"]
+    shown = made.to_json()["ledger"]["sites"]
     assert shown[0]["pages"]["nodes"] == {str(node): size for node, size in pages.nodes.items()}
     assert shown[0]["pages"]["huge_share"] == pages.huge_share
     assert [site["pages"] for site in shown[1:]] == [None] * len(shown[1:])

@@ -15,7 +15,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from pinprof.cli import cli
-from pinprof.report.export.markdown import block, code, text, write
+from pinprof.report.gather import build
+from pinprof.report.markdown import block, code, text
 from pinprof.report.names import printable
 from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
@@ -41,7 +42,7 @@ def written(found: int = 2, name: str = "") -> str:
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,))
         analysis = with_facts(analysis, opportunities=answer, course=course(0, what=name))
-    write(analysis, stream)
+    build(analysis, drawn=False).write("markdown", stream)
     return stream.getvalue()
 
 
@@ -94,7 +95,7 @@ def test_it_has_headline_phases_code_and_causes() -> None:
 def test_it_says_that_nothing_is_to_gain() -> None:
     markdown = written(0)
     assert markdown.startswith("**Nothing to gain in host memory")
-    assert "Searched for: pages created during pins" in markdown
+    assert "Searched for: memory allocated and freed repeatedly, pages created during pins" in markdown
 
 
 def test_hostile_names_become_no_markup_link_or_mention() -> None:

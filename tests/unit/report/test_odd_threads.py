@@ -10,7 +10,6 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.read import read
-from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.sections.timeline.lanes import timeline
 from tests.support.nsys_file import GLOBAL_TID, call, session, write_export
@@ -29,7 +28,7 @@ def test_a_trace_with_odd_numbers_has_every_call_in_its_thread(tmp_path: Path, o
     path = tmp_path / "a.json"
     path.write_text(json.dumps({"traceEvents": [call_of(2, 1), {**call_of(2, 11), field: odd}, call_of(2, 21)]}))
     analysis = analyze(read(path))
-    json.dumps(to_json(build(analysis)), allow_nan=False)
+    json.dumps(build(analysis).to_json(), allow_nan=False)
     made = timeline(analysis)
     assert made is not None
     assert sorted(lane.total for lane in made.lanes if lane.kind == "call") == [1, 2]
@@ -44,7 +43,7 @@ def test_an_export_whose_calls_have_no_thread_keeps_those_that_have_one_apart(tm
         strings={1: "cudaMalloc_v3020"},
     )
     analysis = analyze(read(path))
-    json.dumps(to_json(build(analysis)), allow_nan=False)
+    json.dumps(build(analysis).to_json(), allow_nan=False)
     made = timeline(analysis)
     assert made is not None
     assert sorted(lane.total for lane in made.lanes if lane.kind == "call") == [1, 1, 2]

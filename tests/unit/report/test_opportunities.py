@@ -14,13 +14,12 @@ from rich.console import Console
 from pinprof.analyze import Run
 from pinprof.analyze.opportunities.results import Saving
 from pinprof.api import Result
-from pinprof.report.export.document import to_json, write_json
 from pinprof.report.gather import build
 from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.opportunities import WhatToChange, saving_words
 from pinprof.report.sections.phases import Phases
 from pinprof.report.sections.timeline import OverTime
-from pinprof.report.terminal import summary, text
+from pinprof.report.terminal import summary
 from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
 from tests.support.opportunities import MS, course, opportunities, with_opportunities
@@ -42,12 +41,12 @@ def short(analysis: Run, width: int = 80, below: tuple[str, ...] = ("Page: a.htm
 
 def whole(analysis: Run) -> str:
     stream = io.StringIO()
-    text.render(build(analysis), Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
+    build(analysis).show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
 def test_json_has_every_key_of_an_opportunity() -> None:
-    document = to_json(build(with_opportunities(recorded(), 2)))
+    document = build(with_opportunities(recorded(), 2)).to_json()
     first = document["opportunities"][0]
     assert list(first) == [
         "rank", "title", "site", "causes", "phase", "count", "bytes", "cost_ns", "cure", "saving_ns", "basis",
@@ -69,7 +68,7 @@ def test_json_counts_phases_from_the_timelines_start() -> None:
     data = build(analysis)
     assert data.start_ns is not None
     begin = 50 * MS
-    document = to_json(build(with_facts(analysis, course=course(data.start_ns + begin))))
+    document = build(with_facts(analysis, course=course(data.start_ns + begin))).to_json()
     phases = {phase["name"]: phase for phase in document["phases"]}
     assert list(phases) == ["start-up", "context", "work", "exit"]
     assert phases["work"]["intervals"] == [[450 * MS, 950 * MS], [1050 * MS, 2350 * MS]]
@@ -79,14 +78,14 @@ def test_json_counts_phases_from_the_timelines_start() -> None:
 
 
 def test_keys_stay_where_nobody_looked() -> None:
-    document = to_json(build(with_facts(recorded(), opportunities=None, course=None)))
+    document = build(with_facts(recorded(), opportunities=None, course=None)).to_json()
     assert [document[key] for key in ("opportunities", "to_measure", "refused", "unseen", "phases")] == [()] * 5
     assert document["steps"] is None
     assert document["critical_thread"] is None
 
 
 def test_every_key_of_the_json_is_documented() -> None:
-    document = to_json(build(with_opportunities(recorded(), 1)))
+    document = build(with_opportunities(recorded(), 1)).to_json()
     documented = (HERE.parent / "docs" / "json.md").read_text("utf-8")
     first = document["opportunities"][0]
     rows = [document, first, first["saving_ns"], document["phases"][0], document["steps"], document["critical_thread"]]
@@ -158,7 +157,7 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
         "60 steps, median 20.1 ms, slowest 31 ms at 2", "cpu-clock",
     ):  # fmt: skip
         assert part in " ".join(shown.split())
-    assert "Searched for: pages created during pins" in whole(with_opportunities(recorded(), 0))
+    assert "Searched for: memory allocated and freed repeatedly" in whole(with_opportunities(recorded(), 0))
 
 
 def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:
@@ -239,5 +238,5 @@ def test_the_notebook_has_a_row_for_each_opportunity() -> None:
 
 def test_json_of_hostile_names_is_ascii() -> None:
     stream = io.StringIO()
-    write_json(build(with_opportunities(recorded(), 1, HOSTILE + "\udcff")), stream)
+    build(with_opportunities(recorded(), 1, HOSTILE + "\udcff")).write("json", stream)
     assert stream.getvalue().isascii()

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from types import ModuleType
+from typing import IO, Any, Self
 
 import jinja2
 import pytest
 from rich.console import Console, RenderableType
 
 import pinprof.report
-from pinprof.analyze import Run, analyze
-from pinprof.report import sections
-from pinprof.report.data import ReportData, Shared
-from pinprof.report.export.document import to_json
-from pinprof.report.gather import build
+from pinprof.analyze import analyze
+from pinprof.cli import check, fleet, launch
+from pinprof.report import forms, sections
+from pinprof.report.check.sections import FORMS as CHECK
+from pinprof.report.compare.sections import FORMS as DIFFERENCE
+from pinprof.report.data import Explained
+from pinprof.report.fleet.sections import FORMS as FLEET
+from pinprof.report.forms import FORMS, Forms, Written
+from pinprof.report.gather import ReportData, build
 from pinprof.report.page import html
-from pinprof.report.section import ForScripts, Section
-from pinprof.report.sections import JSON_ORDER, SECTIONS, TEXT_ORDER
+from pinprof.report.ranks.sections import FORMS as LAUNCH
+from pinprof.report.section import ForScripts, Section, ordered
+from pinprof.report.sections import REPORT
 from pinprof.report.terminal.layout import titled
-from pinprof.report.terminal.text import render
+from pinprof.report.trial.sections import FORMS as TRIAL
+from tests.support.checks import checked
 from tests.support.documented import code, module
 from tests.support.stacks import Sample, capture
+from tests.support.trials import trial_result
 
 TEMPLATES = Path(pinprof.report.__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
-class Toy(Section):
+class Toy(Section[Explained]):
     """How many samples there are."""
 
     key, title = "toy", "Toy"
@@ -40,24 +48,24 @@ class Toy(Section):
     samples: int
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self | None:
-        count = sum(event.samples for event in shared.events)
+    def build(cls, subject: Explained) -> Self | None:
+        count = sum(event.samples for event in subject.shared.events)
         return cls(count) if count else None
 
     def to_json(self) -> dict[str, Any]:
         return {"toy": {"samples": self.samples}}
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         yield from titled(self.title, f"{self.samples} samples of <toys>")
 
-    def for_scripts(self, _: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         return ForScripts({"toy": self.samples})
 
 
 @pytest.fixture
 def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
     template = jinja2.DictLoader({"toy.html.j2": "<p>{{ section.samples }} samples of {{ '<toys>' }}</p>"})
-    monkeypatch.setattr(sections, "SECTIONS", (*SECTIONS, Toy))
+    monkeypatch.setattr(sections, "REPORT", replace(REPORT, sections=(*REPORT.sections, Toy)))
     monkeypatch.setattr(html, "LOADER", jinja2.ChoiceLoader([html.LOADER, template]))
 
 
@@ -67,7 +75,7 @@ def made(*samples: Sample) -> ReportData:
 
 def text_of(report: ReportData) -> str:
     stream = io.StringIO()
-    render(report, Console(file=stream, width=80, no_color=True, highlight=False, markup=False))
+    report.show(Console(file=stream, width=80, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -80,45 +88,80 @@ def test_a_new_section_is_on_the_page_in_the_json_and_in_the_terminal() -> None:
         r'<section id="toy" class="panel".*?<h2[^>]*>Toy</h2>\s*<p>2 samples of &lt;toys&gt;</p>', page, re.DOTALL
     )
     assert '"toy":2' in page
-    assert to_json(report)["toy"] == {"samples": 2}
+    assert report.to_json()["toy"] == {"samples": 2}
     assert text_of(report).endswith("\nToy\n  2 samples of <toys>\n")
 
 
 def test_the_documented_section_is_on_the_page_in_the_json_and_in_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "SECTIONS", (*SECTIONS, module("A report section").Samples))
+    documented = module("A report section").Samples
+    monkeypatch.setattr(sections, "REPORT", replace(REPORT, sections=(*REPORT.sections, documented)))
     template = jinja2.DictLoader({"samples.html.j2": code("A report section", "jinja")})
     monkeypatch.setattr(html, "LOADER", jinja2.ChoiceLoader([html.LOADER, template]))
     report = made(Sample(["main@/app"], 5), Sample(["main@/app"], 5))
     page = html.render(report)
     assert '<a href="#samples">Samples</a>' in page
     assert re.search(r'<section id="samples" class="panel".*?<h2[^>]*>Samples</h2>\s*<p>2 samples</p>', page, re.DOTALL)
-    assert to_json(report)["samples"] == 2
+    assert report.to_json()["samples"] == 2
     assert text_of(report).endswith("\nSamples\n  2 samples\n")
-    assert to_json(made())["samples"] is None
+    assert made().to_json()["samples"] is None
 
 
 @pytest.mark.usefixtures("with_toy")
 def test_a_section_that_does_not_apply_leaves_its_key_in_the_json_alone() -> None:
     report = made()
     assert "toy" not in html.render(report).lower()
-    assert to_json(report)["toy"] is None
+    assert report.to_json()["toy"] is None
     assert "Toy" not in text_of(report)
 
 
-def test_every_section_has_a_key_of_its_own_and_those_with_a_title_a_template() -> None:
-    keys = [section.key for section in SECTIONS]
+ANSWERS: Mapping[str, Forms[Any]] = {
+    "report": REPORT, "diff": DIFFERENCE, "ranks": LAUNCH, "try": TRIAL, "fleet": FLEET, "check": CHECK,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_section_has_a_key_of_its_own_and_those_of_a_page_a_template(name: str) -> None:
+    forms = ANSWERS[name]
+    keys = [section.key for section in forms.sections]
     assert len(set(keys)) == len(keys)
-    for section in SECTIONS:
+    for section in forms.sections if forms.design else ():
         if section.title:
-            assert (TEMPLATES / f"{section.key}.html.j2").is_file(), section.key
+            assert (TEMPLATES / f"{forms.page_design().folder}{section.key}.html.j2").is_file(), section.key
 
 
-@pytest.mark.parametrize("order", [TEXT_ORDER, JSON_ORDER])
-def test_orders_name_sections_once_and_none_that_there_is_not(order: tuple[str, ...]) -> None:
-    assert len(set(order)) == len(order)
-    assert set(order) <= {section.key for section in SECTIONS}
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_form_has_all_sections_once(name: str, form: str) -> None:
+    sections = ANSWERS[name].sections
+    assert sorted(one.key for one in ordered(sections, form)) == sorted(one.key for one in sections)
+    assert {form for one in sections for form, _ in one.after} <= {*FORMS}
 
 
-def test_every_section_with_text_or_json_has_a_place_among_the_others() -> None:
-    assert {section.key for section in SECTIONS if section.to_text is not Section.to_text} == set(TEXT_ORDER)
-    assert {section.key for section in SECTIONS if section.to_json is not Section.to_json} == set(JSON_ORDER)
+@pytest.mark.parametrize(("name", "command"), [("ranks", launch), ("fleet", fleet), ("check", check)])
+def test_the_commands_offer_every_form(name: str, command: ModuleType) -> None:
+    assert set(command.FORMATS) == set(ANSWERS[name].names)
+
+
+def test_a_section_stands_where_its_list_or_it_says() -> None:
+    first, second, third = (type(key, (Toy,), {"key": key, "after": after}) for key, after in (
+        ("first", (("text", "third"),)), ("second", ()), ("third", ()),
+    ))  # fmt: skip
+    shown = (first, second, third)
+    assert [one.key for one in ordered(shown, "json")] == ["first", "second", "third"]
+    assert [one.key for one in ordered(shown, "text")] == ["second", "third", "first"]
+
+
+def test_a_section_without_markdown_is_its_text_there() -> None:
+    assert list(Toy(2).to_markdown()) == ["", "```", "Toy", "  2 samples of <toys>", "```"]
+
+
+def test_a_new_form_of_every_answer_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(answer: Written[Any], stream: IO[str]) -> None:
+        stream.write(" ".join(answer.sections))
+
+    monkeypatch.setattr(forms, "FORMS", {**FORMS, "keys": write})
+    for name, answer in {"check": CHECK.of(checked()), "report": made(), "try": TRIAL.of(trial_result())}.items():
+        stream = io.StringIO()
+        answer.write("keys", stream)
+        assert stream.getvalue().startswith("hero "), name
+        assert "keys" in answer.forms.names

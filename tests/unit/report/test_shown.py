@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
 from pinprof.data.model import Capture
-from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.page import html
 from pinprof.report.sections.ranges import Ranges
@@ -54,7 +53,7 @@ def test_of_very_many_ranges_the_longest_are_shown_and_the_others_counted() -> N
     assert page.count('data-range="') < 3 * MOST_RANGES
     assert "op_id = 17:" not in page
     assert rows.others in page
-    assert len(to_json(report)["ranges"]) == 2001
+    assert len(report.to_json()["ranges"]) == 2001
 
 
 def test_what_the_page_sums_again_is_of_the_ranges_that_it_shows() -> None:

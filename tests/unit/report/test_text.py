@@ -11,7 +11,6 @@ from rich.console import Console
 
 from pinprof.base.errors import PinprofError
 from pinprof.data.model import Event
-from pinprof.report.terminal.text import print_text, render
 from tests.support.sample_report import rebuilt, sample_report
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
@@ -19,7 +18,7 @@ HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
 
 def written(width: int, **options: str) -> str:
     stream = io.StringIO()
-    render(sample_report(**options), Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
+    sample_report(**options).show(Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -46,12 +45,12 @@ def test_names_reach_the_terminal_without_escape_sequences_or_markup() -> None:
 
 def test_colours_are_used_where_there_are_colours() -> None:
     stream = io.StringIO()
-    render(sample_report(), Console(file=stream, width=90, force_terminal=True, color_system="truecolor"))
+    sample_report().show(Console(file=stream, width=90, force_terminal=True, color_system="truecolor"))
     assert "\x1b[38;2;" in stream.getvalue()
 
 
 def test_a_file_gets_plain_text(tmp_path: Path) -> None:
-    print_text(sample_report(), tmp_path / "summary.txt")
+    sample_report().save("text", tmp_path / "summary.txt")
     text = (tmp_path / "summary.txt").read_text("utf-8")
     assert "\x1b" not in text
     assert "pin.faultin" in text
@@ -59,7 +58,7 @@ def test_a_file_gets_plain_text(tmp_path: Path) -> None:
 
 def test_an_unwritable_file_is_a_clean_error(tmp_path: Path) -> None:
     with pytest.raises(PinprofError, match="cannot be written"):
-        print_text(sample_report(), tmp_path)
+        sample_report().save("text", tmp_path)
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
@@ -76,7 +75,7 @@ def test_what_helps_against_time_is_not_said_of_faults() -> None:
     stream = io.StringIO()
     for events in ((data.events[0],), (event,)):
         console = Console(file=stream, width=200, no_color=True, highlight=False, markup=False)
-        render(rebuilt(data, events=events, ranges=(), flame=None, findings=()), console)
+        rebuilt(data, events=events, ranges=(), flame=None, findings=()).show(console)
     timed, counted = stream.getvalue().split("Data quality")[:2]
     assert " → " in timed
     assert " → " not in counted
@@ -86,7 +85,7 @@ def test_ranges_without_samples_are_told_by_their_clock() -> None:
     data = sample_report()
     bare = tuple(replace(entry, events=(), wall=None) for entry in data.ranges)
     stream = io.StringIO()
-    render(rebuilt(data, events=(), flame=None, ranges=bare), Console(file=stream, width=80, no_color=True))
+    rebuilt(data, events=(), flame=None, ranges=bare).show(Console(file=stream, width=80, no_color=True))
     table = stream.getvalue().split("Ranges\n")[1].splitlines()
     assert table[0].split() == ["range", "count", "wall", "each", "fastest", "median", "slowest"]
     assert table[1].split()[0] == "iteration"
@@ -102,5 +101,5 @@ def test_neighbours_of_one_colour_are_told_apart() -> None:
     )
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system="truecolor")
-    render(rebuilt(data, events=(event,), ranges=(), flame=None, findings=()), console)
+    rebuilt(data, events=(event,), ranges=(), flame=None, findings=()).show(console)
     assert "▏pin.walk 40 %" in stream.getvalue()

@@ -9,8 +9,8 @@ import re
 import pytest
 
 from pinprof.cli import trial as command
-from pinprof.report.trial import document, words
-from pinprof.report.trial.formats import FORMS
+from pinprof.report.trial import words
+from pinprof.report.trial.sections import FORMS
 from pinprof.trial.result import Ratio, TrialResult
 from tests.support.trials import cure_result, left_out, no_difference, trial_result
 
@@ -24,7 +24,7 @@ WHOLE = trial_result(
 
 def written(form: str, result: TrialResult = WHOLE) -> str:
     stream = io.StringIO()
-    FORMS.write(result, form, stream)
+    FORMS.of(result).write(form, stream)
     return stream.getvalue()
 
 
@@ -102,5 +102,5 @@ def test_a_file_is_written_whole(tmp_path: object) -> None:
     from pathlib import Path
 
     target = Path(str(tmp_path)) / "trial.json"
-    FORMS.save(WHOLE, "json", target)
-    assert json.loads(target.read_text())["schema"] == document.SCHEMA
+    FORMS.of(WHOLE).save("json", target)
+    assert json.loads(target.read_text())["schema"] == 1

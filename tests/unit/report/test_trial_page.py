@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pinprof.report.trial.page import Ratios, render
+from pinprof.report.page import html
+from pinprof.report.trial.drawn import Ratios
+from pinprof.report.trial.sections import FORMS
 from pinprof.trial.result import Ratio, TrialSide
 from tests.support.trials import cure_result, left_out, no_difference, trial_result
 
@@ -18,27 +20,31 @@ def test_half_and_twice_as_much_stand_equally_far_from_no_difference() -> None:
 
 def test_only_a_significant_cure_has_a_colour_and_off_predictions_are_marked() -> None:
     result = trial_result(cure_result(), no_difference())
-    assert render(result).count("found way-less") == 1
-    assert render(result).count(">off<") == 1
-    assert "no difference above" in render(trial_result(no_difference()))
-    assert "way-less" not in render(trial_result(no_difference())).split("<main")[1]
+    assert html.render(FORMS.of(result)).count("found way-less") == 1
+    assert html.render(FORMS.of(result)).count(">off<") == 1
+    assert "no difference above" in html.render(FORMS.of(trial_result(no_difference())))
+    assert "way-less" not in html.render(FORMS.of(trial_result(no_difference()))).split("<main")[1]
 
 
 def test_every_run_is_a_dot_and_what_failed_says_why() -> None:
     side = TrialSide(1e9, 0.9e9, 1.1e9, 0, (0.9e9, 1e9, 1.1e9))
-    text = render(trial_result(cure_result(side=side), left_out("bad", "It ended by SIGSEGV.", "failed")))
+    text = html.render(
+        FORMS.of(trial_result(cure_result(side=side), left_out("bad", "It ended by SIGSEGV.", "failed")))
+    )
     assert text.count('class="run"') == 3
     assert "It ended by SIGSEGV." in text
 
 
 def test_nothing_measured_is_a_page_too() -> None:
-    text = render(trial_result(left_out("one", "It is set already.")))
+    text = html.render(FORMS.of(trial_result(left_out("one", "It is set already."))))
     assert "No cure could be measured" in text
     assert 'id="runs"' not in text
 
 
 def test_hostile_names_are_text() -> None:
     bad = "</script><img src=x onerror=alert(1)>\x1b[31m"
-    text = render(trial_result(cure_result(title=bad, permanent=bad), command=("python", bad), notes=(bad,)))
+    text = html.render(
+        FORMS.of(trial_result(cure_result(title=bad, permanent=bad), command=("python", bad), notes=(bad,)))
+    )
     assert "<img" not in text
     assert "\x1b" not in text

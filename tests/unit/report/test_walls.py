@@ -10,11 +10,9 @@ from rich.console import Console
 from pinprof.analyze import analyze
 from pinprof.analyze.results import RangeWall
 from pinprof.report import gather
-from pinprof.report.data import ReportData
-from pinprof.report.export.document import to_json
+from pinprof.report.gather import ReportData
 from pinprof.report.page import html
 from pinprof.report.sections.ranges.walls import REMAINDER, Wall
-from pinprof.report.terminal import text
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
@@ -34,7 +32,7 @@ def data() -> ReportData:
 
 def printed(data: ReportData) -> str:
     stream = io.StringIO()
-    text.render(data, Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
+    data.show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
 
 
@@ -49,7 +47,7 @@ def test_the_terminal_says_how_much_of_a_range_ran_waited_or_neither(data: Repor
 
 
 def test_the_json_has_the_parts_and_they_sum_to_the_clock(data: ReportData) -> None:
-    report = to_json(data)
+    report = data.to_json()
     wall = report["ranges"][0]["wall"]
     assert wall["on_cpu"] == {"user.app": 20 * MS}
     assert wall["off_cpu"] == {"wait.sleep": 50 * MS, "wait.gpu": 20 * MS}

@@ -9,14 +9,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Event
-from pinprof.report import palette
-from pinprof.report.data import ReportData, Shared, share_of
+from pinprof.report import markdown, palette
+from pinprof.report.data import Explained, Shared, share_of
 from pinprof.report.names import event_label, printable
 from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
@@ -26,24 +25,33 @@ from pinprof.report.terminal.layout import leaf_style, plain_table, titled
 _SMALLEST_SHARE = 0.005
 """Causes below this share are summed up in one line."""
 
+_MOST_CAUSES = 8
+"""In Markdown."""
+
 _ADVISED_SHARE = 0.05
 """From this share of the time on, a cause comes with what helps."""
 
 
 @dataclass(frozen=True)
-class Causes(Section):
+class Causes(Section[Explained]):
     """The events, each with the weight of every cause."""
 
     key, title = "causes", "Causes"
 
-    events: tuple[EventResult, ...]
+    shared: Shared
     trees: tuple[HotTree, ...]
     """The heavy part of each event's call tree."""
 
+    @property
+    def events(self) -> tuple[EventResult, ...]:
+        """All, in the order of the recording."""
+        return self.shared.events
+
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self:
+    def build(cls, subject: Explained) -> Self:
         """Events without weight are in the JSON, too."""
-        return cls(shared.events, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
+        shared = subject.shared
+        return cls(shared, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
 
     def on_page(self) -> bool:
         """Whether anything has a weight."""
@@ -62,7 +70,7 @@ class Causes(Section):
             ]
         }
 
-    def to_text(self, report: ReportData, console: Console) -> Iterator[RenderableType]:
+    def to_text(self, console: Console) -> Iterator[RenderableType]:
         """A bar and a table for each event with weight, and the hot tree of the first in nanoseconds."""
         trees = {tree.event: tree for tree in self.trees}
         first = self.events[0] if trees else None
@@ -76,10 +84,29 @@ class Causes(Section):
             yield Text(said, "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
             if event.too_few_words:
                 yield Text(event.too_few_words, "yellow")
-            yield _bar(report, event, console)
-            yield _table(report, event)
+            yield _bar(self.shared, event, console)
+            yield _table(self.shared, event)
             if index in trees and event is main:
-                yield from titled("Hot tree", hot_tree_text(report, trees[index], event, console.width))
+                yield from titled("Hot tree", hot_tree_text(self.shared, trees[index], event, console.width))
+
+    def to_markdown(self) -> Iterator[str]:
+        """The heaviest causes of the main event."""
+        weighed = [event for event in self.events if event.total]
+        if weighed:
+            yield from _markdown(next((event for event in weighed if event.unit == "ns"), weighed[0]))
+
+
+def _markdown(event: EventResult) -> Iterator[str]:
+    yield from ("", f"### Causes of {markdown.text(event.name)}", "")
+    if event.too_few_words:
+        yield from (f"{markdown.text(event.too_few_words.capitalize())}.", "")
+    yield from ("| cause | weight | share |", "|---|---:|---:|")
+    rows = list(event.by_leaf.items())
+    for leaf, weight in rows[:_MOST_CAUSES]:
+        yield f"| `{leaf}` | {units.format_weight(weight, event.unit)} | {share_of(event, weight)} |"
+    if rest := sum(weight for _, weight in rows[_MOST_CAUSES:]):
+        others = units.format_counted(len(rows) - _MOST_CAUSES, "other", "others")
+        yield f"| {others} | {units.format_weight(rest, event.unit)} | {share_of(event, rest)} |"
 
 
 def sampling(event: Event) -> str:
@@ -94,12 +121,12 @@ def sampling(event: Event) -> str:
     return ""
 
 
-def _bar(report: ReportData, event: EventResult, console: Console) -> Text:
+def _bar(shared: Shared, event: EventResult, console: Console) -> Text:
     """One line, one run of blocks per level; letters instead of colours where there are none."""
     width = console.width
     plain = console.color_system is None
     bar, filled, running, last = Text(), 0, 0, ""
-    causes = report.by_key()
+    causes = shared.by_key()
     parts = [(level, level, weight) for level, weight in event.by_level.items()]
     if event.event.spans:
         # All waits are of one level: their kinds tell more.
@@ -123,7 +150,7 @@ def _bar(report: ReportData, event: EventResult, console: Console) -> Text:
     return bar
 
 
-def _table(report: ReportData, event: EventResult) -> Table:
+def _table(shared: Shared, event: EventResult) -> Table:
     table = plain_table("share", "weight", header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -132,14 +159,14 @@ def _table(report: ReportData, event: EventResult) -> Table:
         if weight < _SMALLEST_SHARE * event.total:
             rest += weight
             continue
-        row = report.cause(leaf)
+        row = shared.cause(leaf)
         # Counted faults say whose code touched the pages: what helps against a cause's time is beside the point.
         helps = row.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
         remedy = f" → {row.remedy}" if helps else ""
         table.add_row(
             Text(share_of(event, weight), "bold"),
             units.format_weight(weight, event.unit),
-            Text(leaf, leaf_style(report, leaf)),
+            Text(leaf, leaf_style(leaf)),
             Text(row.meaning) + Text(remedy, "dim"),
         )
     if rest:

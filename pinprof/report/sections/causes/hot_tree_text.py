@@ -33,7 +33,7 @@ def hot_tree_text(shared: Shared, tree: HotTree, event: EventResult, width: int)
         named = Text()
         if leaf >= 0 and purity >= _TREE_PURITY:
             key = shared.causes[leaf].key
-            named = Text(f"  {key}" + (f" {purity} %" if purity < 100 else ""), leaf_style(shared, key))
+            named = Text(f"  {key}" + (f" {purity} %" if purity < 100 else ""), leaf_style(key))
         room = max(width - 2 * depth - 12 - len(named), 12)
         run_names = [names[tree.name[node]] for node in run]
         lines.append(Text(f"{share:>6}  {'  ' * depth}{_chain(run_names, room)}") + named)

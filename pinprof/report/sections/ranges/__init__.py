@@ -9,15 +9,14 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.analyze import Run
-from pinprof.analyze.activity.results import ScopeActivity
+from pinprof.analyze.activity.results import ActivityAnalysis, ScopeActivity
 from pinprof.analyze.results import RangeResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Cause, Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
-from pinprof.report.sections.ranges.walls import Wall, Walls, wall_json
+from pinprof.report.sections.ranges.walls import Wall, wall_json
 from pinprof.report.sections.uvm import uvm_tiles
 from pinprof.report.shown import ShownRanges
 from pinprof.report.terminal.layout import DEEPEST, cause, leaf_style, range_name, ranges_table, sentence, titled
@@ -30,16 +29,19 @@ _NAME_WIDTH, _LABEL_WIDTH = 30, 28
 
 
 @dataclass(frozen=True)
-class Ranges(Section):
+class Ranges(Section[Explained]):
     """The ranges of every name, in the order of their first start."""
 
     key, title = "ranges", "Ranges"
+    shows = "rows"
 
     rows: tuple[RangeResult, ...]
     walls: tuple[Wall | None, ...]
     """One for each row; None where its wall time is unexplained."""
-    activity: tuple[ScopeActivity, ...]
-    """One for each row; empty when nothing traced the program."""
+    activity: ActivityAnalysis | None
+    """With one of its ranges for each row; None when nothing traced the program."""
+    causes: tuple[Cause, ...]
+    """As in `Shared`."""
     phase_calls: Mapping[str, str]
     """As in `Shared`."""
     shown: ShownRanges
@@ -50,20 +52,17 @@ class Ranges(Section):
     measures = MEASURES
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self:
+    def build(cls, subject: Explained) -> Self:
         """The page's scripts and the JSON want a list, if an empty one."""
         return cls(
-            shared.ranges,
-            tuple(Wall(entry.wall) if entry.wall else None for entry in shared.ranges),
-            shared.activity.ranges if shared.activity else (),
-            shared.phase_calls,
-            shared.shown,
-            merged=shared.flame is not None and not shared.flame.timed,
+            subject.shared.ranges,
+            tuple(Wall(entry.wall) if entry.wall else None for entry in subject.shared.ranges),
+            subject.shared.activity,
+            subject.shared.causes,
+            subject.shared.phase_calls,
+            subject.shared.shown,
+            merged=subject.shared.flame is not None and not subject.shared.flame.timed,
         )
-
-    def on_page(self) -> bool:
-        """Whether there are any."""
-        return bool(self.rows)
 
     @property
     def has_activity(self) -> bool:
@@ -75,7 +74,7 @@ class Ranges(Section):
     def shown_rows(self) -> list[tuple[RangeResult, Wall | None, ScopeActivity | None]]:
         """What people are shown, in the order of `rows`."""
         return [
-            (self.rows[index], self.walls[index], self.activity[index] if self.activity else None)
+            (self.rows[index], self.walls[index], self.activity.ranges[index] if self.activity else None)
             for index in self.shown.index.tolist()
         ]
 
@@ -100,21 +99,22 @@ class Ranges(Section):
         """Every row."""
         return {"ranges": [_range_json(entry, self.phase_calls.get(entry.name, "")) for entry in self.rows]}
 
-    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+    def to_text(self, _: Console) -> Iterator[RenderableType]:
         """A table for each event; where nothing was sampled in ranges, one by their own clock."""
+        explained = any(wall for _, wall, _ in self.shown_rows)
         if self.rows and not self.has_chart:
             yield from titled(self.title, _spreads(self))
-        for index, event in enumerate(report.events):
+        for index, event in enumerate(self.rows[0].events if self.rows else ()):
             # The table of wall times says the same of waits.
-            if any(entry.events[index].total for entry in self.rows) and not (event.event.spans and Walls.of(report)):
-                yield from titled(f"{self.title} · {printable(event.name)}", _table(self, report, index))
+            if any(entry.events[index].total for entry in self.rows) and not (event.event.spans and explained):
+                yield from titled(f"{self.title} · {printable(event.name)}", _table(self, index))
         if self.others:
             yield sentence(self.others, "dim")
 
-    def for_scripts(self, report: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """Every row, to be summed again for a filtered part."""
-        number = {cause.key: index for index, cause in enumerate(report.causes)}
-        rows = [_for_script(report, index, self.rows[index], number) for index in self.shown.index.tolist()]
+        number = {cause.key: index for index, cause in enumerate(self.causes)}
+        rows = [_for_script(self.activity, index, self.rows[index], number) for index in self.shown.index.tolist()]
         return ForScripts({"ranges": rows}, plots=self.has_chart)
 
 
@@ -131,7 +131,7 @@ def _range_json(entry: RangeResult, call: str) -> dict[str, Any]:
     )
 
 
-def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
+def _table(ranges: Ranges, index: int) -> Table:
     """A row for each range, with the heaviest causes of one event."""
     table = ranges_table(_NAME_WIDTH, "count", "wall each", "sampled each")
     table.add_column("causes", overflow="fold")
@@ -142,7 +142,7 @@ def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
             sampled = units.format_weight(part.total / entry.count, part.unit)
             for leaf, weight in list(part.by_leaf.items())[:4]:
                 if weight >= 0.02 * part.total:
-                    causes += cause(leaf, units.format_share(weight, part.total), leaf_style(report, leaf))
+                    causes += cause(leaf, units.format_share(weight, part.total), leaf_style(leaf))
             if part.too_few:
                 causes += Text(f"too few samples: {units.format_count(part.drawn or 0)}", "dim")
         table.add_row(
@@ -168,8 +168,9 @@ def _spreads(ranges: Ranges) -> Table:
     return table
 
 
-def _for_script(report: ReportData, index: int, entry: RangeResult, number: dict[str, int]) -> dict[str, Any]:
-    activity = report.activity
+def _for_script(
+    activity: ActivityAnalysis | None, index: int, entry: RangeResult, number: Mapping[str, int]
+) -> dict[str, Any]:
     # Managed memory in a range, as its section tells of the whole recording.
     tiles = uvm_tiles(activity, activity.ranges[index]) if activity else []
     return {

@@ -11,11 +11,10 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.results import RangeResult, RangeWall
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled
 
@@ -78,17 +77,18 @@ def wall_json(wall: RangeWall) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Walls(Section):
+class Walls(Section[Explained]):
     """The ranges whose wall time is explained."""
 
     key = "walls"
+    after = (("text", "lines"),)
 
     rows: tuple[tuple[RangeResult, Wall], ...]
 
     @classmethod
-    def build(cls, _: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where waits were not recorded."""
-        shown = (shared.ranges[index] for index in shared.shown.index.tolist())
+        shown = (subject.shared.ranges[index] for index in subject.shared.shown.index.tolist())
         rows = tuple((entry, Wall(entry.wall)) for entry in shown if entry.wall)
         return cls(rows) if rows else None
 
@@ -96,7 +96,7 @@ class Walls(Section):
         """The template of the ranges includes it."""
         return False
 
-    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+    def to_text(self, _: Console) -> Iterator[RenderableType]:
         """How much of each range its thread ran, waited, or neither."""
         gpu = any(wall.result.gpu_ns for _, wall in self.rows)
         table = ranges_table(_NAME_WIDTH, "wall each", "on CPU", *(("GPU",) if gpu else ()), "waits", "rest")
@@ -104,7 +104,7 @@ class Walls(Section):
         for entry, wall in self.rows:
             parts, result = Text(), wall.result
             for part in wall.most(_MOST):
-                parts += cause(part.leaf, units.format_share(part.share, 1), leaf_style(report, part.leaf))
+                parts += cause(part.leaf, units.format_share(part.share, 1), leaf_style(part.leaf))
 
             def share(ns: int, known: bool = wall.sampled_enough, whole_ns: int = result.wall_ns) -> str:
                 return units.format_share(ns, whole_ns) if known else "–"

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from pinprof.analyze import Run
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, listed, picked
 from pinprof.report.sections.timeline.lanes import timeline
@@ -21,22 +20,24 @@ NAME_WIDTH = 160
 
 
 @dataclass(frozen=True)
-class OverTime(Section):
+class OverTime(Section[Explained]):
     """The recording over time."""
 
     key, title = "timeline", "Timeline"
 
     timeline: Timeline
+    recording: str
+    """Its path's last component."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None where nothing has a time, or nobody draws it."""
-        made = timeline(analysis) if shared.drawn else None
-        return cls(made) if made else None
+        made = timeline(subject.run) if subject.shared.drawn else None
+        return cls(made, subject.shared.capture.path) if made else None
 
-    def for_scripts(self, report: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """Lanes, densities and memory, to be drawn."""
-        return ForScripts(drawings={"timeline": _drawn(self.timeline, report.capture.path)})
+        return ForScripts(drawings={"timeline": _drawn(self.timeline, self.recording)})
 
 
 def _drawn(timeline: Timeline, recording: str) -> dict[str, Any]:

@@ -9,12 +9,11 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Run
 from pinprof.analyze.activity.results import ActivityAnalysis, MigrationResult, ScopeActivity, UvmAnalysis
 from pinprof.analyze.activity.uvm import SERVICE_NS, WARP_SERVICE_NS, at_most
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.report.data import ReportData, Shared, Tile
+from pinprof.report.data import Explained, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
 from pinprof.report.sections.uvm.migration_field import FIELD_STYLES, Marks, MigrationField, migration_field
@@ -26,7 +25,7 @@ _FUNCTIONS = 3
 
 
 @dataclass(frozen=True)
-class ManagedMemory(Section):
+class ManagedMemory(Section[Explained]):
     """Managed memory in the whole recording."""
 
     key, title = "uvm", "Managed memory"
@@ -37,18 +36,20 @@ class ManagedMemory(Section):
     notes: tuple[str, ...]
     field: MigrationField | None
     """None when no managed memory moved, or nobody draws it."""
+    start_ns: int
+    """As in `Shared`; 0 where there is none."""
 
     @classmethod
-    def build(cls, analysis: Run, shared: Shared) -> Self | None:
+    def build(cls, subject: Explained) -> Self | None:
         """None when no managed memory moved or faulted."""
-        activity = shared.activity
+        activity = subject.shared.activity
         if activity is None or activity.uvm is None:
             return None
-        field = migration_field(analysis.capture, activity.uvm.blocks) if shared.drawn else None
+        field = migration_field(subject.run.capture, activity.uvm.blocks) if subject.shared.drawn else None
         tiles, notes = tuple(uvm_tiles(activity)), tuple(uvm_notes(activity.uvm))
-        return cls(activity.uvm, activity.whole.migrations, tiles, notes, field)
+        return cls(activity.uvm, activity.whole.migrations, tiles, notes, field, subject.shared.start_ns or 0)
 
-    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """What it did in a sentence, figures, migrations by cause and direction."""
         lines: list[RenderableType] = [sentence(printable(self.result.summary))]
         lines.append(tiles_line(self.tiles))
@@ -68,11 +69,11 @@ class ManagedMemory(Section):
         lines += [sentence(printable(note), "dim") for note in self.notes]
         yield from titled(self.title, Group(*lines))
 
-    def for_scripts(self, report: ReportData) -> ForScripts:
+    def for_scripts(self) -> ForScripts:
         """Every migration, to be drawn."""
         if self.field is None:
             return ForScripts()
-        return ForScripts(drawings={"field": _drawn(self.field, self.field.start_ns - (report.start_ns or 0))})
+        return ForScripts(drawings={"field": _drawn(self.field, self.field.start_ns - self.start_ns)})
 
 
 def uvm_tiles(activity: ActivityAnalysis, scope: ScopeActivity | None = None) -> list[Tile]:

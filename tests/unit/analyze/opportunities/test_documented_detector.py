@@ -10,7 +10,6 @@ from pinprof.analyze import analyze
 from pinprof.analyze.opportunities import catalogue, search
 from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.data.rate_book import REFERENCE, RateBook
-from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from tests.support.activities import MS
 from tests.support.documented import module
@@ -24,7 +23,7 @@ WORK = ["main@/home/app", "compute@/home/app"]
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = module("A detector and its cure")
-    monkeypatch.setattr(search, "DETECTORS", (*search.DETECTORS, made.read))
+    monkeypatch.setattr(search, "DETECTORS", {**search.DETECTORS, made.read: "files read piece by piece"})
     monkeypatch.setattr(catalogue, "CURES", MappingProxyType({**catalogue.CURES, "map-file": made.CURE}))
     return made
 
@@ -55,8 +54,9 @@ def test_it_is_an_answer_with_place_cure_and_a_saving_by_rates(toy: ModuleType) 
 @pytest.mark.usefixtures("toy")
 def test_every_output_has_it() -> None:
     samples = [Sample(READ if at < 400 else WORK, MS, (at + 1) * MS) for at in range(1000)]
-    document = to_json(build(analyze(capture(samples))))
+    document = build(analyze(capture(samples))).to_json()
     assert [one["cure"]["id"] for one in document["opportunities"]] == ["map-file"]
+    assert search.looked_for().endswith(", files read piece by piece")
     assert document["headline"].startswith("load reads a file that lies in memory: mapping the file once saves about 2")
 
 

@@ -21,7 +21,6 @@ from pinprof.read import read
 from pinprof.read.nsys import source
 from pinprof.read.nsys.pages import PageLayout, TablePages, Unusual
 from pinprof.read.nsys.schema import Column, GlobalIdPart
-from pinprof.report.export.document import to_json
 from pinprof.report.gather import build
 from pinprof.report.page.html import render
 from tests.support.nsys_file import real
@@ -119,7 +118,7 @@ def test_the_committed_exports_read_alike(name: str) -> None:
     for least_bytes in (0, 1 << 62):
         with from_pages(least_bytes):
             report = build(analyze(read(real(name))))
-        outputs.append((to_json(report), render(report)))
+        outputs.append((report.to_json(), render(report)))
     assert outputs[0] == outputs[1]
 
 

@@ -17,7 +17,6 @@ from pinprof.data.model import Capture
 from pinprof.read import long_columns
 from pinprof.read.perf import chunk, stream, workers
 from pinprof.read.perf.samples import RawSamples
-from pinprof.report.export.document import to_json
 from pinprof.report.export.plain import write_folded
 from pinprof.report.gather import build
 from tests.support import perf_file as pf
@@ -61,7 +60,7 @@ def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
     pieces = read.read(DATA / name)
     assert folded(pieces) == folded(whole)
-    assert to_json(build(analyze(pieces), drawn=False)) == to_json(build(analyze(whole), drawn=False))
+    assert build(analyze(pieces), drawn=False).to_json() == build(analyze(whole), drawn=False).to_json()
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -80,7 +79,7 @@ def test_columns_in_files_change_nothing(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(long_columns, "ROWS_AT_ONCE", 700)
     in_files = read.read(DATA / name)
     assert folded(in_files) == folded(whole)
-    assert to_json(build(analyze(in_files), drawn=False)) == to_json(build(analyze(whole), drawn=False))
+    assert build(analyze(in_files), drawn=False).to_json() == build(analyze(whole), drawn=False).to_json()
 
 
 def test_rows_of_a_column_in_a_file_are_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

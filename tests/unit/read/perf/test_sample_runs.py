@@ -15,8 +15,8 @@ from pinprof import read
 from pinprof.data import perf_format as perf
 from pinprof.read.perf import passes, stream
 from pinprof.read.perf.header import Header, read_header
-from pinprof.read.perf.stream import sample_runs
 from pinprof.read.perf.samples import FilePart
+from pinprof.read.perf.stream import sample_runs
 from tests.support import perf_file as pf
 from tests.support.examples import examples
 

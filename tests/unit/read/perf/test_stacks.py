@@ -25,7 +25,8 @@ class Names(Resolver):
     """Names of the form `path:offset/16`, for user offsets below 0x30 and kernel addresses below 0x50."""
 
     def user(self, dso: Dso, file_offsets: UInt64, pid: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-        return np.array([self._numbered.number(f"{dso.path}:{offset // 16}") for offset in file_offsets.tolist()], np.int32)
+        names = [f"{dso.path}:{offset // 16}" for offset in file_offsets.tolist()]
+        return np.array([self._numbered.number(name) for name in names], np.int32)
 
     def kernel(self, ips: UInt64):  # type: ignore[no-untyped-def]
         names = [self._numbered.number(f"k{ip - KERNEL}") if ip - KERNEL < 0x50 else -1 for ip in ips.tolist()]

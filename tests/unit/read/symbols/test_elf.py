@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.read.symbols.elf import ElfSymbols, read_elf, read_elf_bytes, same_build_id
+from pinprof.read.symbols.elf import ElfSymbols, own_vdso, read_elf, read_elf_bytes, same_build_id
 from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
-from pinprof.read.symbols.elf import own_vdso
 from tests.support.examples import examples
 
 ROOT = Path("/")
