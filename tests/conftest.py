@@ -13,14 +13,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.remote import Producer
 
 from tests.support.distribution import RECORD_NOTHING, Groups
-
-UNTRACED = (
-    "tests/browser/", "tests/fuzz/", "tests/integration/test_nsys.py",
-    *(f"tests/integration/{module}" for module in sorted(RECORD_NOTHING)),
-    *(f"tests/unit/{module}" for module in ("read/perf/test_damaged_data.py", "read/perf/test_compressed_data.py")),
-)  # fmt: skip
-"""They read and analyse much, by code that the others run as well: coverage's tracer makes that two to five times as
-slow. So do properties, which run the same lines for each of their examples."""
+from tests.support.tracing import UNTRACED
 
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
 # few of them.
@@ -52,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What coverage needs not see runs without its tracer."""
+    """What coverage needs not see runs without its tracer; so do properties, whose examples all run the same lines."""
     if item.nodeid.startswith(UNTRACED) or is_hypothesis_test(getattr(item, "obj", None)):
         item.add_marker("no_cover")
 

@@ -59,10 +59,9 @@ extras=
 if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
 # Debian 12's pip takes a third longer for this many packages.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-# pip would compile what it installs on one processor.
+# pip would compile all modules of all packages: most are never imported, and Python compiles those that are.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
   --editable ".${extras:+[$extras]}"
-"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true  # some packages hold files for other versions of Python
 
 # npm tries an unreachable registry for many minutes.
 if [ "$purpose" = test ] && command -v npm >/dev/null; then

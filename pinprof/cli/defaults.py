@@ -82,11 +82,15 @@ def _default(command: click.Command, key: str, value: object, place: str) -> tup
     if option.multiple != isinstance(value, list) or option.is_flag != isinstance(value, bool):
         wanted = 'a list, for example ["…"]' if option.multiple else "true or false" if option.is_flag else "one value"
         raise UsageError(f"{place}: {key} is not valid.", f"Write {wanted}.", "settings")
+    # As on the command line: of a number that is not whole click would take the whole part.
+    text: Any = (
+        value if isinstance(value, bool) else [str(one) for one in value] if isinstance(value, list) else str(value)
+    )
     try:
-        option.type_cast_value(click.Context(command), value)
+        option.type_cast_value(click.Context(command), text)
     except click.BadParameter as error:
         raise UsageError(
             f"{place}: {key} is not valid: {error.message}", f"See --{key} in --help.", "settings"
         ) from error
     assert option.name is not None
-    return option.name, value
+    return option.name, text

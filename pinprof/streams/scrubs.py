@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ _APART = 64 << 20
 _FIRST, _STEP = 0xFFFF_8000_0000_0000, 1 << 33
 """Where the parts are moved to."""
 _IN_TEXT = re.compile(r"(?i)(?<![0-9a-f])ffff[0-9a-f]{12}(?![0-9a-f])")
+_MOST_TEXT = 1 << 30
 _PIECE = 1 << 23
 """Words looked at in one go."""
 
@@ -123,12 +125,16 @@ class _Symbols(Scrub):
     """The sealed symbols: a table of the kernel's addresses."""
 
     def addresses(self, path: Path) -> Iterator[Words]:
-        yield np.array(json.loads(gzip.decompress(path.read_bytes()))["kernel"]["ips"], np.uint64)
+        yield _sealed(path).kernel.addresses
 
     def change(self, path: Path, moved: MovedAddresses) -> None:
-        symbols = json.loads(gzip.decompress(path.read_bytes()))
-        symbols["kernel"]["ips"] = moved.words(np.array(symbols["kernel"]["ips"], np.uint64)).tolist()
-        files.written(path, gzip.compress(json.dumps(symbols, separators=(",", ":")).encode(), mtime=0))
+        symbols = _sealed(path)
+        kernel = replace(symbols.kernel, addresses=moved.words(symbols.kernel.addresses))
+        replace(symbols, kernel=kernel).save(path)
+
+
+def _sealed(path: Path) -> Any:
+    return found("pinprof.read.symbols.sealed:SealedSymbols").load(path)
 
 
 class _Text(Scrub):
@@ -142,8 +148,8 @@ class _Text(Scrub):
         files.written(path, gzip.compress(text, 6, mtime=0) if path.suffix == ".gz" else text)
 
     def _text(self, path: Path) -> str:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8", "surrogateescape")
+        plain: bytes = found("pinprof.read.packed:unpacked")(path.read_bytes(), _MOST_TEXT)
+        return plain.decode("utf-8", "surrogateescape")
 
 
 class _Database(Scrub):

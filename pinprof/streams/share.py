@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.base import files
-from pinprof.base.errors import CaptureError, CollectError, unwritable
+from pinprof.base.errors import CaptureError, CollectError, PinprofError, unwritable
 from pinprof.streams import owner, store
 from pinprof.streams.scrubs import MovedAddresses, Scrub
 from pinprof.streams.stream import found
@@ -47,6 +47,8 @@ def share(capture: Path, target: Path) -> Path:
         _copy(capture, target, scrubs)
     except BaseException as error:
         shutil.rmtree(target, ignore_errors=True)
+        if isinstance(error, PinprofError):
+            error.problem = error.problem.replace(str(target), str(capture))
         if isinstance(error, OSError):
             raise unwritable(target, error) from error
         if isinstance(error, ValueError | KeyError | TypeError | EOFError | struct.error | sqlite3.Error):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -28,13 +30,24 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
 
+def giving_way(program: str, folder: Path) -> str:
+    """A program that cannot raise its priority: as root, Chromium would, and run before recordings."""
+    setpriv = shutil.which("setpriv")
+    if os.geteuid() != 0 or setpriv is None:
+        return program
+    path = folder / Path(program).name
+    path.write_text(f'#!/bin/sh\nexec {setpriv} --bounding-set=-sys_nice {shlex.quote(program)} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM,
+            executable_path=giving_way(CHROMIUM, tmp_path_factory.mktemp("chromium")),
             args=["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"],
         )
         yield chromium

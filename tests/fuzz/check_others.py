@@ -1,16 +1,19 @@
-"""What must hold of inputs that are no recordings: stores of fleets, folders of ranks, settings, budgets."""
+"""What must hold of stores of fleets, folders of ranks, settings and budgets, of copies of captures and of programs."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from pinprof import analyze, read
 from pinprof.analyze import Run
@@ -28,15 +31,20 @@ from pinprof.fleet import database
 from pinprof.fleet.access import open_fleet
 from pinprof.fleet.tables import COLUMNS
 from pinprof.read import ReadOptions
+from pinprof.read.symbols.demangle import demangle
+from pinprof.read.symbols.dwarf import open_debug_information
+from pinprof.read.symbols.elf import read_elf
 from pinprof.report.check.sections import FORMS as CHECK_FORMS
 from pinprof.report.fleet import rows
 from pinprof.report.fleet.sections import FORMS as FLEET_FORMS
 from pinprof.report.page import html
 from pinprof.report.ranks.sections import FORMS as LAUNCH_FORMS
+from pinprof.streams.share import share
 from tests.fuzz.check import Known, Thorough, plain_text, quiet, refused, strict
 from tests.fuzz.seeds import whole_capture, write
 
 _JUDGED = "h200/pinned-native"
+_FOREVER = 2**63
 
 
 def fleet(path: Path, thorough: Thorough, _known: Known) -> bool:
@@ -83,6 +91,46 @@ def ranks(path: Path, thorough: Thorough, _known: Known) -> bool:
         if thorough.page:
             html.render(LAUNCH_FORMS.of(found))
     return True
+
+
+def shared(path: Path, _thorough: Thorough, _known: Known) -> bool:
+    """What `pinprof record --share` makes of a capture, which reads as well as the capture."""
+    target = path.parent / "shared.pinprof"
+    with quiet():
+        try:
+            share(path, target)
+        except PinprofError as error:
+            refused(error)
+            assert not target.exists(), "half of a copy"
+            return False
+        try:
+            _read_both(path, target)
+        finally:
+            shutil.rmtree(target)
+    return True
+
+
+def _read_both(path: Path, target: Path) -> None:
+    try:
+        read.read(path)
+    except PinprofError:
+        return
+    read.read(target)
+
+
+def program(path: Path, _thorough: Thorough, _known: Known) -> bool:
+    """Functions and lines of addresses all over a program's file."""
+    offsets = np.arange(0, path.stat().st_size + 64, 16, dtype=np.uint64)
+    with quiet():
+        found = read_elf(path, "", path.parent)
+        rows = [] if found is None else [row for row in set(found.find(offsets).tolist()) if row >= 0]
+        for row in rows:
+            demangle(found.name(row))
+        lines = open_debug_information(path, "", path.parent, _FOREVER)
+        for run in [] if lines is None else lines.find(offsets, _FOREVER):
+            for frame in run or ():
+                demangle(frame.function)
+    return bool(rows) and lines is not None
 
 
 def settings(path: Path, _thorough: Thorough, _known: Known) -> bool:

@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import struct
+import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -246,18 +247,22 @@ def _nvtx() -> bytes:
 
 
 @cache
-def with_chains() -> Files:
-    """A capture whose kernel symbols and what perf made of the samples lie beside them, as with copied stacks."""
+def with_chains() -> Sequence[Files]:
+    """A capture with copied stacks, beside which lie kernel symbols and what perf made of them; and one without."""
+    clock = Spec(sample_type=BASIC | perf.SAMPLE_STACK_USER, ids=(1,))
+    copied = [comm(clock, "app", exec_=True), sample(clock, behind=struct.pack("<QQQ", 8, 7, 8))]
     files = dict(capture("h200/program"))
     root = next(iter(files)).split("/")[0]
-    files[f"{root}/perf-script.txt.gz"] = gzip.compress(PERF_SCRIPT.encode(), 1, mtime=0)
+    files.pop(f"{root}/symbols.json.gz")
     files[f"{root}/kallsyms.gz"] = gzip.compress(_kallsyms(), 1, mtime=0)
-    return files
+    text = gzip.compress(PERF_SCRIPT.encode(), 1, mtime=0)
+    whole = file_mode([clock], b"".join(copied), Features().command("app"))
+    return [{**files, f"{root}/perf.data": whole, f"{root}/perf-script.txt.gz": text}, files]
 
 
 def _kallsyms() -> bytes:
     kernel = lzma.decompress((DATA / "h200/kallsyms.xz").read_bytes()).splitlines(keepends=True)
-    return b"".join(kernel[::2000])
+    return b"".join(kernel[::800])
 
 
 def with_kallsyms() -> Sequence[Files]:
@@ -361,6 +366,59 @@ def fleet() -> Sequence[Files]:
         return [{str(path.relative_to(folder)): path.read_bytes() for path in files}]
 
 
+CALLS_BEFORE = {
+    "time_ns": 10**9,
+    "processes": [
+        {
+            "pid": 7, "whole": True, "live": [[1, 4096, 1 << 20, 1 << 20], [4, 1 << 33, -1, 1 << 20]],
+            "adrift": [[1, 4096]], "hosted": [4096, -1], "pools": [1, 3],
+            "mapped": [[4096, 1 << 30], [1 << 20, 1 << 31], [0, 1]], "owned": [[4096, 8192], [8192, 9999], [1, 3]],
+        }
+    ],
+}  # fmt: skip
+
+
+def part_of_a_run() -> Sequence[Files]:
+    """A capture that is a part of a longer recording."""
+    files = dict(capture("h200/calls", "calls.data"))
+    files[f"{next(iter(files)).split('/')[0]}/calls-before.json"] = json.dumps(CALLS_BEFORE).encode()
+    return [files]
+
+
+_C = """\
+struct pair { int first, second; };
+static inline __attribute__((always_inline)) int add(int left, int right) { return left * 7 + right; }
+__attribute__((noinline)) int sum(struct pair *pairs, int count) {
+    int all = 0;
+    for (int at = 0; at < count; at++) all = add(all, pairs[at].first) ^ pairs[at].second;
+    return all;
+}
+int _start(struct pair *pairs) { return sum(pairs, 9) + add(pairs->first, 3); }
+"""
+_AS_COMPILED = (
+    ("-gdwarf-5",),
+    ("-gdwarf-4", "-fdebug-types-section"),
+    ("-gdwarf-5", "-gz=zlib"),
+    ("-g", "-gsplit-dwarf"),
+)
+
+
+@cache
+def programs() -> Sequence[Files]:
+    """A program with debug information of each kind."""
+    made = []
+    with tempfile.TemporaryDirectory() as folder:
+        for options in _AS_COMPILED:
+            (Path(folder) / "a.c").write_text(_C)
+            command = ["cc", "-O2", "-nostdlib", "-static", "-Wl,--build-id", *options, "-c", "a.c", "-o", "a.o"]
+            subprocess.run(command, check=True, cwd=folder)
+            subprocess.run(["cc", "-nostdlib", "-static", "a.o", "-o", "a.elf"], check=True, cwd=folder)
+            split = Path(folder, "a.dwo")
+            files = {"a.elf": Path(folder, "a.elf").read_bytes()}
+            made.append(files | ({"a.dwo": split.read_bytes()} if split.exists() else {}))
+    return made
+
+
 def packed_capture() -> Sequence[Files]:
     """Captures as archives of tar, plain and compressed."""
     made = []
@@ -373,6 +431,7 @@ def packed_capture() -> Sequence[Files]:
                 archive.addfile(member, io.BytesIO(data))
         plain = out.getvalue().rstrip(b"\0") + bytes(1024)
         made += [{"a.pinprof.tar": plain}, {"a.pinprof.tar.gz": gzip.compress(plain, 1, mtime=0)}]
+        made.append({"a.pinprof.tar.xz": lzma.compress(plain, preset=0)})
     return made
 
 
@@ -464,6 +523,14 @@ def bench() -> bytes:
     for one in document["benchmarks"]:
         one["runs"] = one["runs"][:3]
     return json.dumps(document).encode()
+
+
+PY_SPY = """\
+process 7:"python train.py";thread (7): "MainThread";<module> (train.py:12);copy_ (_tensor.py:99) 41
+process 7:"python train.py";thread (9);run (threading.py:982);load (data.py:3) 2
+<module> (train.py:12);step (train.py:8) 1
+"""
+"""What `py-spy record --format raw` writes, of several processes and of one."""
 
 
 @cache

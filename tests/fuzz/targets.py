@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
@@ -116,16 +116,25 @@ def _reports() -> Sequence[Files]:
     return [{"a.nsys-rep": seeds.xz("nsys/nvtx-2022.4.nsys-rep")}]
 
 
+_BY_MAGIC: Mapping[bytes, Change] = {
+    b"PERFILE2": change_bytes.perf,
+    b"{": _JSON,
+    b"\x1f\x8b": change_text.packed(_JSON),
+    b"SQLite": change_tables.sqlite,
+}
+
+
 def _any_file(random: Random, data: bytes) -> bytes:
-    if data.startswith(b"PERFILE2"):
-        return change_bytes.perf(random, data)
-    return _JSON(random, data) if data.startswith(b"{") else change_bytes.blind(random, data)
+    for magic, change in _BY_MAGIC.items():
+        if data.startswith(magic):
+            return change(random, data)
+    return change_bytes.blind(random, data)
 
 
 TARGETS: tuple[Target, ...] = (
     Target("perf.data", _perf_files, change_bytes.perf),
     Target("wake-ups", _wakeups, change_bytes.perf, weight=3),
-    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES, weight=6),
+    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES, weight=8),
     Target("nsys sqlite", _exports, change_tables.sqlite, weight=3),
     Target(
         "nsys parquetdir",
@@ -134,9 +143,9 @@ TARGETS: tuple[Target, ...] = (
         large=lambda: [seeds.parquetdir(whole=True)],
         weight=1,
     ),
-    Target("folded", _file("a.folded", lambda: seeds.exported("folded")), _LINES, weight=10),
-    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON, weight=8),
-    Target("pprof", _profiles, change_bytes.protobuf, weight=6),
+    Target("folded", _file("a.folded", lambda: seeds.exported("folded"), seeds.PY_SPY.encode), _LINES, weight=12),
+    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON, weight=12),
+    Target("pprof", _profiles, change_bytes.protobuf, weight=8),
     Target(
         "Chrome trace",
         _file("a.json", lambda: seeds.exported("trace", _NSYS), lambda: json.dumps(seeds.TORCH_TRACE).encode()),
@@ -175,12 +184,12 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "perf-script.txt.gz",
-        lambda: [seeds.with_chains()],
+        lambda: seeds.with_chains()[:1],
         change_text.packed(_LINES),
         "*/perf-script.txt.gz",
         weight=8,
     ),
-    Target("kallsyms.gz", lambda: [seeds.with_chains()], change_text.packed(_LINES), "*/kallsyms.gz", weight=8),
+    Target("kallsyms.gz", seeds.with_chains, change_text.packed(_LINES), "*/kallsyms.gz", weight=8),
     Target(
         "symbols.json.gz",
         _captures(_NATIVE, _WORKERS),
@@ -203,6 +212,7 @@ TARGETS: tuple[Target, ...] = (
         change_text.json_lines,
         "*/memory.jsonl",
         large=_whole(_NATIVE, _WORKERS),
+        weight=6,
     ),
     Target(
         "python-stacks.jsonl.gz",
@@ -218,6 +228,7 @@ TARGETS: tuple[Target, ...] = (
         change_bytes.words,
         "*/nvtx/*",
         large=_whole(_NATIVE, _TORCH, _WORKERS),
+        weight=4,
     ),
     Target(
         "gpu",
@@ -228,10 +239,10 @@ TARGETS: tuple[Target, ...] = (
         change_bytes.words,
         "*/gpu/*",
         large=_whole(_PROGRAM, _WORKERS),
-        weight=2,
+        weight=4,
     ),
     Target("inside", seeds.inside, change_bytes.words, "*/inside/*", weight=2),
-    Target("uvm", seeds.managed, change_bytes.words, "*/uvm/*", weight=2),
+    Target("uvm", seeds.managed, change_bytes.words, "*/uvm/*", weight=3),
     Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite", large=_whole(_NSYS), weight=2),
     Target(
         "rates.json",
@@ -239,15 +250,20 @@ TARGETS: tuple[Target, ...] = (
         _JSON,
         "*/rates.json",
         large=_whole(_NATIVE, _SCENARIO),
-        weight=3,
+        weight=4,
     ),
     Target("--kallsyms", seeds.with_kallsyms, _LINES, "kallsyms", check=check.with_side_files, weight=8),
-    Target("--ranges", seeds.with_ranges, change_text.json_lines, "ranges.jsonl", check=check.with_side_files),
-    Target("ranks", seeds.ranks, _any_file, "*/rank-1*", weight=2),
+    Target(
+        "--ranges", seeds.with_ranges, change_text.json_lines, "ranges.jsonl", check=check.with_side_files, weight=8
+    ),
+    Target("ranks", seeds.ranks, _any_file, "*/rank-1*", weight=3),
     Target("launch", seeds.launch, _any_file, large=seeds.whole_launch, check=check_others.ranks, weight=1),
-    Target("fleet store", seeds.fleet, change_tables.cells, check=check_others.fleet, weight=3),
-    Target("packed capture", seeds.packed_capture, change_bytes.words, weight=4),
+    Target("fleet store", seeds.fleet, change_tables.cells, check=check_others.fleet, weight=1),
+    Target("packed capture", seeds.packed_capture, change_bytes.words, weight=8),
+    Target("calls-before.json", seeds.part_of_a_run, _JSON, "*/calls-before.json", weight=4),
+    Target("shared capture", _whole(_PROGRAM, _NSYS, _WORKERS), _any_file, check=check_others.shared, weight=1),
+    Target("program", seeds.programs, change_bytes.words, check=check_others.program, weight=16),
     Target("nsys-rep", _reports, change_bytes.words, weight=1),
-    Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=6),
-    Target("budgets", _file("pinprof.toml", seeds.BUDGETS.encode), _LINES, check=check_others.budgets, weight=6),
+    Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=10),
+    Target("budgets", _file("pinprof.toml", seeds.BUDGETS.encode), _LINES, check=check_others.budgets, weight=8),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -11,9 +12,16 @@ from random import Random
 import pytest
 
 from pinprof import read
-from tests.fuzz import keep, seeds, slim
+from pinprof.analyze import analyze
+from pinprof.base.errors import PinprofError
+from pinprof.read import directory
+from pinprof.read.perf import data as perf_data
+from pinprof.report.export import document
+from pinprof.report.gather import build
+from tests.fuzz import check, keep, seeds, slim
 from tests.fuzz.check import Known, Thorough
 from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.undamaged import Undamaged
 from tests.fuzz.workers import Place
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +55,40 @@ def test_an_input_is_a_function_of_its_seed_and_number() -> None:
         made = [target.damaged(Random("1:7"), target.seeds[0]) for _ in range(2)]
         assert made[0] == made[1]
         assert made[0]
+
+
+CAPTURES = [target for target in TARGETS if target.part.startswith("*/") and target.check is check.report]
+
+
+@pytest.mark.parametrize("target", CAPTURES, ids=[target.name for target in CAPTURES])
+def test_with_what_is_remembered_of_undamaged_files_inputs_read_the_same(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module, name in ((directory, "found"), (perf_data, "load")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    inputs = []
+    for number in range(4):
+        random = Random(f"3:{number}")
+        seed = target.chosen(random)
+        inputs.append((seed, target.damaged(random, target.seeds[seed])))
+    plain = [said_of(Place(Path()).written(target, *each)) for each in inputs]
+    undamaged = Undamaged()
+    undamaged.install()
+    place = Place(Path(), undamaged)
+    for seed in {seed for seed, _ in inputs}:
+        said_of(place.written(target, seed, {}))
+    assert [said_of(place.written(target, *each)) for each in inputs] == plain
+
+
+def said_of(path: Path) -> str:
+    """What a report says as JSON, or why there is none."""
+    out = io.StringIO()
+    try:
+        document.write_json(build(analyze(read.read(path))), out)
+    except PinprofError as error:
+        return str(error)
+    return out.getvalue()
 
 
 def test_trimmed_recordings_keep_their_features(tmp_path: Path) -> None:

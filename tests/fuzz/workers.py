@@ -6,6 +6,7 @@ and another goes on behind it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import hashlib
@@ -33,6 +34,7 @@ from tests.fuzz import keep
 from tests.fuzz.check import Known, Thorough
 from tests.fuzz.seeds import Files, write
 from tests.fuzz.targets import TARGETS, Target
+from tests.fuzz.undamaged import Undamaged
 
 MOST_SECONDS = 10
 """Of CPU time: a busy machine makes no input slow."""
@@ -65,6 +67,7 @@ class Round:
     folder: Path
     """Where inputs that fail are written, and failures.jsonl."""
     known: Known
+    undamaged: Undamaged
     workers: int = 2
 
     def run(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
@@ -106,7 +109,7 @@ class Round:
             _limit()
             # Inputs that read alike have one path in every process.
             os.chdir(folder)
-            place = Place(Path())
+            place = Place(Path(), self.undamaged)
             for number in range(begin, self.last, self.workers):
                 if number // self.workers % _COLLECTED == 0:
                     gc.collect()
@@ -151,9 +154,10 @@ class Round:
 class Place:
     """Inputs as files: those of a seed are written once, and only what was damaged is written again."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, undamaged: Undamaged | None = None) -> None:
         self._folder = folder
         self._changed: dict[Path, Files] = {}
+        self._undamaged = undamaged or Undamaged()
 
     def written(self, target: Target, seed: int, damage: Files) -> Path:
         """The path to read."""
@@ -161,6 +165,7 @@ class Place:
         folder = self._folder / str(TARGETS.index(target)) / str(seed)
         back = self._changed.get(folder, files)
         self._changed[folder] = {name: files[name] for name in damage}
+        self._undamaged.note(folder, files, damage)
         folder.mkdir(parents=True, exist_ok=True)
         path = write({**back, **damage}, folder)
         return folder / next(iter(files)).split("/")[0] if path else path
@@ -190,19 +195,25 @@ def signature(error: BaseException) -> tuple[str, str]:
     return f"{type(error).__name__} {where}", str(error)[:300]
 
 
-def warm(targets: Sequence[Target], folder: Path) -> None:
-    """Make the seeds, and use every module, so that no process does it again: those of a round are forked from here."""
+def warm(targets: Sequence[Target], folder: Path) -> Undamaged:
+    """Make and read the seeds, and use every module, so that no process does it again: those of a round are forked
+    from here.
+    """
     import pyarrow as pa
 
     # Its threads share two processors with the other workers, and small files are read faster by one.
     pa.set_cpu_count(1)
-    place, used = Place(folder), False
-    for target in targets:
-        assert target.seeds
-        thorough = Thorough(page=not used, exports=not used)
-        used = target.check(place.written(target, 0, {}), thorough, Known())
+    undamaged = Undamaged()
+    undamaged.install()
+    place, used = Place(Path(), undamaged), False
+    with contextlib.chdir(folder):
+        for target in targets:
+            for seed in range(len(target.seeds)):
+                thorough = Thorough(page=not used, exports=not used)
+                used = target.check(place.written(target, seed, {}), thorough, Known())
     gc.collect()
     gc.freeze()
+    return undamaged
 
 
 def _limit() -> None:

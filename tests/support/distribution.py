@@ -28,9 +28,19 @@ RECORD_NOTHING = {
 }
 """Modules of tests/integration that any worker may run beside a recording: they look into none that they make."""
 
+LOOK_THROUGH_ALL = {
+    "tests/unit/base/test_files.py",
+    "tests/unit/base/test_terminal.py",
+    "tests/unit/data/test_vendor.py",
+    "tests/unit/test_imports.py",
+    "tests/unit/test_messages.py",
+}
+"""Modules that look through all sources, which one worker parses once for them (`sources.py`)."""
+
 
 class Groups(LoadScopeScheduling):
-    """Tests of one group go to one worker: those of a folder of ONE_AT_A_TIME, else those of a module.
+    """Tests of one group go to one worker: those of a folder of ONE_AT_A_TIME, those that look through all
+    sources, else those of a module.
 
     Marks of --dist=loadgroup would do, but pytest-xdist 3.8 loses them with pytest 9.2 (its issue 1386).
     """
@@ -38,4 +48,6 @@ class Groups(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         _, folder, *_, module = path.split("/")
+        if path in LOOK_THROUGH_ALL:
+            return "sources"
         return path if module in RECORD_NOTHING else ONE_AT_A_TIME.get(folder, path)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.distribution import RECORD_NOTHING
+from tests.support.distribution import LOOK_THROUGH_ALL, RECORD_NOTHING
+from tests.support.tracing import UNTRACED
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -59,3 +60,13 @@ def test_the_modules_that_record_nothing_are_there_and_start_no_recording() -> N
         text = (ROOT / "tests/integration" / name).read_text()
         assert '"record"' not in text
         assert "perf record" not in text
+
+
+def test_what_is_not_traced_is_there() -> None:
+    assert not [path for path in UNTRACED if not (ROOT / path).exists()]
+
+
+def test_what_looks_through_all_sources_is_what_shares_their_nodes() -> None:
+    using = "from tests.support.sources import calls"
+    found = {path for path in (ROOT / "tests").rglob("test_*.py") if f"\n{using}" in path.read_text("utf-8")}
+    assert {str(path.relative_to(ROOT)) for path in found} == LOOK_THROUGH_ALL

@@ -182,7 +182,7 @@ def _imported_names() -> set[tuple[str, str]]:
     taken: set[tuple[str, str]] = set()
     for folder in ("tests", "tools", "workloads"):
         for path in (ROOT / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in calls_and_imports(path):
                 if isinstance(node, ast.ImportFrom) and not node.level and node.module:
                     taken |= {(node.module, each.name) for each in node.names if node.module.startswith("pinprof")}
     return taken

@@ -76,6 +76,8 @@ def test_a_report_is_written_as_the_settings_say(project: Path, capsys: pytest.C
         ("[recordd]\nfrequency = 9", "table 'recordd' that pinprof does not know. Did you mean 'record'?"),
         ("record = 3", "[record] is not a table"),
         ("[record]\nfrequency = 'fast'", "[record]: frequency is not valid: 'fast' is not a valid integer"),
+        ("[record]\nfrequency = inf", "[record]: frequency is not valid: 'inf' is not a valid integer"),
+        ("[record]\nfrequency = 1999.7", "[record]: frequency is not valid: '1999.7' is not a valid integer"),
         ("[record]\nfrequency = [9]", "[record]: frequency is not valid. Write one value."),
         ("[record]\nlabel = 'a=b'", "label is not valid. Write a list"),
         ("[record]\nno-off-cpu = 'yes'", "no-off-cpu is not valid. Write true or false."),

@@ -19,6 +19,7 @@ from pinprof.data.gpu_functions import PURPOSES, Function, Vendor
 from tests.support.scenes import MIB, PINNED, Traced, ran, scene
 from tests.support.scenes import recorded as capture_of
 from tests.support.small_capture import small_capture
+from tests.support.sources import calls
 
 PACKAGE = Path(gpu_functions.__file__).parents[1]
 
@@ -128,8 +129,7 @@ def test_no_other_module_has_a_pattern_of_a_vendors_names() -> None:
     pattern = re.compile(r"\(cuda\|cu\)|cu\((\?:)?da\)\?[\[A-Z]|\b(cu|cuda)[A-Z]\w*(\\w|\|)|\b(cu|cuda)\[A-Z\]")
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
-        for text in (part.value for call in calls for part in ast.walk(call) if isinstance(part, ast.Constant)):
+        for text in (part.value for call in calls(path) for part in ast.walk(call) if isinstance(part, ast.Constant)):
             text = text.decode("latin-1") if isinstance(text, bytes) else text
             if isinstance(text, str) and pattern.search(text):
                 found.add(str(path.relative_to(PACKAGE)))

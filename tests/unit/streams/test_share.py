@@ -83,12 +83,38 @@ def test_what_has_the_copys_name_stays(tmp_path: Path) -> None:
     assert stacks(capture)
 
 
-def test_nothing_is_left_of_a_copy_that_fails(tmp_path: Path) -> None:
+def damaged_symbols() -> dict[str, bytes]:
+    whole = gzip.compress(bytes(range(256)) * 9, mtime=0)
+    kernel = b'{"schema": 1, "names": [], "user": [], "kernel": {"ips": [-5], "dsos": [], "dso": [], "name": []}}'
+    return {
+        "another shape": gzip.compress(b"[]"),
+        "no address": gzip.compress(kernel),
+        "too deep": gzip.compress(b"[" * 100_000),
+        "damaged": whole[:20] + bytes(40) + whole[60:],
+        "cut": whole[:-20],
+    }
+
+
+@pytest.mark.parametrize("content", damaged_symbols().values(), ids=damaged_symbols())
+def test_nothing_is_left_of_a_copy_that_fails(content: bytes, tmp_path: Path) -> None:
     capture = small(tmp_path)
-    (capture / store.SYMBOLS).write_bytes(gzip.compress(b"[]"))
-    with pytest.raises(CaptureError, match="cannot be copied"):
+    (capture / store.SYMBOLS).write_bytes(content)
+    with pytest.raises(CaptureError) as refused:
         share.share(capture, tmp_path / "given")
+    assert str(capture / store.SYMBOLS) in refused.value.problem
     assert [path.name for path in tmp_path.iterdir()] == [capture.name]
+
+
+@pytest.mark.parametrize("cut", [20, 0])
+def test_a_text_that_is_damaged_or_unpacks_to_too_much_is_not_copied(
+    cut: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubs, "_MOST_TEXT", 10_000 if not cut else 10**9)
+    capture = small(tmp_path)
+    packed = gzip.compress(bytes(20_000))
+    (capture / store.PERF_SCRIPT).write_bytes(packed[: len(packed) - cut])
+    with pytest.raises(CaptureError, match=r"cannot be copied without kernel addresses: (truncated|it is too large)"):
+        share.share(capture, tmp_path / "given")
 
 
 def test_texts_and_tables_of_other_tools_lose_them_too(tmp_path: Path) -> None:
