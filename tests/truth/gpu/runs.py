@@ -17,8 +17,9 @@ from pinprof.machine import nsys
 HERE = Path(__file__).parent / "programs"
 PINPROF = (sys.executable, "-m", "pinprof", "record", "--no-report", "--no-calibrate", "--force")
 NONE, NATIVE, DEFAULT, WHOLE, NSYS = "none", "native", "native + CUPTI", "--gpu cupti", "nsys"
-_OPTIONS = {NATIVE: ("--gpu=off",), DEFAULT: (), WHOLE: ("--gpu=cupti",)}
-RECORDERS = (NONE, NATIVE, DEFAULT, WHOLE, NSYS)
+INSIDE = "--inside on"
+_OPTIONS = {NATIVE: ("--gpu=off",), INSIDE: ("--inside=on", "--gpu=off"), DEFAULT: (), WHOLE: ("--gpu=cupti",)}
+RECORDERS = (NONE, NATIVE, INSIDE, DEFAULT, WHOLE, NSYS)
 LIMIT_S = 300
 _TAIL = 300
 
