@@ -12,12 +12,12 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.calls import Calls, prepare_calls
-from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
+from pinprof.analyze.allocations.levels import StepFunction
+from pinprof.analyze.allocations.lifetimes import with_ends
+from pinprof.analyze.allocations.recorded import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
+from pinprof.analyze.allocations.results import FOREVER, KINDS, Allocations, AllocationTable
 from pinprof.analyze.ledger.checkpoints import MOST_CHECKPOINTS, MOST_LINES, checkpoints_of
 from pinprof.analyze.ledger.curves import BINS, curves_of
-from pinprof.analyze.ledger.levels import StepFunction
-from pinprof.analyze.ledger.lifetimes import with_ends
-from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
 from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.data.model import RangeTable
 from pinprof.read import read

@@ -14,10 +14,38 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.recorded import FAMILY_OF_KIND, FreeTable, recorded
+from pinprof.analyze.allocations.results import FOREVER, Allocations, AllocationTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.allocations import FAMILY_OF_KIND, FreeTable
-from pinprof.analyze.ledger.results import FOREVER, Allocations, AllocationTable
 from pinprof.base.columns import Int64, UInt8
+from pinprof.data.model import Capture, MemoryLog
+
+_ALIVE_NS = 1_000_000_000
+"""A process that was not looked at for so long at the end had ended."""
+
+
+def allocations_of(capture: Capture, calls: Calls) -> Allocations | None:
+    """The history of a capture; None where no allocation and no free was recorded."""
+    activity = capture.activity
+    if activity is None:
+        return None
+    made, frees = recorded(activity, calls)
+    if not len(made) and not len(frees):
+        return None
+    sites = tuple(site.text for site in calls.table.sites)
+    return with_ends(made, frees, calls.names, sites, _ended(capture.memory, calls))
+
+
+def _ended(log: MemoryLog | None, calls: Calls) -> dict[int, int]:
+    """When processes were last seen that ended before the program did."""
+    if log is None:
+        return {}
+    seen = {one.pid: int(one.time_ns[-1]) for one in log.processes if len(one.time_ns)}
+    gone = {pid: time for pid, time in seen.items() if time < int(log.time_ns[-1]) - _ALIVE_NS}
+    for pid, time in gone.items():
+        gone[pid] = max(time, int(calls.table.end_ns[calls.table.pid == pid].max(initial=0)))
+    return gone
 
 
 def with_ends(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.ledger.results import FOREVER, AllocationTable
+from pinprof.analyze.allocations.results import FOREVER, AllocationTable
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
 

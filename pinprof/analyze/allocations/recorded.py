@@ -14,8 +14,8 @@ from typing import get_args
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.results import FOREVER, KINDS, UNKNOWN, AllocationTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable
 from pinprof.base.columns import Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
