@@ -97,7 +97,7 @@ class Run:
         """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
         if self.calls is None:
             return None
-        return analyze_activity(self.capture, self.calls, self.attribution, self.members)
+        return analyze_activity(self.capture, self.calls, self.allocations, self.attribution, self.members)
 
     @cached_property
     def memory(self) -> MemoryResult | None:

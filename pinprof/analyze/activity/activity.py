@@ -10,7 +10,6 @@ from pinprof.analyze.activity.alloc_loops import alloc_loops
 from pinprof.analyze.activity.calls import (
     Calls,
     context_init,
-    memory_peaks,
     sampled_calls,
     summarise_calls,
 )
@@ -40,6 +39,8 @@ from pinprof.analyze.activity.transfers import (
 )
 from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
 from pinprof.analyze.activity.uvm_blocks import places_of
+from pinprof.analyze.allocations.levels import peaks_of
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
@@ -51,9 +52,12 @@ from pinprof.data.model import Bool, Capture, Int32, Int64
 
 
 def analyze_activity(
-    capture: Capture, calls: Calls, attribution: Attribution, members: Membership
+    capture: Capture, calls: Calls, history: Allocations | None, attribution: Attribution, members: Membership
 ) -> ActivityAnalysis | None:
-    """Explain what a tracing tool recorded; None when nothing traced the program. `calls` are the capture's."""
+    """Explain what a tracing tool recorded; None when nothing traced the program.
+
+    `calls` and `history`, what was allocated, are the capture's.
+    """
     activity = capture.activity
     if activity is None:
         return None
@@ -107,7 +111,7 @@ def analyze_activity(
         transfers=transfers,
         uvm=uvm,
         # Without a single call nothing is known of memory: a program may pin it without CUDA.
-        memory=memory_peaks(activity.memory) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
+        memory=peaks_of(history) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
         make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
         failed_pins=failed_pins(activity, calls),
     )

@@ -69,7 +69,8 @@ def timeline(analysis: Run) -> Timeline | None:
     if capture.activity is not None:
         lanes += gpu_lanes(capture.activity.gpu_ops, start, names, styles)
         lanes += fault_lanes(capture.activity.faults, start, styles)
-        memory = tuple(allocations(capture.activity.memory, start, styles))
+    if analysis.allocations is not None:
+        memory = tuple(allocations(analysis.allocations, start, styles))
     memory += tuple(_held(analysis, start, styles))
     drawn, used = _with_names_in_use(_bounded([lane for lane in lanes if lane.total]), tuple(names.index))
     return Timeline(
