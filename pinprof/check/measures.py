@@ -106,13 +106,11 @@ def _begin(view: RunView, budget: Budget) -> Int64:
 
 def pairs(view: RunView, budget: Budget) -> Amount:
     """Memory that was allocated and freed again, where it was allocated."""
-    table = view.allocations
+    table = of_kinds(view.allocations, _PAIR_KINDS.get(budget.kind, KINDS))
     # That an address is given back is certain; what gives back memory of unknown address is inferred.
     mine = (table.freed > 0) & (table.address > 0) & view.inside(budget, table.start_ns, table.pid)
-    if budget.kind:
-        if budget.kind not in _PAIR_KINDS:
-            raise Unassessable(f"No pairs are {budget.kind!r}.", nearest(budget.kind, _PAIR_KINDS, "kinds"))
-        mine &= np.isin(table.kind, [KINDS.index(kind) for kind in _PAIR_KINDS[budget.kind]])
+    if budget.kind and budget.kind not in _PAIR_KINDS:
+        raise Unassessable(f"No pairs are {budget.kind!r}.", nearest(budget.kind, _PAIR_KINDS, "kinds"))
     if budget.size:
         mine &= _of_size(table.size_bytes, budget)
     row = np.flatnonzero(mine)

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.allocations.results import AllocationTable
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.course.copies import WAYS, CopyTable
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
 from pinprof.analyze.course.table import CourseTable
@@ -136,14 +136,13 @@ class RunView:
         return table.take(np.isin(table.direction, [direction for direction, _, _ in WAYS]))
 
     @property
-    def allocations(self) -> AllocationTable:
-        """What was allocated, and how long it lived; Unassessable where nothing recorded it."""
+    def allocations(self) -> Allocations | None:
+        """What was allocated, and how long it lived; None of nothing, Unassessable where nothing recorded it."""
         if "memory" not in self.traced.recorded:
             raise Unassessable(
                 "The recording has no allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
             )
-        history = self.analysis.allocations
-        return history.table if history is not None else AllocationTable.empty()
+        return self.analysis.allocations
 
     def chosen(self, budget: Budget) -> Bool:
         """Which ranges a budget names: all of its name or path; Unassessable where there are none."""

@@ -39,7 +39,7 @@ from pinprof.analyze.activity.transfers import (
 )
 from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
 from pinprof.analyze.activity.uvm_blocks import places_of
-from pinprof.analyze.allocations.levels import peaks_of
+from pinprof.analyze.allocations.levels import of_kinds, peaks_of
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
@@ -77,7 +77,7 @@ def analyze_activity(
     by_device = [work_by_scope(scopes, entry) for entry in sets]
     of_copies, transfers = _copies(operations, calls, sets, link, scopes)
     activity.unload()
-    of_migrations, uvm, lost_ns = _migrations(activity, sets, scopes)
+    of_migrations, uvm, lost_ns = _migrations(activity, history, sets, scopes)
     activity.unload()
     groups, gpu_faults, cpu_faults = _faults(activity, scopes)
     entries = tuple(
@@ -139,13 +139,13 @@ def _copies(
 
 
 def _migrations(
-    activity: Activity, sets: tuple[DeviceSets, ...], scopes: Scopes
+    activity: Activity, history: Allocations | None, sets: tuple[DeviceSets, ...], scopes: Scopes
 ) -> tuple[tuple[tuple[MigrationResult, ...], ...], UvmAnalysis | None, Int64]:
     """Migrations by scope, what is asked of all of them, and kernel time lost to faults by scope."""
     moved = prepare_migrations(activity.gpu_ops, sets)
     by_scope = summarise_migrations(moved, scopes)
     activity.unload()
-    places = places_of(moved, activity.faults, activity.memory)
+    places = places_of(moved, activity.faults, of_kinds(history, ["managed"]))
     activity.unload()
     losses = kernel_losses(activity, moved, sets)
     lost_ns = scopes.covered(any_of(entry.lost for entry in losses))

@@ -13,15 +13,15 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Allocated
 
 
-def of_kinds(table: AllocationTable, kinds: Collection[Allocated]) -> AllocationTable:
-    """The allocations of some kinds."""
+def of_kinds(history: Allocations | None, kinds: Collection[Allocated]) -> AllocationTable:
+    """The allocations of some kinds; none without a history."""
+    table = history.table if history is not None else AllocationTable.empty()
     return table.take(np.isin(table.kind, [KINDS.index(kind) for kind in kinds]))
 
 
 def peaks_of(history: Allocations | None) -> MemoryPeaks:
     """The most memory that lived at once, by kind."""
-    table = history.table if history is not None else AllocationTable.empty()
-    pinned, managed = of_kinds(table, HOST_KINDS), of_kinds(table, ["managed"])
+    pinned, managed = of_kinds(history, HOST_KINDS), of_kinds(history, ["managed"])
     return MemoryPeaks(
         pinned_bytes=StepFunction.of(pinned, pinned.size_bytes).peak[0],
         managed_bytes=StepFunction.of(managed, managed.size_bytes).peak[0],

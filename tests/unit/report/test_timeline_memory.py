@@ -14,7 +14,6 @@ from tests.support.activities import GIB, MIB, Memory, traced
 def levels(memory: list[Memory]) -> dict[str, list[tuple[int, int]]]:
     """Kind → (time, bytes from then on)."""
     history = analyze(traced((), (), (), memory)).allocations
-    assert history is not None
     drawn = allocations(history, 5, Numbered())
     return {use.title: list(zip(use.time_ns.tolist(), use.level_bytes.tolist(), strict=True)) for use in drawn}
 

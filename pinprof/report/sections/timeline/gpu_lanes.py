@@ -108,10 +108,10 @@ def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> 
         yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, INTERVALS).spans, len(part))
 
 
-def allocations(history: Allocations, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
+def allocations(history: Allocations | None, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
     """What the program allocated by its CUDA calls."""
     for title, kinds in _MEMORY_LEVELS.items():
-        mine = of_kinds(history.table, kinds)
+        mine = of_kinds(history, kinds)
         if not len(mine):
             continue
         level = StepFunction.of(mine, mine.size_bytes)
