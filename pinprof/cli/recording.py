@@ -54,6 +54,14 @@ _OPTIONS = (
     _switch_off("off_cpu", "Don't record what threads wait for."),
     _switch_off("cuda_calls", "Don't trace CUDA calls."),
     click.option(
+        "--inside",
+        type=click.Choice(["on", "off"]),
+        default="off",
+        show_default=True,
+        help="Record CUDA calls by a library inside the program, in place of probes: each call with its own line, "
+        "without special rights.",
+    ),
+    click.option(
         "--probe-budget",
         type=click.FloatRange(0, 100, min_open=True),
         default=3.0,

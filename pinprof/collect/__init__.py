@@ -17,6 +17,7 @@
     nsys_shim.py    what nsys starts, and what becomes the program
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
+    inside.py       CUDA calls seen from inside the program
     nvtx/           NVTX ranges without nsys
     cupti/          what the GPU did without nsys
     uvm/            managed memory by the driver's own events
@@ -57,7 +58,7 @@ COLLECTORS = {
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
 
-BESIDE = ("native.calls", "python", "nvtx", "cupti", "uvm.beside", "memory", "process_notes")
+BESIDE = ("inside", "native.calls", "python", "nvtx", "cupti", "uvm.beside", "memory", "process_notes")
 """What joins every recording of a program where it has something to do: each is declared as a collector is."""
 
 AUTO = "auto"

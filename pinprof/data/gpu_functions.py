@@ -44,6 +44,8 @@ class Function:
     """It makes memory: the address is known when it returns."""
     registers: bool = False
     """Its memory is the program's own, which it page-locks, or no longer."""
+    maps: bool | None = None
+    """Whether memory lies at its pointer from then on, or no longer does; None for all others."""
     pooled: bool = False
     """The memory that it makes comes from a pool."""
     memory: MemoryKind | None = None
@@ -73,7 +75,8 @@ class Function:
     on_host: bool = False
     """What it queues is a function of the host's."""
     traced: bool = True
-    """Whether recordings of calls have it: of a launch or an event, a probe would cost as much as the call."""
+    """Whether probes record it: of a launch or an event, a probe would cost as much as the call. The agent (inside/)
+    sees it."""
 
     @property
     def purpose(self) -> Purpose:
@@ -203,7 +206,9 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         "cuMemCreate": _makes(_DEVICE, properties=2),
         "cuMemRelease": _takes(_DEVICE),
         "cuMemAddressReserve": _SIZE_1,
-        **dict.fromkeys(("cuMemMap", "cuMemUnmap", "cuMemAddressFree", "cuMemSetAccess"), _SIZE_1),
+        "cuMemMap": Function(size=1, pointer=0, maps=True),
+        "cuMemUnmap": Function(size=1, pointer=0, maps=False),
+        **dict.fromkeys(("cuMemAddressFree", "cuMemSetAccess"), _SIZE_1),
         **_both(Function(properties=1), "MemPoolCreate"),
         **_both(Function(), "MemPoolDestroy", "MemPoolTrimTo", "MemPoolImportPointer"),
         # Copies.
@@ -269,6 +274,7 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             _LAUNCH,
         ),
         **_both(_LAUNCH, "LaunchKernel", "LaunchCooperativeKernel", "LaunchCooperativeKernelMultiDevice"),
+        **dict.fromkeys(("cuLaunchKernel", "cuLaunchCooperativeKernel"), replace(_LAUNCH, stream=8)),
         **_both(replace(_LAUNCH, stream=0, on_host=True), "LaunchHostFunc"),
         **_both(replace(_LAUNCH, stream=1), "GraphLaunch"),
         # Events.
@@ -276,6 +282,16 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **_both(replace(_EVENT, stream=0), "StreamWaitEvent"),
         **_both(replace(_EVENT, asks=True), "EventQuery", "StreamQuery"),
         **_both(_EVENT, "EventCreate", "EventCreateWithFlags", "EventDestroy", "EventElapsedTime"),
+        # What is made once, and its ends.
+        **dict.fromkeys(
+            (
+                "cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuModuleLoad",
+                "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
+                "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuCtxDestroy",
+                "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
+            ),
+            Function(traced=False),
+        ),
     }
 )  # fmt: skip
 
@@ -328,7 +344,7 @@ CUDA = Vendor(
         ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
         ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
     ),
-    libraries=("libcuda.", "libcudart."),
+    libraries=("libcuda.", "libcudart.", "libpinprof_inside."),  # the last stands before the first
     linked=r"(?:__)?libcudart_static_\w+|cudart::.*",
     own=r"(?:__)?cuda[A-Z]\w+",
     asks=r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",

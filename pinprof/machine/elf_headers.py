@@ -16,6 +16,7 @@ from pinprof.base.lazy_dataclass import dataclass
 SYMTAB, NOTE, NOBITS, DYNSYM = 2, 7, 8, 11
 """Types of sections."""
 LOAD = 1
+INTERPRETER = 3
 """A type of segments; that of notes is `SEGMENT_NOTE`."""
 SEGMENT_NOTE = 4
 EXECUTABLE = 1

@@ -162,4 +162,12 @@ CURE_MEMORY = Library(
     "library of memory cures", _SCOPE.with_name("memory.c"), "libpinprof_try_memory.", _CURE, (_SCOPE,)
 )
 CURE_CUDA = Library("library of CUDA cures", _SCOPE.with_name("cuda.c"), "libpinprof_try_cuda.", _CURE, (_SCOPE,))
-LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA)
+_AGENT = _PACKAGE / "inside" / "agent.c"
+INSIDE = Library(
+    "agent",
+    _AGENT,
+    "libpinprof_inside.",
+    ("-fno-omit-frame-pointer", *_CURE),
+    tuple(sorted(_AGENT.parent.glob("*.h"))),
+)
+LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA, INSIDE)

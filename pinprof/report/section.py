@@ -50,7 +50,7 @@ class Section(ABC, Generic[Subject]):
     title: ClassVar[str] = ""
     """Above the template; without one, there is only the template."""
     short: ClassVar[str | None] = None
-    """In the page's navigation where that is not the title; empty: it is not there."""
+    """In the page's navigation where that is not the title; empty: the navigation leaves it out."""
     absent: ClassVar[tuple[tuple[str, Any], ...]] = ()
     """Its entries of the JSON where it does not apply: keys stay."""
     shows: ClassVar[str] = ""

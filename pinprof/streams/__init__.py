@@ -59,6 +59,13 @@ STREAMS: tuple[Stream, ...] = (
         scrub=_AS_IS,
     ),
     Stream(
+        store.INSIDE, "CUDA calls as the program's own agent saw them, one file a process", "pinprof.inside",
+        read="pinprof.read.inside.calls:with_calls",
+        cut=_COPIED,
+        scrub=_AS_IS,
+        folder=True,
+    ),
+    Stream(
         store.GPU, "what the GPU did, by CUPTI, one file a process", "pinprof.collect.cupti",
         read="pinprof.read.cupti:with_gpu",
         cut=_COPIED,

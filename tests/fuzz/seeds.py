@@ -24,7 +24,7 @@ from pinprof.data.uvm_events import CLOCK, ENTRY_BYTES, UvmEvent
 from pinprof.read.nvtx.file import NvtxKind
 from pinprof.read.perf import records as rec
 from tests.fuzz import slim
-from tests.support import fleet_store, uvm_layout
+from tests.support import agent_file, fleet_store, uvm_layout
 from tests.support.nvtx_events import Writer
 from tests.support.perf_file import (
     BASIC,
@@ -317,6 +317,22 @@ def managed() -> Sequence[Files]:
         files[f"{next(iter(one)).split('/')[0]}/uvm/7-1.bin"] = _uvm(layout)
         made.append(files)
     return made
+
+
+def inside() -> Sequence[Files]:
+    """A capture with calls of the agent."""
+    one = capture("cases/pinned_ring")
+    text = "P\t3\tstep\t/home/me/train.py\nN\t10\t/opt/libmine.so\n"
+    at = 10**9
+    units = [
+        agent_file.site(1, text),
+        agent_file.call(at, at + 900, "cuMemHostAlloc", bytes=4096, address=1 << 20, site=1),
+        agent_file.call(at + 1000, at + 1900, "cuMemcpyHtoDAsync", bytes=64, address=1 << 40, source=1 << 20, site=1),
+        agent_file.anchor(at + 2000, at + 2000),
+        agent_file.total(at + 2000, at + 9000, 5, 600, "cuMemcpyHtoDAsync", bytes=320, site=1),
+    ]
+    folder = f"{next(iter(one)).split('/')[0]}/inside"
+    return [{**one, f"{folder}/7-1.bin": agent_file.header() + agent_file.chunk(*units)}]
 
 
 def _uvm(layout: int) -> bytes:

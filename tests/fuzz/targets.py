@@ -241,6 +241,7 @@ TARGETS: tuple[Target, ...] = (
         large=_whole(_PROGRAM, _WORKERS),
         weight=4,
     ),
+    Target("inside", seeds.inside, change_bytes.words, "*/inside/*", weight=2),
     Target("uvm", seeds.managed, change_bytes.words, "*/uvm/*", weight=3),
     Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite", large=_whole(_NSYS), weight=2),
     Target(

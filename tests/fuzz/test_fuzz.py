@@ -16,7 +16,6 @@ from pinprof.analyze import analyze
 from pinprof.base.errors import PinprofError
 from pinprof.read import directory
 from pinprof.read.perf import data as perf_data
-from pinprof.report.export import document
 from pinprof.report.gather import build
 from tests.fuzz import check, keep, seeds, slim
 from tests.fuzz.check import Known, Thorough
@@ -85,7 +84,7 @@ def said_of(path: Path) -> str:
     """What a report says as JSON, or why there is none."""
     out = io.StringIO()
     try:
-        document.write_json(build(analyze(read.read(path))), out)
+        build(analyze(read.read(path))).write("json", out)
     except PinprofError as error:
         return str(error)
     return out.getvalue()

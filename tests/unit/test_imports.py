@@ -26,6 +26,7 @@ ALLOWED = {
     "explain": {"base", "analyze", "trial"},
     "scenario": {"base"},
     "bench": FOUNDATION | {"streams", "scenario", "read"},
+    "inside": set(),
     "collect": FOUNDATION | {"streams", "scenario"},
     "read": FOUNDATION | {"streams"},
     "recording": FOUNDATION | {"streams", "scenario", "bench", "collect", "read"},

@@ -53,14 +53,16 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
                 continue
             cost, error = _cost_without_tracing(scene, group)
             sampled, about = scene.ns(rows), "about " if more else scene.at_least
+            loop = scene.rows_between(group.calls)
+            looped = scene.ns(loop)
             yield Candidate(
                 title=f"{site.place} makes {about}{format_counted(count, 'copy', 'copies')} {group.words} of"
                 f" {format_bytes(group.each)} each.",
                 site=site,
                 phase=scene.phase_of(rows if more else group.rows),
-                rows=np.union1d(group.rows, rows),
-                cost_ns=cost + sampled,
-                remains=replace(remains, low_ns=0, high_ns=remains.high_ns + error + ERROR * sampled),
+                rows=np.union1d(np.union1d(group.rows, rows), loop),
+                cost_ns=cost + sampled + looped,
+                remains=replace(remains, low_ns=0, high_ns=remains.high_ns + error + ERROR * sampled + looped / 2),
                 cure=cure("batch-copies", scene.framework),
                 count=count,
                 bytes=size,
@@ -68,10 +70,17 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
                     f"One copy of all {format_bytes(size)} takes {format_ns(round(remains.ns))} ({remains.source}).",
                     *_without_tracing(scene),
                     *_by_samples(more, sampled),
+                    *_by_loop(looped),
                 ),
                 evidence=(Evidence(f"{format_counted(group.count, 'call takes', 'calls take')}"
                                    f" {format_ns(group.cost_ns)}, {format_ns(group.cost_ns // group.count)} each."),),
             )  # fmt: skip
+
+
+def _by_loop(cost_ns: int) -> tuple[str, ...]:
+    if not cost_ns:
+        return ()
+    return (f"Between one copy and the next, the same line takes {format_ns(cost_ns)} more, which one copy saves too.",)
 
 
 def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:

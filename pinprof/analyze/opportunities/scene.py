@@ -30,6 +30,8 @@ _HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock"
 _IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
 """Waits that a pin makes longer wherever they are; a wait for a lock is one where CUDA's driver library takes it."""
 _LONG_PIN_NS = 20_000_000
+BACK_TO_BACK_NS = 100_000
+"""A thread that makes the next call within this time does little between the two."""
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
 MEASURED_ERROR = 0.05
@@ -157,6 +159,27 @@ class Scene(CourseTable):
             time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
             found.append(rows[self._within(calls[thread == key], time)])
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def rows_between(self, calls: Int64) -> Int64:
+        """The critical thread's wall rows between two of these calls that follow each other at once, at their place.
+
+        Empty where launches are not in the recording: the thread may have launched work between the calls.
+        """
+        assert self.calls is not None
+        table, none = self.calls.table, np.zeros(0, np.int64)
+        mine = np.flatnonzero((table.pid == self.course.pid) & (table.tid == self.course.tid))
+        inside = np.isin(mine, calls)
+        follows = inside[:-1] & inside[1:]
+        start, end = table.end_ns[mine[:-1]][follows], table.start_ns[mine[1:]][follows]
+        own = mine[inside]
+        if not self.calls.is_for("launch").any() or not len(start):
+            return none
+        rows = self._rows_by_thread.get(int(pack(table.pid[own[:1]], table.tid[own[:1]])[0]), none)
+        time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
+        gap = np.searchsorted(start, time, "right") - 1
+        between = (gap >= 0) & (time < end[gap]) & (end[gap] - start[gap] <= BACK_TO_BACK_NS)
+        places = self.place[np.intersect1d(self.rows_inside(own), rows)]
+        return rows[between & np.isin(self.place[rows], places[places != NOTHING])]
 
     def beside_context(self, rows: Int64) -> Int64:
         """Those of these wall rows in which no context is created; all where they are nothing else."""

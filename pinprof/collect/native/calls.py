@@ -21,6 +21,7 @@ from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.cupti import FOLDER_VARIABLE
+from pinprof.collect.inside import AGENT_VARIABLE
 from pinprof.collect.native import events, tracefs
 from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
 from pinprof.collect.native.sampler import HEAD, LOST_SO_FAR, Orders
@@ -42,6 +43,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
     request = setup.request
     if not request.cuda_calls or not tracefs.supported() or any(part.traces_cuda for part in chosen(request)):
         return []
+    if AGENT_VARIABLE in setup.environment:
+        return []  # the agent sees them
     if tracefs.kernel_crashed():
         setup.notes.append(CRASHED)
         return []

@@ -108,7 +108,7 @@ def _size(pid: int, layout: InterpreterLayout, address: int) -> int:
 
 
 def _covers(table: bytes, instructions: int) -> bool:
-    """Whether a location table is one of so many instructions: its entries begin with bytes from 128 on."""
+    """Whether a location table describes this number of instructions; its entries begin with bytes from 128 on."""
     return sum((byte & 7) + 1 for byte in table if byte >= 128) == instructions
 
 

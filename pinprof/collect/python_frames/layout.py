@@ -85,9 +85,10 @@ _3_12 = replace(
     _3_11, version=(3, 12), threads=72, native_id=144, chunk=232, frame_in_cframe=0, code=0, previous=8, owner=70,
     first_line=68, bytecode=192, text_size=40, text_wide=56,
 )  # fmt: skip
-_FIXED = {layout.version: layout for layout in (_3_11, _3_12)}
+FIXED = {layout.version: layout for layout in (_3_11, _3_12)}
+"""By version, of those that do not describe themselves."""
 
-_STRUCTURES = {
+STRUCTURES = {
     13: (
         "runtime: size finalizing interpreters; interpreter: size id next threads gc modules sys builtins gil state "
         "enabled locked holder; thread: size prev next interp frame id native_id chunk status; "
@@ -201,21 +202,27 @@ def _layout(pid: int, runtime: int, version_at: int) -> InterpreterLayout | None
     if head.startswith(_COOKIE):
         return described(head)
     version = word(pid, version_at) if version_at else 0
-    return _FIXED.get((version >> 24 & 0xFF, version >> 16 & 0xFF))
+    return FIXED.get((version >> 24 & 0xFF, version >> 16 & 0xFF))
+
+
+def places(minor: int) -> dict[str, int]:
+    """Where `_PyRuntime` of a version 3.`minor` says each offset (`frame.code` …), in bytes from its beginning."""
+    found: dict[str, int] = {}
+    for part in STRUCTURES[minor].split("; "):
+        name, _, members = part.partition(": ")
+        for member in members.split() if not members.isdecimal() else range(int(members)):
+            found[f"{name}.{member}"] = 24 + 8 * len(found)
+    return found
 
 
 def described(head: bytes) -> InterpreterLayout | None:
     """The layout that an interpreter describes in the first bytes of its `_PyRuntime`; None for a later version."""
     _, number, free_threaded, *values = struct.unpack_from(f"<{len(head) // 8}Q", head)
     version = number >> 24 & 0xFF, number >> 16 & 0xFF
-    if version[0] != 3 or version[1] not in _STRUCTURES:
+    if version[0] != 3 or version[1] not in STRUCTURES:
         return None
-    fields: dict[str, int] = {}
-    rest = iter(values)
-    for part in _STRUCTURES[version[1]].split("; "):
-        name, _, members = part.partition(": ")
-        for member in members.split() if not members.isdecimal() else range(int(members)):
-            fields[f"{name}.{member}"] = next(rest)
+    # The three words in front are cookie, version and free_threaded.
+    fields = {name: values[place // 8 - 3] for name, place in places(version[1]).items()}
     wide = fields["str.ascii"] + 16
     return InterpreterLayout(
         version=version,

@@ -138,6 +138,10 @@ def seal(directory: Path) -> Sealed:
         with contextlib.suppress(PinprofError):  # the head is damaged, which is said when the capture is read
             recorded.append(perf_data.load(calls, placed=True))
             cuda_calls.calls_of(recorded[-1], resolver)
+    if (inside := directory / store.INSIDE).is_dir():
+        from pinprof.read.inside.calls import ask_symbols
+
+        ask_symbols(inside, resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     if store.part(directory, store.PERF_SCRIPT):
         stack_copies.blank(path, recording.header)

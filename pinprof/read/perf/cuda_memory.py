@@ -64,6 +64,7 @@ class Arguments:
     """What was recorded of the calls beside the table; columns of its length."""
 
     pointer: UInt64
+    """Of memory that is granted, too, where the recorder says it."""
     target: UInt64
     source: UInt64
     """0 where the function has none."""
@@ -150,7 +151,9 @@ class _Replay:
         yield from ((time, record) for time, record in self._tasks if time > self._since_ns)
         yield from ((area.clock, area) for area in self._areas)
         calls = self._calls
-        concerned = [role.memory is not None or role.properties is not None for role in self._roles]
+        concerned = [
+            role.memory is not None or role.properties is not None or role.maps is not None for role in self._roles
+        ]
         makes = [role.grants or role.size is not None for role in self._roles]
         about = np.array([role.memory is not None for role in self._roles] or [False], np.bool_)[calls.name]
         self._address[about] = self._arguments.pointer[about]
@@ -162,7 +165,9 @@ class _Replay:
             self._processes.update([(pid, process.doubtful()) for pid, process in self._processes.items()])
         elif isinstance(change, int):
             role = self._roles[self._calls.name[change]]
-            if role.memory is None:
+            if role.maps is not None:
+                self._map(change, lays=role.maps)
+            elif role.memory is None:
                 self._processes[int(self._calls.pid[change])].pools.add(int(self._arguments.location[change]))
             elif role.grants or role.size is not None:
                 self._allocate(change, role)
@@ -189,10 +194,8 @@ class _Replay:
             self._usage.append((row, size, 0, MemoryKind.PINNED, MemoryOperation.ALLOCATE))
             process.hosted.append(Held(size, 0, before=False))
             return
-        address, length = 0, size
-        if role.pointer is not None:
-            address = int(self._arguments.pointer[row])
-        elif kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
+        address, length = int(self._arguments.pointer[row]), size
+        if role.pointer is None and not address and kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
             address, length = self._mapped_in(row, kind, process)
         self._usage.append((row, size, address, kind, MemoryOperation.ALLOCATE))
         self._address[row] = address
@@ -201,6 +204,13 @@ class _Replay:
             process.owned.put(address, address + length, kind)
         else:
             process.adrift[kind].append(Held(size, 0, before=False))
+
+    def _map(self, row: int, *, lays: bool) -> None:
+        """Physical memory comes to lie at an address, or no longer does."""
+        process, address = self._processes[int(self._calls.pid[row])], int(self._arguments.pointer[row])
+        if address:
+            kind = MemoryKind.UNKNOWN if process.hosted else MemoryKind.DEVICE
+            process.owned.put(address, address + max(int(self._size[row]), 0), kind if lays else NOTHING)
 
     def _where(self, row: int, role: Function, process: Process) -> int:
         """The location of memory with a handle, or from a pool where all pools that the process made lie alike."""

@@ -64,7 +64,7 @@ class Memory:
         return list(self.seen.places[::3])
 
 
-@pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
+@pytest.mark.parametrize("layout", [NEWEST, *layouts.FIXED.values()], ids=lambda layout: str(layout.version))
 def test_frames_are_read_wherever_they_lie(layout: InterpreterLayout) -> None:
     memory = Memory(layout)
     caller = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
@@ -78,7 +78,7 @@ def test_frames_are_read_wherever_they_lie(layout: InterpreterLayout) -> None:
     assert memory.seen.state == AS_BEFORE
 
 
-@pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
+@pytest.mark.parametrize("layout", [NEWEST, *layouts.FIXED.values()], ids=lambda layout: str(layout.version))
 def test_a_generator_that_has_just_yielded_is_not_taken_for_a_stack(layout: InterpreterLayout) -> None:
     memory = Memory(layout)
     outermost = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
@@ -108,7 +108,7 @@ def test_a_stack_is_not_seen_where_memory_ends_or_frames_never_do() -> None:
     assert memory.look() == [160]
 
 
-@pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
+@pytest.mark.parametrize("layout", [NEWEST, *layouts.FIXED.values()], ids=lambda layout: str(layout.version))
 def test_a_look_knows_when_it_saw_a_thread(layout: InterpreterLayout) -> None:
     memory = Memory(layout)
     outermost = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0

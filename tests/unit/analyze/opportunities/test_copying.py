@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from tests.support.scenes import (
 )
 from tests.support.stacks import Sample
 
+ELSEWHERE = ("other@/app",)
 COPIES = (*MAIN, "cuMemcpyHtoD_v2@/usr/lib/libcuda.so.580.1", "__memmove_avx_unaligned_erms@/usr/lib/libc.so.6")
 DETECTORS = (copying.read_scalars, copying.tiny, copying.pageable, copying.mapped_files)
 
@@ -160,6 +162,25 @@ def test_fewer_or_larger_copies_are_not_tiny() -> None:
     assert found(every(0.1, copying.TINY_COPIES - 1, 0.04, **small)) == []
     assert len(found(every(0.1, copying.TINY_COPIES, 0.04, **small))) == 1
     assert found(every(0.1, 1000, 0.04, size=copying.TINY_BYTES + 1, source=MemoryKind.PINNED)) == []
+
+
+@pytest.mark.parametrize(
+    ("extra", "stack", "more"),
+    [("cuLaunchKernel", MAIN, True), ("cuStreamSynchronize", MAIN, False), ("cuLaunchKernel", ELSEWHERE, False)],
+)
+def test_a_loop_of_tiny_copies_costs_also_what_its_line_takes_between_them(
+    extra: str, stack: tuple[str, ...], more: bool
+) -> None:
+    """Not where launches are unknown, which the thread may have made there, nor what another line does there."""
+    calls = [Traced(extra, -2, -1), *every(0.1, 1000, 0.04, size=4096, source=MemoryKind.PINNED)]
+    places = ((COPIES, 0.02), (stack, 0.07))
+    samples = [
+        Sample(where, MS, round((time + past) * MS), 100, 100)
+        for time, (where, past) in zip(range(100), cycle(places), strict=False)
+    ]
+    (one,) = copying.tiny(scene(recorded(samples, calls), prices()))
+    assert (one.cost_ns > 80 * MS) is more
+    assert any("Between one copy and the next" in text for text in one.basis) is more
 
 
 @pytest.mark.parametrize(("lost", "count"), [(0, "makes 1,000 copies"), (3, "makes at least 1,000 copies")])

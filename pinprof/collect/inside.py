@@ -1,0 +1,92 @@
+"""CUDA calls seen from inside the program: the agent (pinprof/inside/) in its environment, in place of probes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from pinprof.base import files
+from pinprof.base.errors import CollectError, ToolMissing
+from pinprof.collect import chosen
+from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.program import find_program
+from pinprof.collect.request import RecordRequest
+from pinprof.machine import elf_headers
+from pinprof.machine.elf_headers import Headers
+from pinprof.machine.libraries import INSIDE
+from pinprof.streams import store
+
+AGENT_VARIABLE = "PINPROF_INSIDE"
+"""Environment variable: where the agent writes, an absolute path."""
+PRELOAD = "LD_PRELOAD"
+
+
+def _check(request: RecordRequest) -> None:
+    """Raise where the agent is asked for and cannot come into the program."""
+    if request.inside != "on":
+        return
+    if request.pid or request.own_process:
+        raise CollectError(
+            "The agent can come into a program only at its start, but this one is already running.",
+            "Start the program with `pinprof record -- …`, or leave out --inside.",
+            "inside",
+        )
+    if reason := _refusal(find_program(request.command[0])):
+        raise CollectError(reason, "Leave out --inside.", "inside")
+    INSIDE.find()
+
+
+def _refusal(executable: str) -> str:
+    """Why the dynamic loader would not load the agent into a program; empty where it would."""
+    try:
+        status = Path(executable).stat()
+        with Path(executable).open("rb") as stream:
+            script = stream.read(2) == b"#!"
+            dynamic = script or any(part.kind == elf_headers.INTERPRETER for part in Headers(stream).segments)
+    except (OSError, ValueError, IndexError, struct.error):
+        return ""
+    if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and os.getuid() != status.st_uid:
+        return f"{executable} runs with other rights (setuid), so no library can be loaded into it."
+    return "" if dynamic else f"{executable} is linked statically, so no library can be loaded into it."
+
+
+def _join(setup: Setup) -> Sequence[Tool]:
+    """Put the agent into the program's environment, or note why not."""
+    request, environment = setup.request, setup.environment
+    environment.pop(AGENT_VARIABLE, None)  # under another pinprof it is that one's
+    if request.inside != "on" or any(part.traces_cuda for part in chosen(request)):
+        return []
+    given = [path for path in environment.get(PRELOAD, "").replace(" ", ":").split(":") if path]
+    others = [path for path in given if not Path(path).name.startswith(INSIDE.prefix)]
+    try:
+        library = INSIDE.find()
+        folder = (setup.directory / store.INSIDE).resolve()
+        folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
+    except ToolMissing as error:
+        setup.notes.append(f"CUDA calls were not recorded from inside: {error}")
+    except OSError as error:
+        setup.notes.append(f"CUDA calls were not recorded from inside: {error.strerror}.")
+    else:
+        if set(str(library)) & set(" :"):
+            setup.notes.append(
+                f"CUDA calls were not recorded from inside: the loader can't load libraries from {library.parent}, "
+                "because the path has a space or a colon."
+            )
+            return []
+        # Last: what the user preloads stands before it.
+        environment |= {PRELOAD: ":".join([*others, str(library)]), AGENT_VARIABLE: str(folder)}
+        setup.places.callback(_remove_empty, folder)
+    return []
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folder of a program that did not use CUDA."""
+    with contextlib.suppress(OSError):  # it holds files
+        folder.rmdir()
+
+
+COLLECTOR = Collector(_join, check=_check)

@@ -1,0 +1,11 @@
+"""The agent: a library inside the recorded program that sees every call of CUDA's driver (agent.c says how).
+
+    agent.c      wrappers, and what dlsym and cuGetProcAddress answer
+    agent.h      what the parts share; the layout of the file
+    calls.h      what is recorded of a call
+    site.h       who called: native.h, return addresses; python.h, frames of CPython 3.11 to 3.15
+    file.h       the mapped file of a process
+    functions.h  the functions, written by tools/agent_functions.py
+
+`machine/libraries.py` builds it, `collect/inside.py` puts it into a program, `read/inside/` reads what it writes.
+"""

@@ -1,0 +1,420 @@
+/* The agent: a library inside the recorded program (LD_PRELOAD) that sees every call of CUDA's driver.
+ *
+ * CUDA's runtime, linked dynamically or statically, takes the driver's functions by cuGetProcAddress, and that one by
+ * dlsym; both are answered with wrappers. A program that is linked to the driver finds the names here. A wrapper hands
+ * over the registers, and as many words of the stack as any of the driver's functions takes, as they are: they take
+ * numbers and pointers alone, twelve at most. The result and errno are the driver's.
+ *
+ *   agent.h      what the parts share; the file's layout
+ *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
+ *   file.h       the file of a process
+ *   python.h     the thread's Python frames
+ *   native.h     the thread's return addresses
+ *   site.h       both, by number
+ *   calls.h      what is recorded of a call
+ *
+ * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
+ * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
+ * folder to write to, every answer is the one that there would be without the library.
+ *
+ * Sources: the CUDA Driver API's manual, "Driver Entry Point Access"; the System V ABI of x86-64, and AAPCS64.
+ */
+
+#include "agent.h"
+
+#include "functions.h"
+
+#include "file.h"
+
+#include "python.h"
+
+#include "native.h"
+
+#include "site.h"
+
+#include "calls.h"
+
+#if defined __x86_64__
+#define REGISTERS word a0, word a1, word a2, word a3, word a4, word a5
+#define PASSED a0, a1, a2, a3, a4, a5
+#define MORE word a6, word a7, word a8, word a9, word a10, word a11
+#define PASSED_MORE a6, a7, a8, a9, a10, a11
+#else
+#define REGISTERS word a0, word a1, word a2, word a3, word a4, word a5, word a6, word a7
+#define PASSED a0, a1, a2, a3, a4, a5, a6, a7
+#define MORE word a8, word a9, word a10, word a11
+#define PASSED_MORE a8, a9, a10, a11
+#endif
+
+typedef int (*wrappee)(REGISTERS, MORE);
+typedef void *(*finder)(void *, const char *);
+
+/* One of the driver's functions, and which wrapper stands before it. */
+struct slot {
+    void *real;
+    const struct role *role;
+};
+
+enum { SLOTS = 320, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
+
+static struct slot slots[SLOTS];
+
+/* `slot`'s function between two looks at the time; the stack's place is that of the program's return address. */
+static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot *slot, word place)
+{
+    wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
+    struct thread *t = self;
+    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
+        if (!(t = seat()))
+            return real(PASSED, PASSED_MORE);
+    uint32_t site = site_of(t, place);
+    word begin = ticks();
+    int result = real(PASSED, PASSED_MORE);
+    word end = ticks();
+    const word arguments[] = {PASSED, PASSED_MORE};
+    note(slot->role, arguments, site, begin, end, result);
+    return result;
+}
+
+#define RETURN_PLACE ((word)(uintptr_t)__builtin_frame_address(0) + sizeof(word))
+#define WRAPPER(n)                                                                                                     \
+    static int wrapper_##n(REGISTERS, MORE) { return recorded(PASSED, PASSED_MORE, &slots[0x##n], RETURN_PLACE); }
+#define NAME_WRAPPER(n) wrapper_##n,
+/* clang-format off */
+#define SIXTEEN(X, n)                                                                                                  \
+    X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7)                                                    \
+    X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
+#define ALL(X)                                                                                                         \
+    SIXTEEN(X, 0) SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7)    \
+    SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b) SIXTEEN(X, c) SIXTEEN(X, d) SIXTEEN(X, e) SIXTEEN(X, f)    \
+    SIXTEEN(X, 10) SIXTEEN(X, 11) SIXTEEN(X, 12) SIXTEEN(X, 13)
+/* clang-format on */
+
+ALL(WRAPPER)
+
+static const wrappee wrappers[] = {ALL(NAME_WRAPPER)};
+_Static_assert(COUNT(wrappers) == SLOTS, "a wrapper for each slot");
+
+/* ---- Answers ---- */
+
+INTERNAL finder pinprof_inside_dlsym; /* the next one's */
+
+/* Sanitizers look up functions before they can check anything. */
+#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
+
+static EARLY finder next_dlsym(void)
+{
+    static const char *const VERSIONS[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    finder known = __atomic_load_n(&pinprof_inside_dlsym, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < COUNT(VERSIONS) && !known; i++)
+        known = (finder)dlvsym(RTLD_NEXT, "dlsym", VERSIONS[i]);
+    __atomic_store_n(&pinprof_inside_dlsym, known, __ATOMIC_RELAXED);
+    return known;
+}
+
+/* The length of a name without its version and stream mode, as gpu_functions.SUFFIX has them. */
+static size_t plain_length(const char *name)
+{
+    size_t length = strlen(name);
+    for (;;) {
+        size_t before = length;
+        while (before && name[before - 1] >= '0' && name[before - 1] <= '9')
+            before--;
+        if (before < length && before > 2 && !strncmp(name + before - 2, "_v", 2))
+            length = before - 2;
+        else if (length > 5 && (!strncmp(name + length - 5, "_ptsz", 5) || !strncmp(name + length - 5, "_ptds", 5)))
+            length -= 5;
+        else
+            return length;
+    }
+}
+
+static const struct role *role_of(const char *name)
+{
+    size_t length = plain_length(name);
+    const char *known = NAMES;
+    for (size_t i = 0; i < COUNT(ROLES); i++) {
+        size_t here = strcspn(known, "\n");
+        if (here == length && !memcmp(known, name, length))
+            return &ROLES[i];
+        known += here + 1;
+    }
+    return NULL;
+}
+
+/* A wrapper of a function; itself where there is none left. Threads that ask at once may get two; a signal handler may.
+ */
+static void *wrapped(void *real, const struct role *role)
+{
+    static _Atomic size_t taken;
+    for (size_t place = 0, count = atomic_load(&taken); place < count && place < SLOTS; place++)
+        if (__atomic_load_n(&slots[place].real, __ATOMIC_ACQUIRE) == real && slots[place].role == role)
+            return (void *)wrappers[place];
+    size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
+    if (place >= SLOTS)
+        return real;
+    slots[place].role = role;
+    __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
+    return (void *)wrappers[place];
+}
+
+EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags);
+EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status);
+EXPORTED int cuGetProcAddress_v2_ptsz(const char *name, void **address, int version, word flags, int *status);
+
+typedef int (*getter)(const char *, void **, int, word);
+typedef int (*getter_2)(const char *, void **, int, word, int *);
+static getter real_get;
+static getter_2 real_get_2, real_get_2_thread;
+
+static const struct {
+    const char *name;
+    void *real, *ours;
+} GETTERS[] = {
+    {"cuGetProcAddress", &real_get, (void *)cuGetProcAddress},
+    {"cuGetProcAddress_v2", &real_get_2, (void *)cuGetProcAddress_v2},
+    {"cuGetProcAddress_v2_ptsz", &real_get_2_thread, (void *)cuGetProcAddress_v2_ptsz},
+};
+
+/* One of the driver's functions by its whole name: of another library that stands before the driver, or its own. */
+static void *of_driver(const char *name)
+{
+    void *found = next_dlsym()(RTLD_NEXT, name);
+    void *library = found ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (library) {
+        found = next_dlsym()(library, name);
+        dlclose(library);
+    }
+    return found;
+}
+
+/* What stands before a function that was found by a name. */
+static void *before(const char *name, void *real)
+{
+    for (size_t i = 0; i < COUNT(GETTERS); i++)
+        if (!strcmp(GETTERS[i].name, name)) {
+            __atomic_store((void **)GETTERS[i].real, &real, __ATOMIC_RELAXED);
+            return GETTERS[i].ours;
+        }
+    const struct role *role = role_of(name);
+    return role ? wrapped(real, role) : real;
+}
+
+static void *real_getter(unsigned which)
+{
+    void **known = GETTERS[which].real, *found = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (!found) {
+        found = of_driver(GETTERS[which].name);
+        __atomic_store_n(known, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
+/* Whether an address is one of the agent's own. */
+static bool is_ours(const void *address)
+{
+    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+    extern const char _end[] __attribute__((visibility("hidden")));
+    return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)_end;
+}
+
+static void answer(const char *name, void **address, int version)
+{
+    if (!process || !name || !address || !*address || is_ours(*address))
+        return;
+    int error = errno;
+    if (!strcmp(name, "cuGetProcAddress")) {
+        unsigned which = version < 12000 ? 0 : *address == real_getter(2) ? 2 : 1;
+        *address = before(GETTERS[which].name, *address);
+    } else {
+        *address = before(name, *address);
+    }
+    errno = error;
+}
+
+EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags)
+{
+    getter real = (getter)real_getter(0);
+    int result = real ? real(name, address, version, flags) : STUB_LIBRARY;
+    if (!result)
+        answer(name, address, version);
+    return result;
+}
+
+EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
+{
+    getter_2 real = (getter_2)real_getter(1);
+    int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
+    if (!result)
+        answer(name, address, version);
+    return result;
+}
+
+EXPORTED int cuGetProcAddress_v2_ptsz(const char *name, void **address, int version, word flags, int *status)
+{
+    getter_2 real = (getter_2)real_getter(2);
+    int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
+    if (!result)
+        answer(name, address, version);
+    return result;
+}
+
+/* ---- The driver's names, for programs that are linked to it ---- */
+
+static int missing(void) { return STUB_LIBRARY; }
+
+static const char *const EXPORTS[] = {
+#define NAME_EXPORT(number, name) #name,
+    ALL_EXPORTS(NAME_EXPORT)};
+INTERNAL void *pinprof_inside_links[COUNT(EXPORTS)];
+
+/* Where a call of a name goes from now on. */
+INTERNAL void *pinprof_inside_link(unsigned number)
+{
+    int error = errno;
+    void *real = of_driver(EXPORTS[number]);
+    void *to = !real ? (void *)missing : process ? before(EXPORTS[number], real) : real;
+    if (real)
+        __atomic_store_n(&pinprof_inside_links[number], to, __ATOMIC_RELEASE);
+    errno = error;
+    return to;
+}
+
+#if defined __x86_64__
+/* A jump leaves every argument where it is. */
+__asm__(".text\n"
+        ".type pinprof_inside_jump, @function\n"
+        "pinprof_inside_jump:\n"
+        ".cfi_startproc\n"
+        "push %rdi\n.cfi_adjust_cfa_offset 8\npush %rsi\n.cfi_adjust_cfa_offset 8\n"
+        "push %rdx\n.cfi_adjust_cfa_offset 8\npush %rcx\n.cfi_adjust_cfa_offset 8\n"
+        "push %r8\n.cfi_adjust_cfa_offset 8\npush %r9\n.cfi_adjust_cfa_offset 8\n"
+        "sub $8, %rsp\n.cfi_adjust_cfa_offset 8\n"
+        "mov %eax, %edi\n"
+        "call pinprof_inside_link\n"
+        "add $8, %rsp\n.cfi_adjust_cfa_offset -8\n"
+        "pop %r9\n.cfi_adjust_cfa_offset -8\npop %r8\n.cfi_adjust_cfa_offset -8\n"
+        "pop %rcx\n.cfi_adjust_cfa_offset -8\npop %rdx\n.cfi_adjust_cfa_offset -8\n"
+        "pop %rsi\n.cfi_adjust_cfa_offset -8\npop %rdi\n.cfi_adjust_cfa_offset -8\n"
+        "jmp *%rax\n"
+        ".cfi_endproc\n"
+        ".size pinprof_inside_jump, . - pinprof_inside_jump\n");
+#define EXPORT(number, name)                                                                                           \
+    __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n.cfi_startproc\n"                        \
+            "mov pinprof_inside_links + 8 * " #number "(%rip), %rax\n"                                                 \
+            "test %rax, %rax\nje 1f\njmp *%rax\n"                                                                      \
+            "1: mov $" #number ", %eax\njmp pinprof_inside_jump\n"                                                     \
+            ".cfi_endproc\n.size " #name ", . - " #name "\n");
+#else
+/* With -O2 the call is the last thing done, so that what is on the stack stays where it is. */
+#define EXPORT(number, name)                                                                                           \
+    EXPORTED int name(REGISTERS, MORE)                                                                                 \
+    {                                                                                                                  \
+        void *to = __atomic_load_n(&pinprof_inside_links[number], __ATOMIC_RELAXED);                                   \
+        return ((wrappee)(to ? to : pinprof_inside_link(number)))(PASSED, PASSED_MORE);                                \
+    }
+#endif
+ALL_EXPORTS(EXPORT)
+
+/* What dlsym answers for a name of the driver, where that is `known`; else it is what the next dlsym says. */
+struct answer {
+    void *found;
+    word known;
+};
+
+static RARE struct answer of_name(void *handle, const char *name)
+{
+    finder next = next_dlsym();
+    struct answer answer = {NULL, false};
+    if (!role_of(name) && strncmp(name, "cuGetProcAddress", 16))
+        return answer;
+    int error = errno;
+    void *real = next(handle, name);
+    if (real && is_ours(real)) { /* the agent is in the scope that was asked for */
+        real = handle == RTLD_DEFAULT ? next(RTLD_NEXT, name) : of_driver(name);
+        answer.known = true;
+    }
+    if (real && process)
+        answer = (struct answer){before(name, real), true};
+    else if (real)
+        answer.found = real;
+    else if (answer.known)
+        next(RTLD_NEXT, name); /* so that dlerror says what is missing */
+    errno = error;
+    return answer;
+}
+
+INTERNAL EARLY struct answer pinprof_inside_answer(void *handle, const char *name)
+{
+    next_dlsym();
+    if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT)
+        return (struct answer){NULL, false};
+    return of_name(handle, name);
+}
+
+#if defined __x86_64__
+/* A jump to the next dlsym, for which RTLD_NEXT is then what follows the caller. */
+__asm__(".text\n.globl dlsym\n.type dlsym, @function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "push %rdi\n.cfi_adjust_cfa_offset 8\npush %rsi\n.cfi_adjust_cfa_offset 8\n"
+        "sub $8, %rsp\n.cfi_adjust_cfa_offset 8\n"
+        "call pinprof_inside_answer\n"
+        "add $8, %rsp\n.cfi_adjust_cfa_offset -8\n"
+        "pop %rsi\n.cfi_adjust_cfa_offset -8\npop %rdi\n.cfi_adjust_cfa_offset -8\n"
+        "test %rdx, %rdx\nje 1f\nret\n"
+        "1: jmp *pinprof_inside_dlsym(%rip)\n"
+        ".cfi_endproc\n.size dlsym, . - dlsym\n");
+#else
+EXPORTED void *dlsym(void *restrict handle, const char *restrict name)
+{
+    struct answer answer = pinprof_inside_answer(handle, name);
+    return answer.known ? answer.found : pinprof_inside_dlsym(handle, name);
+}
+#endif
+
+/* ---- The beginning ---- */
+
+static bool has_steady_ticks(void)
+{
+#if defined __x86_64__
+    /* The kernel says whether all processors count alike, and at the same rate whatever they do. */
+    char name[8] = {0};
+    int file = open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, name, 4);
+    if (file >= 0)
+        close(file);
+    return length == 4 && !memcmp(name, "tsc\n", 4);
+#else
+    return true;
+#endif
+}
+
+static void forget_parent(void) { memset(process, 0, sizeof *process); }
+
+__attribute__((constructor)) static void begin(void)
+{
+    int error = errno;
+    next_dlsym();
+    const char *folder = getenv("PINPROF_INSIDE");
+    size_t length = folder ? strlen(folder) : 0;
+    if (length && *folder == '/' && length < sizeof directory) {
+        memcpy(directory, folder, length);
+        size_t page = (size_t)sysconf(_SC_PAGESIZE);
+        struct process *made = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made != MAP_FAILED && !pthread_key_create(&at_thread_exit, thread_ends)) {
+            bool wipes = !madvise(made, page, MADV_WIPEONFORK);
+            counts_ticks = has_steady_ticks();
+            begun_ticks = ticks();
+            begun_ns = nanoseconds();
+            find_python(next_dlsym());
+            find_unwinder(next_dlsym());
+            evaluation_loop =
+                thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
+            process = made;
+            if (!wipes)
+                pthread_atfork(NULL, NULL, forget_parent);
+        }
+    }
+    errno = error;
+}

@@ -1,0 +1,155 @@
+/* What is recorded of a call: one record each, or for calls that are frequent, beyond a number of them, a sum in place.
+ *
+ * A sum is of one thread, site, function and size class, and covers a 512th of the time so far at most: its place in
+ * time stays known, and the file grows with the logarithm of the run's length.
+ */
+
+enum { SINGLES = 1 << 14, SPARING_SINGLES = 16, SAMPLED = 256, LARGE = 64 << 10, LONG_NS = 50000, PARTS = 512 };
+enum { MOST_PIECES = 1 << 20 };
+
+static inline word product(word one, word other)
+{
+    word result;
+    return __builtin_mul_overflow(one, other, &result) ? UINT64_MAX : result;
+}
+
+static RARE word bytes_of_pieces(const struct role *role, const word *arguments)
+{
+    const size_t *sizes = (const size_t *)(uintptr_t)arguments[role->sizes];
+    word pieces = arguments[role->pieces], total = 0;
+    if (!sizes || pieces > MOST_PIECES)
+        return UINT64_MAX;
+    for (word i = 0; i < pieces; i++)
+        total += sizes[i];
+    return total;
+}
+
+/* `result`: where it is an error, the driver may have been given pointers to nothing. */
+static inline void describe(struct record *record, const struct role *role, const word *arguments, int result)
+{
+    record->bytes = UINT64_MAX;
+    if (role->size >= 0) {
+        record->bytes = product(arguments[role->size], role->unit);
+        if (role->rows >= 0)
+            record->bytes = product(record->bytes, arguments[role->rows]);
+    } else if (role->sizes >= 0 && result == 0) {
+        record->bytes = bytes_of_pieces(role, arguments);
+        record->extra = (uint32_t)arguments[role->pieces];
+    }
+    record->address = role->pointer >= 0 ? arguments[role->pointer] : role->target >= 0 ? arguments[role->target] : 0;
+    record->source = role->source >= 0 ? arguments[role->source] : 0;
+    record->stream = role->stream >= 0 ? arguments[role->stream] : UINT64_MAX;
+    if (role->flags & GRANTS && result == 0 && arguments[0])
+        record->address = at(arguments[0], 0);
+    if (role->properties >= 0 && result == 0 && arguments[role->properties])
+        record->extra = half_at(arguments[role->properties], 8); /* CUmemAllocationProp and CUmemPoolProps: location */
+}
+
+/* The tally of a call; NULL where there are too many. */
+static inline struct tally *tally_of(struct thread *t, word key)
+{
+    for (word place = mixed(0, key) % TALLIES;; place = (place + 1) % TALLIES) {
+        struct tally *tally = &t->tally[place];
+        if (tally->key == key)
+            return tally;
+        if (!tally->key) {
+            if (t->tallies >= TALLIES / 2)
+                return NULL;
+            t->tallies++;
+            tally->key = key;
+            return tally;
+        }
+    }
+}
+
+static inline uint32_t saturated(word value) { return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX; }
+
+/* Add a call to its sum; false where there is no room for one. */
+static bool add(struct thread *t, struct tally *tally, const struct record *call)
+{
+    word took = call->end - call->begin;
+    struct record *sum = NULL;
+    if (tally->chunk == t->chunk_number) {
+        sum = unit_at(t, tally->unit);
+        if (call->end - sum->begin > (call->end - process->opened_ticks) / PARTS)
+            sum = NULL;
+    }
+    if (!sum) {
+        if (!(sum = room(t, 1)))
+            return false;
+        *sum = *call;
+        sum->kind = SUM;
+        sum->address = 1;
+        sum->source = took;
+        sum->stream = (word)saturated(took) << 32 | saturated(took);
+        tally->chunk = t->chunk_number;
+        tally->unit = t->units;
+        publish(t, 1);
+        return true;
+    }
+    uint32_t shortest = (uint32_t)sum->stream, longest = (uint32_t)(sum->stream >> 32), now = saturated(took);
+    sum->stream = (word)(now > longest ? now : longest) << 32 | (now < shortest ? now : shortest);
+    sum->end = call->end;
+    sum->source += took;
+    if (call->bytes != UINT64_MAX)
+        sum->bytes += call->bytes;
+    atomic_signal_fence(memory_order_seq_cst);
+    sum->address++;
+    return true;
+}
+
+/* Whether a call is recorded by itself; else its sum is the tally's. */
+static inline bool is_single(struct thread *t, struct record *call, const struct role *role, struct tally **tally)
+{
+    word took = call->end - call->begin;
+    if (role->flags & SINGLE || call->result || (double)took > LONG_NS * process->ticks_a_ns)
+        return true;
+    bool sized = call->bytes != UINT64_MAX;
+    if (role->flags & COPIES && (!sized || call->bytes > LARGE))
+        return true;
+    unsigned class = sized ? 64u - (unsigned)__builtin_clzll(call->bytes | 1) : 0;
+    struct tally *found = *tally = tally_of(t, (word)call->site << 32 | (word)call->function << 16 | class << 1 | 1);
+    if (!found)
+        return true;
+    bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
+    if (found->singles < (sparing ? SPARING_SINGLES : SINGLES)) {
+        found->singles++;
+        return true;
+    }
+    call->flags |= ++found->summed % SAMPLED == 0 ? SAMPLE : 0;
+    return call->flags & SAMPLE;
+}
+
+static __attribute__((noinline)) void note(
+    const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result)
+{
+    struct thread *t = self; /* the call itself may have been a fork's, or ended the recording */
+    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
+        lose();
+        return;
+    }
+    t->busy = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    struct record call = {
+        .begin = begin, .end = end, .site = site, .function = (uint16_t)(role - ROLES), .kind = CALL, .result = result};
+    describe(&call, role, arguments, result);
+    if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
+                 atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
+        anchor(t, end);
+    struct tally *tally = NULL;
+    bool written = false;
+    if (is_single(t, &call, role, &tally)) {
+        struct record *record = room(t, 1);
+        if (record) {
+            *record = call;
+            publish(t, 1);
+            written = true;
+        }
+    } else {
+        written = add(t, tally, &call);
+    }
+    if (UNLIKELY(!written))
+        lose();
+    atomic_signal_fence(memory_order_seq_cst);
+    t->busy = 0;
+}

@@ -1,0 +1,333 @@
+/* The file of a process: opened at its first call, mapped chunk by chunk, and begun anew in a forked child.
+ *
+ * It is mapped MAP_SHARED: what is written is in the page cache at once, whatever ends the process. Its blocks are
+ * allocated before it is mapped, because touching a page that the disk has no room for would be a SIGBUS in somebody
+ * else's program.
+ */
+
+enum { SPARE = 64, FIRST_CHUNK = 4 * PAGE, CHUNK = 64 * PAGE };
+
+/* A forked child finds this page wiped, so that it begins anew and never writes into its parent's file. */
+struct process {
+    _Atomic uint32_t generation; /* 0: nothing opened */
+    _Atomic int stopped;
+    pthread_mutex_t lock; /* zeroed is unlocked, in glibc as in musl */
+    struct header *header;
+    int file;
+    _Atomic word bytes;
+    word device, inode;
+    uint32_t taken, chunks, spares;
+    _Atomic uint32_t sites;
+    _Atomic word anchored, anchor_after; /* ticks */
+    word opened_ticks;
+    double ticks_a_ns;
+    struct {
+        struct chunk *chunk;
+        uint32_t number;
+    } spare[SPARE]; /* of threads that have ended */
+};
+
+static struct process *process; /* NULL: the agent is off */
+static char directory[3072];
+static word token; /* of this process's file, or of the ancestor's that has one */
+static word begun_ticks, begun_ns;
+static _Atomic uint32_t next_generation;
+static pthread_key_t at_thread_exit;
+
+static void lose(void)
+{
+    if (process->header)
+        atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
+}
+
+/* Blocks for a part of the file, or false; never a signal. */
+static bool reserve(word offset, word size)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && offset + size > limit.rlim_cur)
+        return false; /* would be SIGXFSZ */
+    int result;
+    do
+        result = fallocate(process->file, 0, (off_t)offset, (off_t)size);
+    while (result < 0 && errno == EINTR);
+    if (result == 0)
+        return true;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+        return false;
+    static const char zeros[PAGE];
+    for (word done = 0; done < size; done += PAGE)
+        if (pwrite(process->file, zeros, PAGE, (off_t)(offset + done)) != PAGE)
+            return false;
+    return true;
+}
+
+/* Below 64: for a larger table of descriptors, the kernel makes a program with threads wait for all processors. */
+#define HIGH_FILE 48
+
+/* A descriptor out of the way: the program's next one is the one that it would have been. */
+static int open_high(const struct header *header, int flags)
+{
+    char path[sizeof directory + 64];
+    snprintf(path, sizeof path, "%s/%u-%016llx.bin", directory, header->pid, (unsigned long long)header->token);
+    int file = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, HIGH_FILE);
+    if (high < 0)
+        return file;
+    close(file);
+    return high;
+}
+
+/* Whether `process->file` is still ours: a program may close all descriptors, and open its own by the same number. */
+static bool file_is_ours(void)
+{
+    struct stat status;
+    return process->file >= 0 && fstat(process->file, &status) == 0 && status.st_dev == process->device &&
+           status.st_ino == process->inode;
+}
+
+static bool reopened(void)
+{
+    if (file_is_ours())
+        return true;
+    process->file = open_high(process->header, 0);
+    if (file_is_ours())
+        return true;
+    if (process->file >= 0)
+        close(process->file);
+    process->file = -1;
+    return false;
+}
+
+/* The file of this process, with its header mapped; under the lock. */
+static bool open_file(void)
+{
+    uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
+    struct header header = {.magic = {'P', 'I', 'N', 'P', 'C', 'A', 'L', 'L'},
+        .version = 1,
+        .pid = (uint32_t)getpid(),
+        .parent = token,
+        .size = size,
+        .begun_ticks = begun_ticks,
+        .begun_ns = begun_ns,
+        .names = sizeof NAMES - 1};
+    _Static_assert(sizeof header + sizeof NAMES <= PAGE, "The names fit into a page.");
+    header.opened_ticks = ticks();
+    header.opened_ns = nanoseconds();
+    /* Unique among processes that share a pid one after another, and in different PID namespaces. */
+    header.token = header.opened_ns ^ (word)getpid() << 40 ^ (word)(uintptr_t)&header << 20;
+    int file = process->file = open_high(&header, O_CREAT | O_EXCL);
+    struct stat status;
+    if (file >= 0 && fstat(file, &status) == 0 && reserve(0, size)) {
+        process->device = status.st_dev;
+        process->inode = status.st_ino;
+        struct header *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        if (mapped != MAP_FAILED) {
+            memcpy((char *)mapped + sizeof header, NAMES, sizeof NAMES - 1);
+            memcpy(mapped, &header, sizeof header);
+            token = header.token;
+            process->header = mapped;
+            process->bytes = size;
+            process->opened_ticks = process->anchored = header.opened_ticks;
+            word ns = header.opened_ns - begun_ns;
+            process->ticks_a_ns = ns ? (double)(header.opened_ticks - begun_ticks) / (double)ns : 1;
+            process->anchor_after = (word)(1e6 * process->ticks_a_ns);
+            return true;
+        }
+    }
+    if (file >= 0)
+        close(file); /* an empty file says that there was no room */
+    process->file = -1;
+    return false;
+}
+
+/* A chunk of the file for a thread that has none, or a full one; under the lock. */
+static struct chunk *new_chunk(uint32_t size)
+{
+    uint32_t page = process->header->size;
+    size = (size + page - 1) / page * page;
+    enum stop reason = LIMIT;
+    if (process->bytes + size <= LARGEST_FILE) {
+        reason = NO_ROOM;
+        if (reopened() && reserve(process->bytes, size)) {
+            struct chunk *chunk = mmap(
+                NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, process->file, (off_t)process->bytes);
+            if (chunk != MAP_FAILED) {
+                chunk->size = size;
+                memcpy(chunk->magic, "PINPCHNK", 8);
+                process->bytes += size;
+                return chunk;
+            }
+        }
+    }
+    atomic_store(&process->header->stop, reason);
+    atomic_store(&process->stopped, 1);
+    return NULL;
+}
+
+static inline struct record *unit_at(const struct thread *t, uint32_t place) { return &t->chunk->unit[place]; }
+
+/* A reader that sees the count sees the units: a process killed here has lost nothing that was counted. */
+static inline void publish(struct thread *t, uint32_t more)
+{
+    atomic_store_explicit(&t->chunk->units, t->units += more, memory_order_release);
+}
+
+static void append_thread(struct thread *t)
+{
+    *unit_at(t, t->units) = (struct record){
+        .begin = ticks(), .address = (word)++process->taken << 32 | (uint32_t)syscall(SYS_gettid), .kind = THREAD};
+    publish(t, 1);
+}
+
+/* Give a thread another chunk, of its own process; under the lock. */
+static bool give_chunk(struct thread *t)
+{
+    struct chunk *chunk = NULL;
+    uint32_t number = 0;
+    if (process->spares && !t->grown) {
+        chunk = process->spare[--process->spares].chunk;
+        number = process->spare[process->spares].number;
+    } else if ((chunk = new_chunk(t->grown ? CHUNK : FIRST_CHUNK))) {
+        number = ++process->chunks;
+    }
+    if (!chunk)
+        return false;
+    if (t->chunk)
+        munmap(t->chunk, t->chunk->size); /* full */
+    t->chunk = chunk;
+    t->chunk_number = number;
+    t->capacity = chunk->size / UNIT - 1;
+    t->units = atomic_load_explicit(&chunk->units, memory_order_relaxed);
+    t->grown = 1;
+    append_thread(t);
+    return true;
+}
+
+/* The state of a thread that has none, or its parent's; under the lock. */
+static struct thread *new_thread(uint32_t generation)
+{
+    struct thread *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (t == MAP_FAILED)
+        return NULL;
+    t->generation = generation;
+    return t;
+}
+
+struct held {
+    sigset_t signals;
+    int cancel, error;
+};
+
+/* What a lock, fallocate and mmap need: no signal (a fast timer would interrupt fallocate for ever), no cancellation.
+ */
+static void hold(struct held *held)
+{
+    held->error = errno;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &held->signals);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel);
+    pthread_mutex_lock(&process->lock);
+}
+
+static void release(const struct held *held)
+{
+    pthread_mutex_unlock(&process->lock);
+    pthread_setcancelstate(held->cancel, NULL);
+    pthread_sigmask(SIG_SETMASK, &held->signals, NULL);
+    errno = held->error;
+}
+
+/* This thread's state for a call; NULL where it is not to be recorded. */
+static RARE struct thread *seat(void)
+{
+    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy) {
+        lose(); /* a signal handler interrupted the agent itself */
+        return NULL;
+    }
+    if (atomic_load(&process->stopped)) {
+        lose();
+        return NULL;
+    }
+    struct held held;
+    hold(&held);
+    uint32_t generation = atomic_load(&process->generation);
+    if (!generation && !atomic_load(&process->stopped)) {
+        generation = atomic_fetch_add(&next_generation, 1) + 1;
+        if (open_file())
+            atomic_store(&process->generation, generation);
+        else
+            atomic_store(&process->stopped, 1);
+    }
+    struct thread *t = NULL;
+    if (!atomic_load(&process->stopped) && (t = new_thread(generation))) {
+        if (give_chunk(t)) {
+            self = t; /* what a forked child had of its parent is left: the parent has it still */
+            pthread_setspecific(at_thread_exit, t);
+        } else {
+            munmap(t, sizeof *t);
+            t = NULL;
+        }
+    }
+    if (!t)
+        lose();
+    release(&held);
+    return t;
+}
+
+/* Room for units in the thread's chunk; false when recording has ended. */
+static RARE bool make_room(struct thread *t)
+{
+    if (atomic_load(&process->stopped))
+        return false;
+    struct held held;
+    hold(&held);
+    bool given = give_chunk(t);
+    release(&held);
+    return given;
+}
+
+static inline struct record *room(struct thread *t, uint32_t units)
+{
+    if (UNLIKELY(t->units + units > t->capacity) && (!make_room(t) || t->units + units > t->capacity))
+        return NULL;
+    return unit_at(t, t->units);
+}
+
+/* What an ended thread leaves serves the next one. */
+static void thread_ends(void *state)
+{
+    struct thread *t = state;
+    if (t != self || t->generation != atomic_load(&process->generation))
+        return; /* of a parent */
+    struct held held;
+    hold(&held);
+    self = NULL;
+    if (process->spares < SPARE && t->units + 8 < t->capacity) {
+        process->spare[process->spares].chunk = t->chunk;
+        process->spare[process->spares++].number = t->chunk_number;
+    } else {
+        munmap(t->chunk, t->chunk->size);
+    }
+    munmap(t, sizeof *t);
+    release(&held);
+}
+
+/* What ticks are now. One thread in each while writes it. */
+static RARE void anchor(struct thread *t, word now)
+{
+    word before = atomic_load_explicit(&process->anchored, memory_order_relaxed);
+    if (now < before || now - before < process->anchor_after ||
+        !atomic_compare_exchange_strong(&process->anchored, &before, now))
+        return;
+    word longest = (word)(1e8 * process->ticks_a_ns), after = now - process->opened_ticks;
+    atomic_store(&process->anchor_after, after < longest ? after : longest);
+    struct record *record = room(t, 1);
+    if (!record)
+        return;
+    *record = (struct record){.kind = ANCHOR};
+    word first = ticks();
+    record->end = nanoseconds();
+    record->begin = first + (ticks() - first) / 2;
+    publish(t, 1);
+}

@@ -1,0 +1,643 @@
+/* The driver's functions, of pinprof/data/gpu_functions.py; where CPython keeps its frames, of
+ * pinprof/collect/python_frames/layout.py. Written by tools/agent_functions.py.
+ */
+/* clang-format off */
+
+enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */ };
+
+/* Places of arguments; -1: none. */
+struct role {
+    uint8_t flags, unit;
+    int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties;
+};
+
+static const struct role ROLES[] = {
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuInit */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxCreate */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRetain */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostAlloc */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocHost */
+    {SINGLE, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostRegister */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeHost */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostUnregister */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAlloc */
+    {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocAsync */
+    {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocFromPoolAsync */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocManaged */
+    {GRANTS | SINGLE, 1, 2, 3, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocPitch */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFree */
+    {0, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArray3DCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayDestroy */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, 2}, /* cuMemCreate */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemRelease */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressReserve */
+    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemMap */
+    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemUnmap */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressFree */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemSetAccess */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, 1}, /* cuMemPoolCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolTrimTo */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolImportPointer */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpy */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyAsync */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyHtoD */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyHtoDAsync */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyDtoH */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyDtoHAsync */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyDtoD */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyDtoDAsync */
+    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1}, /* cuMemcpyHtoA */
+    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1}, /* cuMemcpyHtoAAsync */
+    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1}, /* cuMemcpyAtoH */
+    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1}, /* cuMemcpyAtoHAsync */
+    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1}, /* cuMemcpyAtoD */
+    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1}, /* cuMemcpyDtoA */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpyAtoA */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyWithAttributesAsync */
+    {COPIES, 1, -1, -1, -1, 0, 2, -1, -1, -1, -1}, /* cuMemcpyPeer */
+    {COPIES, 1, -1, -1, -1, 0, 2, -1, -1, -1, -1}, /* cuMemcpyPeerAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3D */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DPeer */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DPeerAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DWithAttributesAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2D */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DUnaligned */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, 2, 3, -1}, /* cuMemcpyBatchAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DBatchAsync */
+    {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8 */
+    {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8Async */
+    {0, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD16 */
+    {0, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD16Async */
+    {0, 4, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD32 */
+    {0, 4, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD32Async */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D8 */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D8Async */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D16 */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D16Async */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32 */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32Async */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPrefetchAsync */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAdvise */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemPrefetchBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardAndPrefetchBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxSynchronize */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamSynchronize */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventSynchronize */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunch */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGrid */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGridAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchKernelEx */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchKernel */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchCooperativeKernel */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchCooperativeKernelMultiDevice */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuLaunchHostFunc */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuGraphLaunch */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuEventRecord */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuEventRecordWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamWaitEvent */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventQuery */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamQuery */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreateWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventElapsedTime */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithParams */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoad */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadData */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadDataEx */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLibraryLoadData */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLibraryLoadFromFile */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreateWithPriority */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRelease */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxReset */
+};
+
+static const char NAMES[] =
+    "cuInit\n"
+    "cuCtxCreate\n"
+    "cuDevicePrimaryCtxRetain\n"
+    "cuMemHostAlloc\n"
+    "cuMemAllocHost\n"
+    "cuMemHostRegister\n"
+    "cuMemFreeHost\n"
+    "cuMemHostUnregister\n"
+    "cuMemAlloc\n"
+    "cuMemAllocAsync\n"
+    "cuMemAllocFromPoolAsync\n"
+    "cuMemAllocManaged\n"
+    "cuMemAllocPitch\n"
+    "cuMemFree\n"
+    "cuMemFreeAsync\n"
+    "cuArrayCreate\n"
+    "cuArray3DCreate\n"
+    "cuMipmappedArrayCreate\n"
+    "cuArrayDestroy\n"
+    "cuMipmappedArrayDestroy\n"
+    "cuMemCreate\n"
+    "cuMemRelease\n"
+    "cuMemAddressReserve\n"
+    "cuMemMap\n"
+    "cuMemUnmap\n"
+    "cuMemAddressFree\n"
+    "cuMemSetAccess\n"
+    "cuMemPoolCreate\n"
+    "cuMemPoolDestroy\n"
+    "cuMemPoolTrimTo\n"
+    "cuMemPoolImportPointer\n"
+    "cuMemcpy\n"
+    "cuMemcpyAsync\n"
+    "cuMemcpyHtoD\n"
+    "cuMemcpyHtoDAsync\n"
+    "cuMemcpyDtoH\n"
+    "cuMemcpyDtoHAsync\n"
+    "cuMemcpyDtoD\n"
+    "cuMemcpyDtoDAsync\n"
+    "cuMemcpyHtoA\n"
+    "cuMemcpyHtoAAsync\n"
+    "cuMemcpyAtoH\n"
+    "cuMemcpyAtoHAsync\n"
+    "cuMemcpyAtoD\n"
+    "cuMemcpyDtoA\n"
+    "cuMemcpyAtoA\n"
+    "cuMemcpyWithAttributesAsync\n"
+    "cuMemcpyPeer\n"
+    "cuMemcpyPeerAsync\n"
+    "cuMemcpy3D\n"
+    "cuMemcpy3DAsync\n"
+    "cuMemcpy3DPeer\n"
+    "cuMemcpy3DPeerAsync\n"
+    "cuMemcpy3DWithAttributesAsync\n"
+    "cuMemcpy2D\n"
+    "cuMemcpy2DAsync\n"
+    "cuMemcpy2DUnaligned\n"
+    "cuMemcpyBatchAsync\n"
+    "cuMemcpy3DBatchAsync\n"
+    "cuMemsetD8\n"
+    "cuMemsetD8Async\n"
+    "cuMemsetD16\n"
+    "cuMemsetD16Async\n"
+    "cuMemsetD32\n"
+    "cuMemsetD32Async\n"
+    "cuMemsetD2D8\n"
+    "cuMemsetD2D8Async\n"
+    "cuMemsetD2D16\n"
+    "cuMemsetD2D16Async\n"
+    "cuMemsetD2D32\n"
+    "cuMemsetD2D32Async\n"
+    "cuMemPrefetchAsync\n"
+    "cuMemAdvise\n"
+    "cuMemDiscardBatchAsync\n"
+    "cuMemPrefetchBatchAsync\n"
+    "cuMemDiscardAndPrefetchBatchAsync\n"
+    "cuCtxSynchronize\n"
+    "cuStreamSynchronize\n"
+    "cuEventSynchronize\n"
+    "cuLaunch\n"
+    "cuLaunchGrid\n"
+    "cuLaunchGridAsync\n"
+    "cuLaunchKernelEx\n"
+    "cuLaunchKernel\n"
+    "cuLaunchCooperativeKernel\n"
+    "cuLaunchCooperativeKernelMultiDevice\n"
+    "cuLaunchHostFunc\n"
+    "cuGraphLaunch\n"
+    "cuEventRecord\n"
+    "cuEventRecordWithFlags\n"
+    "cuStreamWaitEvent\n"
+    "cuEventQuery\n"
+    "cuStreamQuery\n"
+    "cuEventCreate\n"
+    "cuEventCreateWithFlags\n"
+    "cuEventDestroy\n"
+    "cuEventElapsedTime\n"
+    "cuGraphInstantiate\n"
+    "cuGraphInstantiateWithFlags\n"
+    "cuGraphInstantiateWithParams\n"
+    "cuModuleLoad\n"
+    "cuModuleLoadData\n"
+    "cuModuleLoadDataEx\n"
+    "cuLibraryLoadData\n"
+    "cuLibraryLoadFromFile\n"
+    "cuStreamCreate\n"
+    "cuStreamCreateWithPriority\n"
+    "cuStreamDestroy\n"
+    "cuCtxDestroy\n"
+    "cuDevicePrimaryCtxRelease\n"
+    "cuDevicePrimaryCtxReset\n";
+
+#define ALL_EXPORTS(X) \
+    X(0, cuInit) \
+    X(1, cuInit_v2) \
+    X(2, cuCtxCreate) \
+    X(3, cuCtxCreate_v2) \
+    X(4, cuCtxCreate_v3) \
+    X(5, cuCtxCreate_v4) \
+    X(6, cuDevicePrimaryCtxRetain) \
+    X(7, cuDevicePrimaryCtxRetain_v2) \
+    X(8, cuMemHostAlloc) \
+    X(9, cuMemHostAlloc_v2) \
+    X(10, cuMemAllocHost) \
+    X(11, cuMemAllocHost_v2) \
+    X(12, cuMemHostRegister) \
+    X(13, cuMemHostRegister_v2) \
+    X(14, cuMemFreeHost) \
+    X(15, cuMemFreeHost_v2) \
+    X(16, cuMemHostUnregister) \
+    X(17, cuMemHostUnregister_v2) \
+    X(18, cuMemAlloc) \
+    X(19, cuMemAlloc_v2) \
+    X(20, cuMemAllocAsync) \
+    X(21, cuMemAllocAsync_ptsz) \
+    X(22, cuMemAllocAsync_v2) \
+    X(23, cuMemAllocAsync_v2_ptsz) \
+    X(24, cuMemAllocFromPoolAsync) \
+    X(25, cuMemAllocFromPoolAsync_ptsz) \
+    X(26, cuMemAllocFromPoolAsync_v2) \
+    X(27, cuMemAllocFromPoolAsync_v2_ptsz) \
+    X(28, cuMemAllocManaged) \
+    X(29, cuMemAllocManaged_v2) \
+    X(30, cuMemAllocPitch) \
+    X(31, cuMemAllocPitch_v2) \
+    X(32, cuMemFree) \
+    X(33, cuMemFree_v2) \
+    X(34, cuMemFreeAsync) \
+    X(35, cuMemFreeAsync_ptsz) \
+    X(36, cuMemFreeAsync_v2) \
+    X(37, cuMemFreeAsync_v2_ptsz) \
+    X(38, cuArrayCreate) \
+    X(39, cuArrayCreate_v2) \
+    X(40, cuArray3DCreate) \
+    X(41, cuArray3DCreate_v2) \
+    X(42, cuMipmappedArrayCreate) \
+    X(43, cuMipmappedArrayCreate_v2) \
+    X(44, cuArrayDestroy) \
+    X(45, cuArrayDestroy_v2) \
+    X(46, cuMipmappedArrayDestroy) \
+    X(47, cuMipmappedArrayDestroy_v2) \
+    X(48, cuMemCreate) \
+    X(49, cuMemCreate_v2) \
+    X(50, cuMemRelease) \
+    X(51, cuMemRelease_v2) \
+    X(52, cuMemAddressReserve) \
+    X(53, cuMemAddressReserve_v2) \
+    X(54, cuMemMap) \
+    X(55, cuMemMap_v2) \
+    X(56, cuMemUnmap) \
+    X(57, cuMemUnmap_v2) \
+    X(58, cuMemAddressFree) \
+    X(59, cuMemAddressFree_v2) \
+    X(60, cuMemSetAccess) \
+    X(61, cuMemSetAccess_v2) \
+    X(62, cuMemPoolCreate) \
+    X(63, cuMemPoolCreate_v2) \
+    X(64, cuMemPoolDestroy) \
+    X(65, cuMemPoolDestroy_v2) \
+    X(66, cuMemPoolTrimTo) \
+    X(67, cuMemPoolTrimTo_v2) \
+    X(68, cuMemPoolImportPointer) \
+    X(69, cuMemPoolImportPointer_v2) \
+    X(70, cuMemcpy) \
+    X(71, cuMemcpy_ptds) \
+    X(72, cuMemcpy_v2) \
+    X(73, cuMemcpy_v2_ptds) \
+    X(74, cuMemcpyAsync) \
+    X(75, cuMemcpyAsync_ptsz) \
+    X(76, cuMemcpyAsync_v2) \
+    X(77, cuMemcpyAsync_v2_ptsz) \
+    X(78, cuMemcpyHtoD) \
+    X(79, cuMemcpyHtoD_ptds) \
+    X(80, cuMemcpyHtoD_v2) \
+    X(81, cuMemcpyHtoD_v2_ptds) \
+    X(82, cuMemcpyHtoDAsync) \
+    X(83, cuMemcpyHtoDAsync_ptsz) \
+    X(84, cuMemcpyHtoDAsync_v2) \
+    X(85, cuMemcpyHtoDAsync_v2_ptsz) \
+    X(86, cuMemcpyDtoH) \
+    X(87, cuMemcpyDtoH_ptds) \
+    X(88, cuMemcpyDtoH_v2) \
+    X(89, cuMemcpyDtoH_v2_ptds) \
+    X(90, cuMemcpyDtoHAsync) \
+    X(91, cuMemcpyDtoHAsync_ptsz) \
+    X(92, cuMemcpyDtoHAsync_v2) \
+    X(93, cuMemcpyDtoHAsync_v2_ptsz) \
+    X(94, cuMemcpyDtoD) \
+    X(95, cuMemcpyDtoD_ptds) \
+    X(96, cuMemcpyDtoD_v2) \
+    X(97, cuMemcpyDtoD_v2_ptds) \
+    X(98, cuMemcpyDtoDAsync) \
+    X(99, cuMemcpyDtoDAsync_ptsz) \
+    X(100, cuMemcpyDtoDAsync_v2) \
+    X(101, cuMemcpyDtoDAsync_v2_ptsz) \
+    X(102, cuMemcpyHtoA) \
+    X(103, cuMemcpyHtoA_ptds) \
+    X(104, cuMemcpyHtoA_v2) \
+    X(105, cuMemcpyHtoA_v2_ptds) \
+    X(106, cuMemcpyHtoAAsync) \
+    X(107, cuMemcpyHtoAAsync_ptsz) \
+    X(108, cuMemcpyHtoAAsync_v2) \
+    X(109, cuMemcpyHtoAAsync_v2_ptsz) \
+    X(110, cuMemcpyAtoH) \
+    X(111, cuMemcpyAtoH_ptds) \
+    X(112, cuMemcpyAtoH_v2) \
+    X(113, cuMemcpyAtoH_v2_ptds) \
+    X(114, cuMemcpyAtoHAsync) \
+    X(115, cuMemcpyAtoHAsync_ptsz) \
+    X(116, cuMemcpyAtoHAsync_v2) \
+    X(117, cuMemcpyAtoHAsync_v2_ptsz) \
+    X(118, cuMemcpyAtoD) \
+    X(119, cuMemcpyAtoD_ptds) \
+    X(120, cuMemcpyAtoD_v2) \
+    X(121, cuMemcpyAtoD_v2_ptds) \
+    X(122, cuMemcpyDtoA) \
+    X(123, cuMemcpyDtoA_ptds) \
+    X(124, cuMemcpyDtoA_v2) \
+    X(125, cuMemcpyDtoA_v2_ptds) \
+    X(126, cuMemcpyAtoA) \
+    X(127, cuMemcpyAtoA_ptds) \
+    X(128, cuMemcpyAtoA_v2) \
+    X(129, cuMemcpyAtoA_v2_ptds) \
+    X(130, cuMemcpyWithAttributesAsync) \
+    X(131, cuMemcpyWithAttributesAsync_ptsz) \
+    X(132, cuMemcpyWithAttributesAsync_v2) \
+    X(133, cuMemcpyWithAttributesAsync_v2_ptsz) \
+    X(134, cuMemcpyPeer) \
+    X(135, cuMemcpyPeer_ptds) \
+    X(136, cuMemcpyPeer_v2) \
+    X(137, cuMemcpyPeer_v2_ptds) \
+    X(138, cuMemcpyPeerAsync) \
+    X(139, cuMemcpyPeerAsync_ptsz) \
+    X(140, cuMemcpyPeerAsync_v2) \
+    X(141, cuMemcpyPeerAsync_v2_ptsz) \
+    X(142, cuMemcpy3D) \
+    X(143, cuMemcpy3D_ptds) \
+    X(144, cuMemcpy3D_v2) \
+    X(145, cuMemcpy3D_v2_ptds) \
+    X(146, cuMemcpy3DAsync) \
+    X(147, cuMemcpy3DAsync_ptsz) \
+    X(148, cuMemcpy3DAsync_v2) \
+    X(149, cuMemcpy3DAsync_v2_ptsz) \
+    X(150, cuMemcpy3DPeer) \
+    X(151, cuMemcpy3DPeer_ptds) \
+    X(152, cuMemcpy3DPeer_v2) \
+    X(153, cuMemcpy3DPeer_v2_ptds) \
+    X(154, cuMemcpy3DPeerAsync) \
+    X(155, cuMemcpy3DPeerAsync_ptsz) \
+    X(156, cuMemcpy3DPeerAsync_v2) \
+    X(157, cuMemcpy3DPeerAsync_v2_ptsz) \
+    X(158, cuMemcpy3DWithAttributesAsync) \
+    X(159, cuMemcpy3DWithAttributesAsync_ptsz) \
+    X(160, cuMemcpy3DWithAttributesAsync_v2) \
+    X(161, cuMemcpy3DWithAttributesAsync_v2_ptsz) \
+    X(162, cuMemcpy2D) \
+    X(163, cuMemcpy2D_ptds) \
+    X(164, cuMemcpy2D_v2) \
+    X(165, cuMemcpy2D_v2_ptds) \
+    X(166, cuMemcpy2DAsync) \
+    X(167, cuMemcpy2DAsync_ptsz) \
+    X(168, cuMemcpy2DAsync_v2) \
+    X(169, cuMemcpy2DAsync_v2_ptsz) \
+    X(170, cuMemcpy2DUnaligned) \
+    X(171, cuMemcpy2DUnaligned_ptds) \
+    X(172, cuMemcpy2DUnaligned_v2) \
+    X(173, cuMemcpy2DUnaligned_v2_ptds) \
+    X(174, cuMemcpyBatchAsync) \
+    X(175, cuMemcpyBatchAsync_ptsz) \
+    X(176, cuMemcpyBatchAsync_v2) \
+    X(177, cuMemcpyBatchAsync_v2_ptsz) \
+    X(178, cuMemcpy3DBatchAsync) \
+    X(179, cuMemcpy3DBatchAsync_ptsz) \
+    X(180, cuMemcpy3DBatchAsync_v2) \
+    X(181, cuMemcpy3DBatchAsync_v2_ptsz) \
+    X(182, cuMemsetD8) \
+    X(183, cuMemsetD8_ptds) \
+    X(184, cuMemsetD8_v2) \
+    X(185, cuMemsetD8_v2_ptds) \
+    X(186, cuMemsetD8Async) \
+    X(187, cuMemsetD8Async_ptsz) \
+    X(188, cuMemsetD8Async_v2) \
+    X(189, cuMemsetD8Async_v2_ptsz) \
+    X(190, cuMemsetD16) \
+    X(191, cuMemsetD16_ptds) \
+    X(192, cuMemsetD16_v2) \
+    X(193, cuMemsetD16_v2_ptds) \
+    X(194, cuMemsetD16Async) \
+    X(195, cuMemsetD16Async_ptsz) \
+    X(196, cuMemsetD16Async_v2) \
+    X(197, cuMemsetD16Async_v2_ptsz) \
+    X(198, cuMemsetD32) \
+    X(199, cuMemsetD32_ptds) \
+    X(200, cuMemsetD32_v2) \
+    X(201, cuMemsetD32_v2_ptds) \
+    X(202, cuMemsetD32Async) \
+    X(203, cuMemsetD32Async_ptsz) \
+    X(204, cuMemsetD32Async_v2) \
+    X(205, cuMemsetD32Async_v2_ptsz) \
+    X(206, cuMemsetD2D8) \
+    X(207, cuMemsetD2D8_ptds) \
+    X(208, cuMemsetD2D8_v2) \
+    X(209, cuMemsetD2D8_v2_ptds) \
+    X(210, cuMemsetD2D8Async) \
+    X(211, cuMemsetD2D8Async_ptsz) \
+    X(212, cuMemsetD2D8Async_v2) \
+    X(213, cuMemsetD2D8Async_v2_ptsz) \
+    X(214, cuMemsetD2D16) \
+    X(215, cuMemsetD2D16_ptds) \
+    X(216, cuMemsetD2D16_v2) \
+    X(217, cuMemsetD2D16_v2_ptds) \
+    X(218, cuMemsetD2D16Async) \
+    X(219, cuMemsetD2D16Async_ptsz) \
+    X(220, cuMemsetD2D16Async_v2) \
+    X(221, cuMemsetD2D16Async_v2_ptsz) \
+    X(222, cuMemsetD2D32) \
+    X(223, cuMemsetD2D32_ptds) \
+    X(224, cuMemsetD2D32_v2) \
+    X(225, cuMemsetD2D32_v2_ptds) \
+    X(226, cuMemsetD2D32Async) \
+    X(227, cuMemsetD2D32Async_ptsz) \
+    X(228, cuMemsetD2D32Async_v2) \
+    X(229, cuMemsetD2D32Async_v2_ptsz) \
+    X(230, cuMemPrefetchAsync) \
+    X(231, cuMemPrefetchAsync_ptsz) \
+    X(232, cuMemPrefetchAsync_v2) \
+    X(233, cuMemPrefetchAsync_v2_ptsz) \
+    X(234, cuMemAdvise) \
+    X(235, cuMemAdvise_v2) \
+    X(236, cuMemDiscardBatchAsync) \
+    X(237, cuMemDiscardBatchAsync_ptsz) \
+    X(238, cuMemDiscardBatchAsync_v2) \
+    X(239, cuMemDiscardBatchAsync_v2_ptsz) \
+    X(240, cuMemPrefetchBatchAsync) \
+    X(241, cuMemPrefetchBatchAsync_ptsz) \
+    X(242, cuMemPrefetchBatchAsync_v2) \
+    X(243, cuMemPrefetchBatchAsync_v2_ptsz) \
+    X(244, cuMemDiscardAndPrefetchBatchAsync) \
+    X(245, cuMemDiscardAndPrefetchBatchAsync_ptsz) \
+    X(246, cuMemDiscardAndPrefetchBatchAsync_v2) \
+    X(247, cuMemDiscardAndPrefetchBatchAsync_v2_ptsz) \
+    X(248, cuCtxSynchronize) \
+    X(249, cuCtxSynchronize_v2) \
+    X(250, cuStreamSynchronize) \
+    X(251, cuStreamSynchronize_ptsz) \
+    X(252, cuStreamSynchronize_v2) \
+    X(253, cuStreamSynchronize_v2_ptsz) \
+    X(254, cuEventSynchronize) \
+    X(255, cuEventSynchronize_ptsz) \
+    X(256, cuEventSynchronize_v2) \
+    X(257, cuEventSynchronize_v2_ptsz) \
+    X(258, cuLaunch) \
+    X(259, cuLaunch_ptsz) \
+    X(260, cuLaunch_v2) \
+    X(261, cuLaunch_v2_ptsz) \
+    X(262, cuLaunchGrid) \
+    X(263, cuLaunchGrid_ptsz) \
+    X(264, cuLaunchGrid_v2) \
+    X(265, cuLaunchGrid_v2_ptsz) \
+    X(266, cuLaunchGridAsync) \
+    X(267, cuLaunchGridAsync_ptsz) \
+    X(268, cuLaunchGridAsync_v2) \
+    X(269, cuLaunchGridAsync_v2_ptsz) \
+    X(270, cuLaunchKernelEx) \
+    X(271, cuLaunchKernelEx_ptsz) \
+    X(272, cuLaunchKernelEx_v2) \
+    X(273, cuLaunchKernelEx_v2_ptsz) \
+    X(274, cuLaunchKernel) \
+    X(275, cuLaunchKernel_ptsz) \
+    X(276, cuLaunchKernel_v2) \
+    X(277, cuLaunchKernel_v2_ptsz) \
+    X(278, cuLaunchCooperativeKernel) \
+    X(279, cuLaunchCooperativeKernel_ptsz) \
+    X(280, cuLaunchCooperativeKernel_v2) \
+    X(281, cuLaunchCooperativeKernel_v2_ptsz) \
+    X(282, cuLaunchCooperativeKernelMultiDevice) \
+    X(283, cuLaunchCooperativeKernelMultiDevice_ptsz) \
+    X(284, cuLaunchCooperativeKernelMultiDevice_v2) \
+    X(285, cuLaunchCooperativeKernelMultiDevice_v2_ptsz) \
+    X(286, cuLaunchHostFunc) \
+    X(287, cuLaunchHostFunc_ptsz) \
+    X(288, cuLaunchHostFunc_v2) \
+    X(289, cuLaunchHostFunc_v2_ptsz) \
+    X(290, cuGraphLaunch) \
+    X(291, cuGraphLaunch_ptsz) \
+    X(292, cuGraphLaunch_v2) \
+    X(293, cuGraphLaunch_v2_ptsz) \
+    X(294, cuEventRecord) \
+    X(295, cuEventRecord_ptsz) \
+    X(296, cuEventRecord_v2) \
+    X(297, cuEventRecord_v2_ptsz) \
+    X(298, cuEventRecordWithFlags) \
+    X(299, cuEventRecordWithFlags_ptsz) \
+    X(300, cuEventRecordWithFlags_v2) \
+    X(301, cuEventRecordWithFlags_v2_ptsz) \
+    X(302, cuStreamWaitEvent) \
+    X(303, cuStreamWaitEvent_ptsz) \
+    X(304, cuStreamWaitEvent_v2) \
+    X(305, cuStreamWaitEvent_v2_ptsz) \
+    X(306, cuEventQuery) \
+    X(307, cuEventQuery_ptsz) \
+    X(308, cuEventQuery_v2) \
+    X(309, cuEventQuery_v2_ptsz) \
+    X(310, cuStreamQuery) \
+    X(311, cuStreamQuery_ptsz) \
+    X(312, cuStreamQuery_v2) \
+    X(313, cuStreamQuery_v2_ptsz) \
+    X(314, cuEventCreate) \
+    X(315, cuEventCreate_ptsz) \
+    X(316, cuEventCreate_v2) \
+    X(317, cuEventCreate_v2_ptsz) \
+    X(318, cuEventCreateWithFlags) \
+    X(319, cuEventCreateWithFlags_ptsz) \
+    X(320, cuEventCreateWithFlags_v2) \
+    X(321, cuEventCreateWithFlags_v2_ptsz) \
+    X(322, cuEventDestroy) \
+    X(323, cuEventDestroy_ptsz) \
+    X(324, cuEventDestroy_v2) \
+    X(325, cuEventDestroy_v2_ptsz) \
+    X(326, cuEventElapsedTime) \
+    X(327, cuEventElapsedTime_ptsz) \
+    X(328, cuEventElapsedTime_v2) \
+    X(329, cuEventElapsedTime_v2_ptsz) \
+    X(330, cuGraphInstantiate) \
+    X(331, cuGraphInstantiate_v2) \
+    X(332, cuGraphInstantiateWithFlags) \
+    X(333, cuGraphInstantiateWithFlags_v2) \
+    X(334, cuGraphInstantiateWithParams) \
+    X(335, cuGraphInstantiateWithParams_v2) \
+    X(336, cuModuleLoad) \
+    X(337, cuModuleLoad_v2) \
+    X(338, cuModuleLoadData) \
+    X(339, cuModuleLoadData_v2) \
+    X(340, cuModuleLoadDataEx) \
+    X(341, cuModuleLoadDataEx_v2) \
+    X(342, cuLibraryLoadData) \
+    X(343, cuLibraryLoadData_v2) \
+    X(344, cuLibraryLoadFromFile) \
+    X(345, cuLibraryLoadFromFile_v2) \
+    X(346, cuStreamCreate) \
+    X(347, cuStreamCreate_ptsz) \
+    X(348, cuStreamCreate_v2) \
+    X(349, cuStreamCreate_v2_ptsz) \
+    X(350, cuStreamCreateWithPriority) \
+    X(351, cuStreamCreateWithPriority_ptsz) \
+    X(352, cuStreamCreateWithPriority_v2) \
+    X(353, cuStreamCreateWithPriority_v2_ptsz) \
+    X(354, cuStreamDestroy) \
+    X(355, cuStreamDestroy_ptsz) \
+    X(356, cuStreamDestroy_v2) \
+    X(357, cuStreamDestroy_v2_ptsz) \
+    X(358, cuCtxDestroy) \
+    X(359, cuCtxDestroy_v2) \
+    X(360, cuDevicePrimaryCtxRelease) \
+    X(361, cuDevicePrimaryCtxRelease_v2) \
+    X(362, cuDevicePrimaryCtxReset) \
+    X(363, cuDevicePrimaryCtxReset_v2)
+
+/* Offsets in bytes, 0 where a version has no such field. */
+struct layout {
+    word minor;
+    word frame;
+    word frame_in_cframe;
+    word has_cframe;
+    word code;
+    word previous;
+    word instruction;
+    word owner;
+    word bytecode_copy;
+    word filename;
+    word qualified_name;
+    word line_table;
+    word first_line;
+    word bytecode;
+    word bytecode_copies;
+    word text_state;
+    word text_length;
+    word text_size;
+    word text_wide;
+    word text_shift;
+    word bytes_length;
+    word bytes_start;
+};
+
+static const struct layout FIXED_LAYOUTS[] = {
+    {.minor = 11, .frame = 56, .frame_in_cframe = 8, .has_cframe = 1, .code = 32, .previous = 48, .instruction = 56, .owner = 69, .filename = 112, .qualified_name = 128, .line_table = 136, .first_line = 72, .bytecode = 184, .text_state = 32, .text_length = 16, .text_size = 48, .text_wide = 72, .text_shift = 2, .bytes_length = 16, .bytes_start = 32},
+    {.minor = 12, .frame = 56, .has_cframe = 1, .previous = 8, .instruction = 56, .owner = 70, .filename = 112, .qualified_name = 128, .line_table = 136, .first_line = 68, .bytecode = 192, .text_state = 32, .text_length = 16, .text_size = 40, .text_wide = 56, .text_shift = 2, .bytes_length = 16, .bytes_start = 32},
+};
+
+/* Where `_PyRuntime` says them. */
+static const struct layout DESCRIBED_LAYOUTS[] = {
+    {.minor = 13, .frame = 184, .code = 240, .previous = 232, .instruction = 248, .owner = 264, .filename = 280, .qualified_name = 296, .line_table = 304, .first_line = 312, .bytecode = 344, .text_state = 544, .text_length = 552, .text_size = 560, .bytes_length = 520, .bytes_start = 528},
+    {.minor = 14, .frame = 208, .code = 264, .previous = 256, .instruction = 272, .owner = 288, .bytecode_copy = 304, .filename = 320, .qualified_name = 336, .line_table = 344, .first_line = 352, .bytecode = 384, .bytecode_copies = 392, .text_state = 624, .text_length = 632, .text_size = 640, .bytes_length = 600, .bytes_start = 608},
+    {.minor = 15, .frame = 208, .code = 328, .previous = 320, .instruction = 336, .owner = 352, .bytecode_copy = 368, .filename = 384, .qualified_name = 400, .line_table = 408, .first_line = 416, .bytecode = 448, .bytecode_copies = 456, .text_state = 720, .text_length = 728, .text_size = 736, .bytes_length = 696, .bytes_start = 704},
+};

@@ -1,0 +1,237 @@
+"""CUDA calls from the agent's files → `Activity`: each with its line, and both ends of every copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted
+from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
+from pinprof.data.gpu_functions import FUNCTIONS, Function
+from pinprof.data.model import Bool, Capture, Int32, Int64, UInt64
+from pinprof.read.by_thread import outermost
+from pinprof.read.directory import Reading
+from pinprof.read.inside import file as inside_file
+from pinprof.read.inside import sums
+from pinprof.read.inside.file import InsideFile, Stop
+from pinprof.read.inside.sites import callers_of
+from pinprof.read.perf import cuda_memory
+from pinprof.read.perf.cuda_memory import Arguments
+from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
+from pinprof.read.symbols.resolver import Resolver
+
+SOURCE = "pinprof's agent in front of libcuda"
+TRACED = frozenset({"cuda calls", "memory"})
+
+
+@dataclass(frozen=True)
+class InsideCalls:
+    """What the files of a capture say, and what must be said about them."""
+
+    activity: Activity
+    pids: frozenset[int]
+    """The processes that have a file."""
+    notes: tuple[str, ...]
+
+
+def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
+    """The capture with the calls of processes that have the agent inside, in place of others of these processes."""
+    files = [inside_file.load(each) for each in sorted(path.glob("*.bin"))]
+    if not files:
+        return capture
+    found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
+    return replace(capture.with_notes(*found.notes), activity=added(capture.activity, found))
+
+
+def ask_symbols(folder: Path, resolver: Resolver) -> None:
+    """Have a resolver know every address in a folder of files."""
+    for path in sorted(folder.glob("*.bin")):
+        if (file := inside_file.load(path)) is not None:
+            callers_of(file, resolver)
+
+
+def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int = 0) -> InsideCalls:
+    """The calls of several processes, by start."""
+    names: dict[str, int] = {}
+    sites: dict[Caller, int] = {}
+    calls, memory, left_out = ApiCallTable.empty(), Activity("").memory, 0
+    tables: list[ApiCallTable] = []
+    for file in files:
+        rows = sums.expanded(file)
+        left_out += rows.left_out
+        table, arguments, summed = _table(file, rows, callers_of(file, resolver), names, sites)
+        # All that CUDA grants has its address here, and any other memory is the program's own.
+        process = Process(whole=True)
+        process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
+        found = cuda_memory.with_memory(table, arguments, (), (), Known(processes={file.pid: process}))
+        shift = sum(len(each) for each in tables)
+        made = _with_ends_of_sums(found.calls, summed)
+        tables.append(replace(made, correlation_id=made.correlation_id + shift))
+        memory = memory.joined(replace(found.usage, correlation_id=found.usage.correlation_id + shift))
+    if tables:
+        tables = [replace(table, names=(), sites=()) for table in tables]
+        calls = replace(tables[0], names=tuple(names), sites=tuple(sites)).joined(*tables[1:])
+        calls = calls.take(np.lexsort((-calls.end_ns, calls.start_ns)))
+    lost = sum(file.lost for file in files) + left_out
+    activity = Activity(
+        SOURCE,
+        calls=calls,
+        memory=memory.take(np.argsort(memory.time_ns, kind="stable")),
+        recorded=TRACED if files else frozenset(),
+        lost_calls=lost,
+        lost_memory=any(file.lost for file in files),
+    )
+    return InsideCalls(activity, frozenset(file.pid for file in files), _notes(files, unreadable, left_out))
+
+
+def added(activity: Activity | None, found: InsideCalls) -> Activity:
+    """An activity in which the calls of some processes are those that were found."""
+    if activity is None:
+        return found.activity
+    others = activity.calls.take(~np.isin(activity.calls.pid, list(found.pids)))
+    calls = _beside(found.activity.calls, others) if len(others) else found.activity.calls
+    return replace(
+        activity,
+        source=f"{found.activity.source}; {activity.source}" if activity.source else found.activity.source,
+        calls=calls,
+        memory=found.activity.memory,
+        recorded=activity.recorded | found.activity.recorded,
+        call_overhead=None,
+        given_up=(),
+        lost_calls=found.activity.lost_calls,
+        lost_memory=found.activity.lost_memory,
+    )
+
+
+def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
+    """The calls of processes with the agent and of those without, by start."""
+    names = {name: number for number, name in enumerate(calls.names)}
+    sites = {site: number for number, site in enumerate(calls.sites)}
+    called = np.array([names.setdefault(name, len(names)) for name in others.names] or [0], np.int32)
+    caller = np.array([*(sites.setdefault(site, len(sites)) for site in others.sites), -1], np.int32)
+    others = replace(
+        others,
+        name=called[others.name],
+        site=caller[others.site] if others.site is not None else np.full(len(others), -1, np.int32),
+        correlation_id=np.where(others.correlation_id > 0, others.correlation_id + len(calls), others.correlation_id),
+        stack=None,
+        names=(),
+        sites=(),
+    )
+    both = replace(calls, names=tuple(names), sites=tuple(sites)).joined(others)
+    return both.take(np.lexsort((-both.end_ns, both.start_ns)))
+
+
+def _table(
+    file: InsideFile, rows: sums.Expanded, callers: dict[int, Caller], names: dict[str, int], sites: dict[Caller, int]
+) -> tuple[ApiCallTable, Arguments, Bool]:
+    """The outermost calls of a process, what else their arguments say, and which are of sums."""
+    records, record = file.records, rows.record
+    pid = np.full(len(record), file.pid, np.int32)
+    outer = outermost(rows.begin_ns, rows.end_ns, pid, file.tid[record])
+    outer[rows.summed] = np.flatnonzero(rows.summed)
+    kept = np.flatnonzero(outer == np.arange(len(outer)))
+    folded = (np.bincount(outer, minlength=len(outer)) - 1)[kept]
+    row = record[kept]
+    number = np.array([names.setdefault(name, len(names)) for name in file.names], np.int32)
+    called = records["function"][row].astype(np.int64)
+    roles = [FUNCTIONS.get(name, Function()) for name in file.names]
+    summed = rows.summed[kept]
+
+    def of(column: str, *places: str) -> UInt64:
+        """The column where a function has such an argument, 0 elsewhere and in sums."""
+        has = np.array([any(getattr(role, place) is not None for place in places) for role in roles] or [False])
+        return np.where(has[called] & ~summed, records[column][row], np.uint64(0))
+
+    grants = np.array([role.grants and role.properties is None for role in roles] or [False])[called]
+    pointer = np.where(grants & ~summed, records["address"][row], of("address", "pointer"))
+    location = np.where(of("extra", "properties") <= max(Location), of("extra", "properties"), Location.UNKNOWN)
+    stated = np.array(
+        [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles] or [CopyKind.UNKNOWN], np.uint8
+    )
+    table = ApiCallTable(
+        start_ns=rows.begin_ns[kept],
+        end_ns=rows.end_ns[kept],
+        name=number[called] if len(number) else called.astype(np.int32),
+        pid=pid[kept],
+        tid=file.tid[row],
+        correlation_id=np.arange(1, len(row) + 1),
+        status=records["result"][row].copy(),
+        api=np.full(len(row), Api.DRIVER, np.uint8),
+        folded=folded.astype(np.int32),
+        names=tuple(names),
+        size_bytes=rows.size_bytes[kept],
+        site=_sites(records["site"][row], callers, sites),
+        sites=tuple(sites),
+        context_ns=np.zeros(len(row), np.int64),
+        stream=np.where(summed, np.uint64(NO_STREAM), records["stream"][row]),
+    )
+    arguments = Arguments(
+        pointer, of("address", "target"), of("source", "source"), stated[called], of("extra", "pieces"),
+        location.astype(np.uint8),
+    )  # fmt: skip
+    return table, arguments, summed
+
+
+def _sites(site: UInt64, callers: dict[int, Caller], sites: dict[Caller, int]) -> Int32:
+    distinct, which = np.unique(site, return_inverse=True)
+    number = [sites.setdefault(callers[each], len(sites)) if each in callers else -1 for each in distinct.tolist()]
+    return np.array([*number, -1], np.int32)[which.reshape(-1)]
+
+
+def _with_ends_of_sums(calls: ApiCallTable, summed: Bool) -> ApiCallTable:
+    """Summed copies lie where, and on the stream that, the last one like them did that was recorded by itself."""
+    assert calls.copy_kind is not None
+    assert calls.size_bytes is not None
+    assert calls.site is not None
+    copies = np.flatnonzero(calls.copy_kind != UNRECORDED)
+    if not summed[copies].any():
+        return calls
+    size_class = np.frexp(np.maximum(calls.size_bytes[copies], 0).astype(np.float64))[1]
+    alike = _numbered(calls.tid[copies], calls.site[copies], calls.name[copies], size_class)
+    copies = copies[np.lexsort((calls.start_ns[copies], alike))]
+    alike = np.sort(alike)
+    known: Int64 = np.maximum.accumulate(np.where(summed[copies], -1, np.arange(len(copies))))
+    usable = summed[copies] & (known >= 0) & (alike[known] == alike)
+    to, like = copies[usable], copies[known[usable]]
+    changed: dict[str, Any] = {}
+    for name in ("copy_kind", "source_kind", "target_kind", "stream"):
+        changed[name] = getattr(calls, name).copy()
+        changed[name][to] = changed[name][like]
+    return replace(calls, **changed)
+
+
+def _numbered(*columns: NDArray[Any]) -> Int64:
+    """The same number for rows that are the same in all columns."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        number = np.unique(pack(number, column), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return number
+
+
+def _notes(files: Sequence[InsideFile], unreadable: int, left_out: int) -> tuple[str, ...]:
+    """Sentences about what is missing."""
+    notes = []
+    if lost := sum(file.lost for file in files):
+        what = format_counted(lost, "CUDA call was", "CUDA calls were")
+        notes.append(f"{what} not recorded: the file was full, or a signal interrupted the agent.")
+    if any(file.stop == Stop.NO_ROOM for file in files):
+        notes.append("Recording of CUDA calls ended early for lack of space.")
+    if any(file.stop == Stop.LIMIT for file in files):
+        notes.append("Recording of CUDA calls ended early: a process had more of them than its file holds.")
+    if left_out:
+        what = format_counted(left_out, "CUDA call has", "CUDA calls have")
+        notes.append(f"{what} no row of their own: their bytes and times are in those of calls like them.")
+    if unsited := sum(file.unsited for file in files):
+        what = format_counted(unsited, "call site", "call sites")
+        notes.append(f"{what} without a line: a process has 65,535 with one at most.")
+    if damaged := sum(file.damaged for file in files) + unreadable:
+        notes.append(f"{format_counted(damaged, 'part', 'parts')} of the recording of CUDA calls left out as damaged.")
+    return tuple(notes)

@@ -1,0 +1,295 @@
+"""A file of the agent: records of calls and sums of calls, with sites, on CLOCK_MONOTONIC (docs/capture-format.md)."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int32, Int64, UInt64
+
+MAGIC, CHUNK_MAGIC, VERSION = b"PINPCALL", b"PINPCHNK", 1
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("pid", "<u4"),
+        ("token", "<u8"),
+        ("parent", "<u8"),
+        ("opened_ns", "<u8"),
+        ("lost", "<u8"),
+        ("size", "<u4"),
+        ("stop", "<u4"),
+        ("begun_ticks", "<u8"),
+        ("begun_ns", "<u8"),
+        ("opened_ticks", "<u8"),
+        ("unsited", "<u8"),
+        ("names", "<u4"),
+        ("reserved", "<u4"),
+    ]
+)
+CHUNK = np.dtype([("magic", "S8"), ("size", "<u4"), ("units", "<u4"), ("reserved", "<u8", 6)])
+RECORD = np.dtype(
+    [
+        ("begin", "<u8"),
+        ("end", "<u8"),
+        ("bytes", "<u8"),
+        ("address", "<u8"),
+        ("source", "<u8"),
+        ("stream", "<u8"),
+        ("site", "<u4"),
+        ("function", "<u2"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("result", "<i4"),
+        ("extra", "<u4"),
+    ]
+)
+NOT_KNOWN = 2**64 - 1
+"""In `bytes` and `stream`."""
+
+
+class Kind(IntEnum):
+    """What a record is."""
+
+    CALL = 1
+    SUM = 2
+    THREAD = 3
+    ANCHOR = 4
+    SITE = 5
+
+
+class Stop(IntEnum):
+    """Why a process's recording ended before the process did."""
+
+    RUNNING = 0
+    NO_ROOM = 1
+    LIMIT = 2
+
+
+_PAGE, _LARGEST_CHUNK, _LARGEST_FILE = 4096, 1 << 20, 1 << 31
+_LONGEST_TEXT = 1 << 13
+_LATEST_NS = 2**62
+_MOST_BYTES = 2**48
+
+
+class PythonFrame(NamedTuple):
+    """A function of Python, and the line in it."""
+
+    function: str
+    file: str
+    line: int
+
+
+class NativeFrame(NamedTuple):
+    """A return address, by its place in a file; an address where no file holds it."""
+
+    file: str
+    place: int
+
+
+class Site(NamedTuple):
+    """Who makes a call, innermost first."""
+
+    python: tuple[PythonFrame, ...]
+    """Up to the first function of the program's own code."""
+    native: tuple[NativeFrame, ...]
+
+
+@dataclass(frozen=True)
+class InsideFile:
+    """What one process called."""
+
+    pid: int
+    token: int
+    """Names the file among those of a capture."""
+    stop: int
+    """`Stop`."""
+    lost: int
+    """Calls that were not recorded."""
+    unsited: int
+    """Sites beyond the number that is kept."""
+    damaged: int
+    """Records left out because they make no sense, and pages that belong to no chunk."""
+    names: tuple[str, ...]
+    """Of functions, by number."""
+    records: NDArray[np.void]
+    """Calls and sums, each thread's in its order."""
+    tid: Int32
+    begin_ns: Int64
+    end_ns: Int64
+    took_ns: Int64
+    """How long a call was, or all calls of a sum together."""
+    sites: Mapping[int, Site]
+
+
+def load(path: Path) -> InsideFile | None:
+    """The calls of a file; None for one that is no such file, or cannot be read."""
+    if not path.is_file() or path.stat().st_size > _LARGEST_FILE:  # to open a FIFO would wait for a writer
+        return None
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return parse(data)
+    except (OSError, ValueError):  # mmap refuses an empty file
+        return None
+
+
+def parse(data: mmap.mmap | bytes) -> InsideFile | None:
+    """The calls of a file's bytes; None when they do not begin like one of this version."""
+    if len(data) < HEADER.itemsize or data[:8] != MAGIC:
+        return None
+    header = np.frombuffer(data[: HEADER.itemsize], HEADER)[0]
+    if header["version"] != VERSION:
+        return None
+    head = int(header["size"])
+    head = head if _PAGE <= head <= _LARGEST_CHUNK and head % _PAGE == 0 else _PAGE
+    names = data[HEADER.itemsize : HEADER.itemsize + min(int(header["names"]), head - HEADER.itemsize)]
+    functions = tuple(names.decode("ascii", "replace").split("\n"))[:-1]
+    parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
+    sites: dict[int, Site] = {}
+    for units in _chunks(data, head):
+        if units is None:
+            damaged += 1
+            continue
+        records, found = _without_texts(units)
+        sites.update(found)
+        row = np.arange(len(records))
+        taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
+        damaged += int((taken < 0).sum())
+        records, taken = records[taken >= 0], taken[taken >= 0] - int((taken < 0).sum())
+        owner = records["address"][taken] if len(records) else np.zeros(0, np.uint64)
+        parts.append(records)
+        thread.append((owner & np.uint64(0x7FFF_FFFF)).astype(np.int64))
+        taking.append((owner >> np.uint64(32)).astype(np.int64))
+    records, tid, number = np.concatenate(parts), np.concatenate(thread), np.concatenate(taking)
+    clock = _Clock(header, records)
+    kind = records["kind"]
+    told = (kind == Kind.CALL) | (kind == Kind.SUM)
+    good = told & (records["begin"] <= records["end"]) & (records["function"] < len(functions))
+    good &= (records["bytes"] < _MOST_BYTES) | (records["bytes"] == NOT_KNOWN) | (kind == Kind.SUM)
+    good &= clock.sound(records["begin"]) & clock.sound(records["end"])
+    good &= (kind != Kind.SUM) | _is_sum(records)
+    damaged += int((~good & ~np.isin(kind, (Kind.THREAD, Kind.ANCHOR))).sum())
+    # Chunks pass from a thread that ends to another, and a thread has one after another.
+    order = np.lexsort((np.arange(len(records)), number, tid))
+    order = order[good[order]]
+    records = records[order]
+    begin, end = clock.ns(records["begin"]), clock.ns(records["end"])
+    sums = records["kind"] == Kind.SUM
+    took = np.where(sums, clock.length_ns(records["source"]), end - begin)
+    return InsideFile(
+        pid=int(header["pid"]) & 0x7FFFFFFF,
+        token=int(header["token"]),
+        stop=int(header["stop"]),
+        lost=min(int(header["lost"]), _LATEST_NS),
+        unsited=min(int(header["unsited"]), _LATEST_NS),
+        damaged=damaged,
+        names=functions,
+        records=records,
+        tid=tid[order].astype(np.int32),
+        begin_ns=begin,
+        end_ns=end,
+        took_ns=np.where(sums, np.minimum(took, end - begin), took),
+        sites=sites,
+    )
+
+
+def _is_sum(records: NDArray[np.void]) -> Bool:
+    """Whether what is said of several calls can be."""
+    span = records["end"] - records["begin"]
+    known = (records["bytes"] == NOT_KNOWN) | (records["bytes"] < _LATEST_NS)
+    several = (records["address"] > 0) & (records["address"] < 2**40) & (records["source"] <= span + 1)
+    return np.asarray(several & known)
+
+
+class _Clock:
+    """What ticks are on CLOCK_MONOTONIC, by moments at which both were read."""
+
+    def __init__(self, header: np.void, records: NDArray[np.void]) -> None:
+        anchors = records[records["kind"] == Kind.ANCHOR]
+        ticks = np.concatenate([[header["begun_ticks"], header["opened_ticks"]], anchors["begin"]]).astype(np.uint64)
+        ns = np.concatenate([[header["begun_ns"], header["opened_ns"]], anchors["end"]]).astype(np.uint64)
+        order = np.lexsort((ns, ticks))
+        ticks, ns = ticks[order], ns[order]
+        # Each later than those before it; damage may say anything.
+        rising = (ns < _LATEST_NS) & (ticks < 2**63)
+        rising[1:] &= (ticks[1:] > ticks[:-1]) & (ns[1:] > ns[:-1])
+        ticks, ns = ticks[rising], ns[rising]
+        if len(ticks) < 2:
+            ticks, ns = np.array([0, 1], np.uint64), np.array([0, 1], np.uint64)
+        self._first, self._first_ns = ticks[0], int(ns[0])
+        self._ticks = (ticks - ticks[0]).astype(np.float64)
+        self._ns = (ns - ns[0]).astype(np.float64)
+        last = max(len(ticks) - 4, 0)
+        self._rate = float((self._ns[-1] - self._ns[last]) / (self._ticks[-1] - self._ticks[last]))
+
+    def sound(self, ticks: UInt64) -> Bool:
+        """Which of them are moments of the recording."""
+        return np.asarray((ticks >= self._first) & (ticks < 2**63))
+
+    def ns(self, ticks: UInt64) -> Int64:
+        """CLOCK_MONOTONIC."""
+        since = (np.maximum(ticks, self._first) - self._first).astype(np.float64)
+        inside = np.interp(since, self._ticks, self._ns)
+        beyond = np.maximum(since - self._ticks[-1], 0) * self._rate
+        return np.asarray(np.minimum(np.rint(inside + beyond), 2.0**61).astype(np.int64) + self._first_ns)
+
+    def length_ns(self, ticks: UInt64) -> Int64:
+        """The length of some ticks."""
+        return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
+
+
+def _chunks(data: mmap.mmap | bytes, start: int) -> Iterator[NDArray[np.void] | None]:
+    """The units of every chunk, and None for each page that is neither in a chunk nor empty."""
+    while start + CHUNK.itemsize <= len(data):
+        head = np.frombuffer(data[start : start + CHUNK.itemsize], CHUNK)[0]
+        size = int(head["size"])
+        if head["magic"] == CHUNK_MAGIC and _PAGE <= size <= _LARGEST_CHUNK and size % _PAGE == 0:
+            room = (min(size, len(data) - start) - CHUNK.itemsize) // RECORD.itemsize
+            if int(head["units"]) > room:
+                yield None
+            begin = start + CHUNK.itemsize
+            yield np.frombuffer(data[begin : begin + min(int(head["units"]), room) * RECORD.itemsize], RECORD)
+            start += size
+        else:
+            # Reserved by a writer that was killed before it began to use it, or damaged.
+            if any(data[start : start + _PAGE]):
+                yield None
+            start += _PAGE
+
+
+def _without_texts(units: NDArray[np.void]) -> tuple[NDArray[np.void], dict[int, Site]]:
+    """The records other than sites, and these; texts lie in place of records behind a site's."""
+    text = np.zeros(len(units), np.bool_)
+    sites: dict[int, Site] = {}
+    for at in np.flatnonzero(units["kind"] == Kind.SITE).tolist():
+        length = int(units["bytes"][at])
+        if text[at] or length > _LONGEST_TEXT:
+            continue  # bytes of a text, or damage
+        size = -(-length // RECORD.itemsize)
+        text[at : at + 1 + size] = True
+        said = units[at + 1 : at + 1 + size].tobytes()[:length]
+        sites[int(units["site"][at])] = _site(said.decode("utf-8", "replace"))
+    return units[~text], sites
+
+
+def _site(text: str) -> Site:
+    """A site by its text; what is cut off is left out."""
+    python: list[PythonFrame] = []
+    native: list[NativeFrame] = []
+    for line in text.split("\n")[:-1]:
+        fields = line.split("\t")
+        try:
+            if fields[0] == "P" and len(fields) == 4:
+                python.append(PythonFrame(fields[2], fields[3], min(max(int(fields[1]), 0), 2**31 - 1)))
+            elif fields[0] == "N" and len(fields) == 3:
+                native.append(NativeFrame(fields[2], min(max(int(fields[1], 16), 0), 2**63)))
+        except ValueError:
+            continue
+    return Site(tuple(python), tuple(native))

@@ -1,0 +1,92 @@
+"""Programs with the agent inside, before a stand-in for CUDA's driver, and what is read of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pinprof.data.activity import ApiCallTable
+from pinprof.machine.libraries import INSIDE, compiler
+from pinprof.read.inside import calls as inside_calls
+from pinprof.read.inside import file as inside_file
+from pinprof.read.inside.calls import InsideCalls
+from pinprof.read.inside.file import InsideFile
+from pinprof.read.symbols.resolver import Resolver
+
+SUPPORT = Path(__file__).parent
+DRIVER = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1")
+
+
+def compiled(target: Path, source: Path, *options: str) -> Path:
+    """A program or library of C."""
+    command = [*compiler(), "-std=gnu11", "-O1", "-g", "-pthread", str(source), *options, "-ldl", "-o", str(target)]
+    subprocess.run(command, check=True)
+    return target
+
+
+def build_driver(folder: Path) -> Path:
+    """The stand-in's folder."""
+    compiled(folder / "libcuda.so.1", SUPPORT / "fake_driver_calls.c", *DRIVER)
+    return folder
+
+
+def build_program(folder: Path, driver: Path, text: str, *options: str) -> Path:
+    """A program of C that is linked to the driver."""
+    source = folder / "program.c"
+    source.write_text(text)
+    return compiled(folder / "program", source, *options, f"-L{driver}", "-l:libcuda.so.1")
+
+
+def environment(driver: Path, folder: Path | None, agent: Path | None = None) -> dict[str, str]:
+    """Of a program with the agent; without a folder it is there and has nothing to do."""
+    more = {"PINPROF_INSIDE": str(folder)} if folder else {}
+    return {**os.environ, "LD_LIBRARY_PATH": str(driver), "LD_PRELOAD": str(agent or INSIDE.find()), **more}
+
+
+def run(
+    command: Sequence[str | Path], driver: Path, folder: Path | None, *, status: int = 0, agent: Path | None = None
+) -> str:
+    """What a program prints that has the agent inside."""
+    if folder:
+        folder.mkdir(exist_ok=True)
+    done = subprocess.run(
+        list(map(str, command)), env=environment(driver, folder, agent), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout
+
+
+def run_bare(command: Sequence[str | Path], driver: Path) -> str:
+    """What a program prints without the agent."""
+    own = {**os.environ, "LD_LIBRARY_PATH": str(driver)}
+    return subprocess.run(list(map(str, command)), env=own, capture_output=True, text=True, check=True).stdout
+
+
+def run_python(driver: Path, folder: Path | None, script: str | Path, *arguments: str, status: int = 0) -> str:
+    """The same of a program of Python, a file or its text."""
+    given = [str(script)] if isinstance(script, Path) else ["-c", script]
+    return run([sys.executable, "-S", *given, *arguments], driver, folder, status=status)
+
+
+def files(folder: Path) -> list[InsideFile]:
+    """What the processes wrote, in the order in which they began."""
+    found = [inside_file.load(path) for path in folder.glob("*.bin")]
+    assert None not in found
+    return sorted((file for file in found if file is not None), key=lambda file: file.token)
+
+
+def read(folder: Path) -> InsideCalls:
+    """The calls of all processes."""
+    return inside_calls.combine(files(folder), Resolver(recording=True))
+
+
+def lines(calls: ApiCallTable) -> list[tuple[str, int]]:
+    """Name and line of each call."""
+    assert calls.site is not None
+    return [
+        (calls.names[name], calls.sites[site].line if site >= 0 else -1)
+        for name, site in zip(calls.name.tolist(), calls.site.tolist(), strict=True)
+    ]

@@ -1,0 +1,120 @@
+/*
+ * A libcuda of the tests of the agent: every function notes nothing and does next to nothing, from any thread. What a
+ * call shows of its arguments goes into its result, so that a wrapper that loses one is seen.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+typedef uint64_t word;
+
+static void spend(word nanoseconds)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    word until = (word)now.tv_sec * 1000000000u + (word)now.tv_nsec + nanoseconds;
+    do
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((word)now.tv_sec * 1000000000u + (word)now.tv_nsec < until);
+}
+
+EXPORTED int cuInit(unsigned flags) { return (int)flags; }
+EXPORTED int cuMemHostAlloc(void **start, size_t size, unsigned flags)
+{
+    (void)flags;
+    return !(*start = aligned_alloc(4096, (size + 4095) & ~(size_t)4095)) ? 2 : 0;
+}
+EXPORTED int cuMemAllocHost_v2(void **start, size_t size) { return cuMemHostAlloc(start, size, 0); }
+EXPORTED int cuMemAllocManaged(void **start, size_t size, unsigned flags) { return cuMemHostAlloc(start, size, flags); }
+EXPORTED int cuMemFreeHost(void *start) { return free(start), 0; }
+
+/* Memory of the device: addresses that nothing lies at, never given twice. */
+EXPORTED int cuMemAlloc_v2(word *start, size_t size)
+{
+    static _Atomic word next = (word)0x7f << 56;
+    *start = __atomic_fetch_add(&next, (size + 4095) & ~(size_t)4095, __ATOMIC_RELAXED);
+    return 0;
+}
+EXPORTED int cuMemAllocAsync(word *start, size_t size, void *stream)
+{
+    (void)stream;
+    return cuMemAlloc_v2(start, size);
+}
+EXPORTED int cuMemFree_v2(word start) { return start ? ((word)0x7f << 56 <= start ? 0 : (free((void *)start), 0)) : 1; }
+EXPORTED int cuMemFreeAsync(word start, void *stream) { return (void)start, (void)stream, 0; }
+EXPORTED int cuMemHostRegister_v2(void *start, size_t size, unsigned flags)
+{
+    return (void)start, (void)size, (int)flags;
+}
+EXPORTED int cuMemHostUnregister(void *start) { return start ? 0 : 713; }
+
+/* The stream is for how long it takes, in nanoseconds. */
+#define COPY(name)                                                                                                     \
+    EXPORTED int name(word to, word from, size_t size) { return to && from && size ? 0 : 1; }
+#define QUEUED_COPY(name)                                                                                              \
+    EXPORTED int name(word to, word from, size_t size, void *stream)                                                   \
+    {                                                                                                                  \
+        if (stream)                                                                                                    \
+            spend((word)stream);                                                                                       \
+        return to && from && size ? 0 : 1;                                                                             \
+    }
+COPY(cuMemcpyHtoD_v2)
+COPY(cuMemcpyHtoD_v2_ptds)
+COPY(cuMemcpyDtoH_v2)
+COPY(cuMemcpy)
+QUEUED_COPY(cuMemcpyHtoDAsync_v2)
+QUEUED_COPY(cuMemcpyHtoDAsync_v2_ptsz)
+QUEUED_COPY(cuMemcpyDtoHAsync_v2)
+QUEUED_COPY(cuMemcpyAsync)
+
+EXPORTED int cuMemcpyBatchAsync_v2(
+    word *to, word *from, size_t *sizes, size_t count, void *attributes, size_t *places, size_t kinds, void *stream)
+{
+    return to && from && sizes && count && !attributes && !places && kinds == 7 && stream == (void *)8 ? 0 : 1;
+}
+EXPORTED int cuMemsetD8Async(word to, unsigned char value, size_t size, void *stream)
+{
+    return (void)value, (void)stream, to && size ? 0 : 1;
+}
+EXPORTED int cuLaunchKernel(void *f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c,
+    unsigned shared, void *stream, void **parameters, void **extra)
+{
+    return (int)((word)f + 2 * x + 3 * y + 4 * z + 5 * a + 6 * b + 7 * c + 8 * shared + 9 * (word)stream +
+                 10 * (word)parameters + 11 * (word)extra);
+}
+EXPORTED int cuStreamSynchronize(void *stream) { return spend((word)stream), 0; }
+EXPORTED int cuEventQuery(void *event) { return event ? 600 : 0; }
+/* Leaves errno as it is told. */
+EXPORTED int cuEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    errno = (int)(word)event;
+    return 0;
+}
+
+EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
+{
+    static const struct {
+        const char *name;
+        int thread;
+        void *function;
+    } TABLE[] = {
+        {"cuGetProcAddress", 0, (void *)cuGetProcAddress_v2},
+        {"cuMemHostAlloc", 0, (void *)cuMemHostAlloc},
+        {"cuMemcpyHtoD", 0, (void *)cuMemcpyHtoD_v2},
+        {"cuMemcpyHtoD", 1, (void *)cuMemcpyHtoD_v2_ptds},
+        {"cuMemcpyHtoDAsync", 0, (void *)cuMemcpyHtoDAsync_v2},
+        {"cuMemcpyHtoDAsync", 1, (void *)cuMemcpyHtoDAsync_v2_ptsz},
+        {"cuLaunchKernel", 0, (void *)cuLaunchKernel},
+    };
+    (void)version, (void)status;
+    for (int exact = 1; exact >= 0; exact--)
+        for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++)
+            if (!strcmp(TABLE[i].name, name) && (TABLE[i].thread == !!(flags & 2)) >= exact)
+                return *address = TABLE[i].function, 0;
+    return *address = NULL, 500;
+}
