@@ -10,6 +10,8 @@ from pinprof.analyze.activity.activity import analyze_activity
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.activity.headline import activity_headline, full_link
 from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.allocations.lifetimes import allocations_of
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.blame.table import blame_of
@@ -95,7 +97,7 @@ class Run:
         """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
         if self.calls is None:
             return None
-        return analyze_activity(self.capture, self.calls, self.attribution, self.members)
+        return analyze_activity(self.capture, self.calls, self.allocations, self.attribution, self.members)
 
     @cached_property
     def memory(self) -> MemoryResult | None:
@@ -157,13 +159,18 @@ class Run:
         return copies_of(self.capture, self.calls) if self.calls is not None else None
 
     @cached_property
+    def allocations(self) -> Allocations | None:
+        """What was allocated, and how long it lived; None where no allocation and no free was recorded."""
+        return allocations_of(self.capture, self.calls) if self.calls is not None else None
+
+    @cached_property
     def ledger(self) -> Ledger | None:
         """Which memory of CUDA lives when; None where no allocation was recorded."""
-        if self.calls is None or not self.searches:
+        if self.calls is None or self.allocations is None or not self.searches:
             return None
         steps = self.course.steps if self.course else None
         starts = np.array(steps.starts_ns if steps else (), np.int64)
-        return ledger_of(self.capture, self.calls, self.copies, starts)
+        return ledger_of(self.capture, self.calls, self.allocations, self.copies, starts)
 
     @cached_property
     def blame(self) -> BlameResult | None:

@@ -15,6 +15,8 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls, size_class
 from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
+from pinprof.analyze.allocations.levels import StepFunction, of_kinds
+from pinprof.analyze.allocations.results import HOST_KINDS, KINDS
 from pinprof.analyze.opportunities.catalogue import CURES
 from pinprof.analyze.rules.rules import RULES
 from pinprof.base.columns import Bool, Int64
@@ -23,15 +25,17 @@ from pinprof.check.budgets import Budget
 from pinprof.check.times import cpu_time, share, time
 from pinprof.check.verdicts import JudgedSite
 from pinprof.check.view import ALLOCATIONS, COPYING, Amount, RunView, Unassessable, nearest
-from pinprof.data.activity import CopyKind, MemoryKind, MemoryOperation
-from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Purpose
+from pinprof.data.activity import CopyKind, MemoryKind
+from pinprof.data.gpu_functions import FUNCTIONS, PURPOSES, Allocated, Purpose
 
 _SIZED: tuple[Purpose, ...] = ("alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch")
 """Purposes of calls that have a size."""
 _COUNTED_SEVERITIES = ("critical", "warning")
 _SEVERITIES = ("critical", "warning", "info")
-_PAIR_KINDS = {"pinned": "PINNED", "registered": "PINNED", "device": "DEVICE", "managed": "MANAGED"}
-"""Kind of a pair → name of its `MemoryKind`."""
+_PAIR_KINDS: Mapping[str, tuple[Allocated, ...]] = MappingProxyType(
+    {"pinned": ("pinned",), "registered": ("registered",), "device": ("device", "pool"), "managed": ("managed",)}
+)
+"""Kind of a pair → the ledger's kinds."""
 
 
 def calls(view: RunView, budget: Budget) -> Amount:
@@ -78,37 +82,17 @@ def _of_size(size_bytes: Int64, budget: Budget) -> Bool:
 
 def pinned_bytes(view: RunView, budget: Budget) -> Amount:
     """The most page-locked memory at once, and who held it then."""
-    made, activity = view.calls, view.capture.activity
-    assert activity is not None
-    if "memory" not in activity.recorded:
-        raise Unassessable(
-            "The recording has no allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
-        )
-    usage = activity.memory.take(np.flatnonzero(activity.memory.memory_kind == MemoryKind.PINNED))
-    usage = usage.take(np.argsort(usage.time_ns, kind="stable"))
-    mine = view.inside(budget, usage.time_ns, usage.pid)
-    opens = usage.operation == MemoryOperation.ALLOCATE
-    level = np.cumsum(np.where(opens, usage.size_bytes, -usage.size_bytes))
-    starts = _begin(view, budget)
+    table = of_kinds(view.allocations, HOST_KINDS)
+    mine = view.inside(budget, table.start_ns, table.pid)
     # What was held when it began, and what was reached inside.
-    before = np.searchsorted(usage.time_ns, starts, "left") - 1
-    rows = np.unique(np.concatenate([np.flatnonzero(mine), before[before >= 0]]))
-    if not len(rows):
+    times = np.concatenate([table.start_ns[mine], _begin(view, budget)])
+    if not len(times):
         return Amount(0.0, missing=view.missing(*ALLOCATIONS))
-    peak = int(rows[level[rows].argmax()])
-    held: dict[tuple[int, int], int] = {}
-    keys = zip(
-        usage.pid[: peak + 1].tolist(), usage.address[: peak + 1].tolist(), opens[: peak + 1].tolist(), strict=True
-    )
-    for row, (pid, address, opened) in enumerate(keys):
-        if opened:
-            held[pid, address] = row
-        else:
-            held.pop((pid, address), None)
-    live = np.array(sorted(held.values()), np.int64)
-    call = made.correlation.find(usage.pid[live], usage.correlation_id[live])
-    sites = view.sites_of_calls(call, usage.size_bytes[live].astype(np.float64))
-    return Amount(float(max(level[peak], 0)), sites=sites, missing=view.missing(*ALLOCATIONS))
+    level = StepFunction.of(table, table.size_bytes).at(times)
+    peak = int(times[level.argmax()])
+    live = np.flatnonzero((table.start_ns <= peak) & (table.end_ns > peak))
+    sites = view.sites_of_calls(table.call[live], table.size_bytes[live].astype(np.float64))
+    return Amount(float(level.max()), sites=sites, missing=view.missing(*ALLOCATIONS))
 
 
 def _begin(view: RunView, budget: Budget) -> Int64:
@@ -122,18 +106,15 @@ def _begin(view: RunView, budget: Budget) -> Int64:
 
 def pairs(view: RunView, budget: Budget) -> Amount:
     """Memory that was allocated and freed again, where it was allocated."""
-    found, made = view.pairs, view.calls
-    mine = view.inside(budget, found.time_ns, found.pid)
-    if budget.kind:
-        if budget.kind not in _PAIR_KINDS:
-            raise Unassessable(f"No pairs are {budget.kind!r}.", nearest(budget.kind, _PAIR_KINDS, "kinds"))
-        registered = np.append(made.is_for("register"), False)[found.call]
-        memory = MemoryKind[_PAIR_KINDS[budget.kind]]
-        mine &= (found.kind == memory) & (registered == (budget.kind == "registered"))
+    table = of_kinds(view.allocations, _PAIR_KINDS.get(budget.kind, KINDS))
+    # That an address is given back is certain; what gives back memory of unknown address is inferred.
+    mine = (table.freed > 0) & (table.address > 0) & view.inside(budget, table.start_ns, table.pid)
+    if budget.kind and budget.kind not in _PAIR_KINDS:
+        raise Unassessable(f"No pairs are {budget.kind!r}.", nearest(budget.kind, _PAIR_KINDS, "kinds"))
     if budget.size:
-        mine &= _of_size(found.size_bytes, budget)
+        mine &= _of_size(table.size_bytes, budget)
     row = np.flatnonzero(mine)
-    sites = view.sites_of_calls(found.call[row], np.ones(len(row)))
+    sites = view.sites_of_calls(table.call[row], np.ones(len(row)))
     return Amount(len(row), sites=sites, missing=view.missing(*ALLOCATIONS), remedy=_cure(view, sites))
 
 

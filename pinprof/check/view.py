@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.course.copies import WAYS, CopyTable
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
 from pinprof.analyze.course.table import CourseTable
@@ -18,11 +19,11 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, owners
 from pinprof.analyze.run import Run
 from pinprof.analyze.sites import Site, Sites
-from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.base.columns import Bool, Float64, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import JudgedSite
-from pinprof.data.activity import MemoryOperation
+from pinprof.data.activity import Activity
 from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, is_traced, plain_name
 
 MOST_SITES = 5
@@ -58,20 +59,6 @@ class Amount:
     """What to change, in one sentence; empty where nothing known helps."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FreedMemory(Table):
-    """Memory that was allocated and freed, one row each."""
-
-    time_ns: Int64
-    """The allocation's."""
-    pid: Int32
-    call: Int64
-    """Row of the call that allocated it; -1 where unknown."""
-    size_bytes: Int64
-    kind: Int32
-    """`MemoryKind`."""
-
-
 class RunView:
     """One analysed run."""
 
@@ -97,8 +84,8 @@ class RunView:
         return self.doing.course
 
     @property
-    def calls(self) -> Calls:
-        """CUDA calls; Unassessable without any: a program that makes none looks like a blind recording."""
+    def traced(self) -> Activity:
+        """What was traced; Unassessable without CUDA calls: a program that makes none looks like a blind recording."""
         activity = self.capture.activity
         if activity is None or not {"cuda", "cuda calls"} & activity.recorded:
             raise Unassessable(
@@ -106,8 +93,14 @@ class RunView:
             )
         if not len(activity.calls) and not activity.part:
             raise Unassessable("The recording has no CUDA calls.", _NO_CALLS)
-        assert self.analysis.calls is not None
-        return self.analysis.calls
+        return activity
+
+    @property
+    def calls(self) -> Calls:
+        """CUDA calls; Unassessable without any."""
+        _, made = self.traced, self.analysis.calls
+        assert made is not None
+        return made
 
     def calls_of(self, call: str) -> Bool:
         """Which calls are of a function; Unassessable for one that the recording would not show."""
@@ -142,28 +135,14 @@ class RunView:
             )
         return table.take(np.isin(table.direction, [direction for direction, _, _ in WAYS]))
 
-    @cached_property
-    def pairs(self) -> FreedMemory:
-        """What was allocated and freed again, from the addresses of both."""
-        activity, calls = self.capture.activity, self.calls
-        assert activity is not None
-        if "memory" not in activity.recorded:
+    @property
+    def allocations(self) -> Allocations | None:
+        """What was allocated, and how long it lived; None of nothing, Unassessable where nothing recorded it."""
+        if "memory" not in self.traced.recorded:
             raise Unassessable(
                 "The recording has no allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
             )
-        usage = activity.memory
-        order = np.lexsort((usage.time_ns, usage.address, usage.pid))
-        opens = usage.operation[order] == MemoryOperation.ALLOCATE
-        same = (np.diff(usage.pid[order]) == 0) & (usage.address[order][1:] == usage.address[order][:-1])
-        row = order[:-1][same & opens[:-1] & ~opens[1:]] if len(order) else order
-        row = np.sort(row)
-        return FreedMemory(
-            time_ns=usage.time_ns[row],
-            pid=usage.pid[row],
-            call=calls.correlation.find(usage.pid[row], usage.correlation_id[row]),
-            size_bytes=usage.size_bytes[row],
-            kind=usage.memory_kind[row].astype(np.int32),
-        )
+        return self.analysis.allocations
 
     def chosen(self, budget: Budget) -> Bool:
         """Which ranges a budget names: all of its name or path; Unassessable where there are none."""

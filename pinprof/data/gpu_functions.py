@@ -416,10 +416,9 @@ def allocates(name: str) -> Allocated | None:
         return None
     if role.registers:
         return "registered"
-    if role.pooled:
-        return "pool"
-    on_host = role.memory == MemoryKind.PINNED or place.startswith("host")
-    return "pinned" if on_host else "managed" if role.memory == MemoryKind.MANAGED else "device"
+    if role.memory == MemoryKind.PINNED or place.startswith("host"):
+        return "pinned"
+    return "pool" if role.pooled else "managed" if role.memory == MemoryKind.MANAGED else "device"
 
 
 def frees(name: str) -> Freed | None:

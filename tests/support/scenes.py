@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.allocations.lifetimes import allocations_of
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.course.copies import copies_of
 from pinprof.analyze.course.course import course_of
@@ -180,6 +181,7 @@ def scene(made: Capture, book: RateBook | None = None, steps: Steps | None = Non
     course = course_of(made, attribution, calls)
     assert course is not None
     copies = copies_of(made, calls) if calls is not None else None
-    ledger = ledger_of(made, calls, copies, np.zeros(0, np.int64)) if calls is not None else None
+    history = allocations_of(made, calls) if calls is not None else None
+    ledger = ledger_of(made, calls, history, copies, np.zeros(0, np.int64)) if calls and history else None
     course, members, sites = replace(course, steps=steps), membership(made), Sites(made)
     return Scene(made, attribution, course, members, sites, calls, copies, ledger, book or prices())

@@ -52,7 +52,7 @@ ALLOWED = {
 FLOORS = (
     {"evidence", "groups", "intervals", "extent", "memory"},
     {"attribution", "ranges", "results"},
-    {"lines", "sites", "visible", "headline", "selection", "idle", "recorder", "activity"},
+    {"lines", "sites", "visible", "headline", "selection", "idle", "recorder", "activity", "allocations"},
     {"restriction", "blame", "costs", "rules"},
     {"course"},
     {"ledger"},

@@ -10,7 +10,6 @@ from pinprof.analyze.activity.alloc_loops import alloc_loops
 from pinprof.analyze.activity.calls import (
     Calls,
     context_init,
-    memory_peaks,
     sampled_calls,
     summarise_calls,
 )
@@ -40,6 +39,8 @@ from pinprof.analyze.activity.transfers import (
 )
 from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
 from pinprof.analyze.activity.uvm_blocks import places_of
+from pinprof.analyze.allocations.levels import of_kinds, peaks_of
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
@@ -51,9 +52,12 @@ from pinprof.data.model import Bool, Capture, Int32, Int64
 
 
 def analyze_activity(
-    capture: Capture, calls: Calls, attribution: Attribution, members: Membership
+    capture: Capture, calls: Calls, history: Allocations | None, attribution: Attribution, members: Membership
 ) -> ActivityAnalysis | None:
-    """Explain what a tracing tool recorded; None when nothing traced the program. `calls` are the capture's."""
+    """Explain what a tracing tool recorded; None when nothing traced the program.
+
+    `calls` and `history`, what was allocated, are the capture's.
+    """
     activity = capture.activity
     if activity is None:
         return None
@@ -73,7 +77,7 @@ def analyze_activity(
     by_device = [work_by_scope(scopes, entry) for entry in sets]
     of_copies, transfers = _copies(operations, calls, sets, link, scopes)
     activity.unload()
-    of_migrations, uvm, lost_ns = _migrations(activity, sets, scopes)
+    of_migrations, uvm, lost_ns = _migrations(activity, history, sets, scopes)
     activity.unload()
     groups, gpu_faults, cpu_faults = _faults(activity, scopes)
     entries = tuple(
@@ -107,7 +111,7 @@ def analyze_activity(
         transfers=transfers,
         uvm=uvm,
         # Without a single call nothing is known of memory: a program may pin it without CUDA.
-        memory=memory_peaks(activity.memory) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
+        memory=peaks_of(history) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
         make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
         failed_pins=failed_pins(activity, calls),
     )
@@ -135,13 +139,13 @@ def _copies(
 
 
 def _migrations(
-    activity: Activity, sets: tuple[DeviceSets, ...], scopes: Scopes
+    activity: Activity, history: Allocations | None, sets: tuple[DeviceSets, ...], scopes: Scopes
 ) -> tuple[tuple[tuple[MigrationResult, ...], ...], UvmAnalysis | None, Int64]:
     """Migrations by scope, what is asked of all of them, and kernel time lost to faults by scope."""
     moved = prepare_migrations(activity.gpu_ops, sets)
     by_scope = summarise_migrations(moved, scopes)
     activity.unload()
-    places = places_of(moved, activity.faults, activity.memory)
+    places = places_of(moved, activity.faults, of_kinds(history, ["managed"]))
     activity.unload()
     losses = kernel_losses(activity, moved, sets)
     lost_ns = scopes.covered(any_of(entry.lost for entry in losses))

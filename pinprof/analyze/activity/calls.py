@@ -16,7 +16,6 @@ from pinprof.analyze.activity.results import (
     CallSite,
     CallSplit,
     ContextInit,
-    MemoryPeaks,
     Spread,
 )
 from pinprof.analyze.attribution.attribute import Attribution
@@ -31,8 +30,6 @@ from pinprof.data.activity import (
     ApiCallTable,
     Location,
     MemoryKind,
-    MemoryOperation,
-    MemoryUsageTable,
     OpKind,
 )
 from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
@@ -354,19 +351,4 @@ def context_init(capture: Capture, calls: Calls, samples: Samples | None) -> tup
             split=splits.get(number),
         )
         for number, row in enumerate(rows.tolist())
-    )
-
-
-def memory_peaks(usage: MemoryUsageTable) -> MemoryPeaks:
-    """The most memory live at once, by kind, from allocations and frees in order of time."""
-    step = np.where(usage.operation == MemoryOperation.ALLOCATE, usage.size_bytes, -usage.size_bytes)
-
-    def peak(kind: MemoryKind) -> int:
-        return int(np.cumsum(step[usage.memory_kind == kind]).max(initial=0))
-
-    pins = (usage.memory_kind == MemoryKind.PINNED) & (usage.operation == MemoryOperation.ALLOCATE)
-    return MemoryPeaks(
-        pinned_bytes=peak(MemoryKind.PINNED),
-        managed_bytes=peak(MemoryKind.MANAGED),
-        largest_pin_bytes=int(usage.size_bytes[pins].max(initial=0)),
     )

@@ -7,11 +7,12 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import BlockTable
+from pinprof.analyze.allocations.results import AllocationTable
 from pinprof.analyze.groups import Groups, add_at, group
 from pinprof.analyze.intervals import union_by_key
 from pinprof.base.columns import distinct, uniform
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.activity import MemoryKind, MemoryOperation, MemoryUsageTable, PageFaultTable
+from pinprof.data.activity import PageFaultTable
 from pinprof.data.model import Int8, Int64
 
 BLOCKS = 4096
@@ -36,9 +37,9 @@ class ManagedPlaces:
     """Bytes migrated for each distinct one, allocation by allocation; 0 when nothing moved."""
 
 
-def places_of(moved: Migrations, faults: PageFaultTable, usage: MemoryUsageTable) -> ManagedPlaces:
-    """What moved and faulted, by place."""
-    segment, page = lives_of(moved, usage)
+def places_of(moved: Migrations, faults: PageFaultTable, made: AllocationTable) -> ManagedPlaces:
+    """What moved and faulted, by place; `made` is the managed memory that was allocated."""
+    segment, page = lives_of(moved, made)
     blocks, flips = block_table(moved, faults, page, segment)
     return ManagedPlaces(busiest(blocks), len(blocks), flips, moved_per_byte(moved, segment, page))
 
@@ -52,18 +53,17 @@ def _pages(address: NDArray[np.uint64], pid: NDArray[np.int32], pids: NDArray[np
     return page
 
 
-def lives_of(moved: Migrations, usage: MemoryUsageTable) -> tuple[Int64, Int64]:
+def lives_of(moved: Migrations, made: AllocationTable) -> tuple[Int64, Int64]:
     """Per migration (the allocation it belongs to, its page); 0 for all where allocations were not recorded.
 
     Memory that is freed and allocated again at the same address begins a new life: what moved before does not count.
     """
     pids = distinct(moved.pid)
     page = _pages(moved.address, moved.pid, pids)
-    born = (usage.memory_kind == MemoryKind.MANAGED) & (usage.operation == MemoryOperation.ALLOCATE)
-    born &= np.isin(usage.pid, pids)
+    born = (made.address > 0) & np.isin(made.pid, pids)
     if not born.any():
         return uniform(0, len(moved), np.int64), page
-    base_of, time_of = _pages(usage.address[born], usage.pid[born], pids), usage.time_ns[born]
+    base_of, time_of = _pages(made.address[born], made.pid[born], pids), made.start_ns[born]
     bases, times = np.unique(base_of), np.unique(time_of)
     width = len(times) + 1
     births = np.sort(np.searchsorted(bases, base_of) * width + np.searchsorted(times, time_of) + 1)

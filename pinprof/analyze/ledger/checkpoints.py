@@ -6,9 +6,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from pinprof.analyze.allocations.levels import StepFunction
+from pinprof.analyze.allocations.results import KINDS, Allocations, AllocationTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.levels import StepFunction
-from pinprof.analyze.ledger.results import KINDS, OTHERS, Allocations, AllocationTable, Checkpoint
+from pinprof.analyze.ledger.results import OTHERS, Checkpoint
 from pinprof.base.columns import Int64
 from pinprof.data.activity import MarkTable
 from pinprof.data.gpu_functions import Allocated

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pinprof.analyze.allocations.levels import StepFunction
+from pinprof.analyze.allocations.results import FOREVER, KINDS, Allocations
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.levels import StepFunction
-from pinprof.analyze.ledger.results import FOREVER, KINDS, OTHERS, Allocations, Curves
+from pinprof.analyze.ledger.results import OTHERS, Curves
 from pinprof.base.columns import Int64
 
 BINS = 400

@@ -8,13 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.course.copies import CopyTable
-from pinprof.analyze.ledger.allocations import recorded
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
 from pinprof.analyze.ledger.curves import curves_of
 from pinprof.analyze.ledger.kernel import kernel_views
-from pinprof.analyze.ledger.lifetimes import with_ends
-from pinprof.analyze.ledger.results import Allocations, Ledger, Use
+from pinprof.analyze.ledger.results import Ledger, Use
 from pinprof.analyze.ledger.sites import sites_of, totals_of
 from pinprof.analyze.ledger.use import use_of
 from pinprof.analyze.ledger.wanted import wanted_of
@@ -25,23 +24,13 @@ from pinprof.data.activity import Activity
 from pinprof.data.gpu_functions import MEMORY
 from pinprof.data.model import Capture, MemoryLog, PageTable
 
-_ALIVE_NS = 1_000_000_000
-"""A process that was not looked at for so long at the end had ended."""
 
-
-def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns: Int64) -> Ledger | None:
-    """None where no allocation and no free was recorded.
-
-    `copies` are the capture's, and `steps_ns` tells when its steps begin.
-    """
+def ledger_of(
+    capture: Capture, calls: Calls, allocations: Allocations, copies: CopyTable | None, steps_ns: Int64
+) -> Ledger:
+    """What is known of the allocations of a capture; `copies` are its own, `steps_ns` tells when its steps begin."""
     activity = capture.activity
-    if activity is None:
-        return None
-    made, frees = recorded(activity, calls)
-    if not len(made) and not len(frees):
-        return None
-    ended = _ended(capture.memory, calls)
-    allocations = with_ends(made, frees, calls.names, tuple(site.text for site in calls.table.sites), ended)
+    assert activity is not None
     use = _use(activity, allocations, copies)
     allocations, basis = _with_wanted(capture, calls, allocations, use)
     checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))
@@ -79,17 +68,6 @@ def _with_wanted(
         stack = np.where(call >= 0, np.append(calls.table.stack, -1)[call], -1).astype(np.int64)
     wanted, basis = wanted_of(table, use, stack, capture.call_stacks)
     return replace(allocations, table=replace(table, wanted_bytes=wanted)), basis
-
-
-def _ended(log: MemoryLog | None, calls: Calls) -> dict[int, int]:
-    """When processes were last seen that ended before the program did."""
-    if log is None:
-        return {}
-    seen = {one.pid: int(one.time_ns[-1]) for one in log.processes if len(one.time_ns)}
-    gone = {pid: time for pid, time in seen.items() if time < int(log.time_ns[-1]) - _ALIVE_NS}
-    for pid, time in gone.items():
-        gone[pid] = max(time, int(calls.table.end_ns[calls.table.pid == pid].max(initial=0)))
-    return gone
 
 
 def _notes(activity: Activity, allocations: Allocations) -> Iterator[str]:

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.ledger.levels import StepFunction
-from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
+from pinprof.analyze.allocations.levels import StepFunction
+from pinprof.analyze.allocations.results import FOREVER, HOST_KINDS, KINDS, AllocationTable
+from pinprof.analyze.ledger.results import KernelView
 from pinprof.base.columns import Int64
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.gpu_functions import allocates, frees

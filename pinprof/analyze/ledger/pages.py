@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.ledger.results import HOST_KINDS, KINDS, AllocationTable, Pages
+from pinprof.analyze.allocations.results import HOST_KINDS, KINDS, AllocationTable
+from pinprof.analyze.ledger.results import Pages
 from pinprof.base.columns import Int64
 from pinprof.data.model import PageTable
 

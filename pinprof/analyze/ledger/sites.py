@@ -6,23 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from pinprof.analyze.allocations.levels import StepFunction
+from pinprof.analyze.allocations.results import FOREVER, HOST_KINDS, KINDS, UNKNOWN, Allocations, AllocationTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.levels import StepFunction
 from pinprof.analyze.ledger.pages import pages_of
-from pinprof.analyze.ledger.results import (
-    BASES,
-    FOREVER,
-    HOST_KINDS,
-    KINDS,
-    UNKNOWN,
-    Allocations,
-    AllocationTable,
-    Growth,
-    Pages,
-    SiteResult,
-    Total,
-    Use,
-)
+from pinprof.analyze.ledger.results import BASES, Growth, Pages, SiteResult, Total, Use
 from pinprof.analyze.ledger.trend import trend_of
 from pinprof.base.columns import Int64, UInt8
 from pinprof.data.gpu_functions import Allocated

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from pinprof.analyze.allocations.results import UNKNOWN, AllocationTable
 from pinprof.analyze.course.copies import CopyTable
-from pinprof.analyze.ledger.results import UNKNOWN, AllocationTable, Use
+from pinprof.analyze.ledger.results import Use
 from pinprof.base.columns import Int64
 from pinprof.data.activity import MemoryKind
 from pinprof.data.model import Bool

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.ledger.results import BASES, KINDS, AllocationTable, Use
+from pinprof.analyze.allocations.results import KINDS, AllocationTable
+from pinprof.analyze.ledger.results import BASES, Use
 from pinprof.base.columns import Int64, UInt8
 from pinprof.data.model import Bool, StackTable
 

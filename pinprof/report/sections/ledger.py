@@ -8,7 +8,8 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Ledger, SiteResult
+from pinprof.analyze.allocations.results import HOST_KINDS
+from pinprof.analyze.ledger.results import Checkpoint, KernelView, Ledger, SiteResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Allocated

@@ -348,13 +348,38 @@ def test_freed_managed_memory_belongs_to_managed_pairs() -> None:
 
 def test_memory_peaks_follow_allocations_and_frees() -> None:
     memory = [
-        Memory(0, GIB), Memory(10, 2 * GIB), Memory(20, GIB, MemoryOperation.FREE), Memory(30, GIB // 2),
-        Memory(40, MIB, memory_kind=MemoryKind.MANAGED),
+        Memory(0, GIB, address=1), Memory(10, 2 * GIB, address=2), Memory(20, GIB, MemoryOperation.FREE, address=1),
+        Memory(30, GIB // 2, address=3), Memory(40, MIB, memory_kind=MemoryKind.MANAGED, address=4),
     ]  # fmt: skip
     found = explained((), (), (), memory).memory
     assert found is not None
     assert (found.pinned_bytes, found.largest_pin_bytes, found.managed_bytes) == (3 * GIB, 2 * GIB, MIB)
     assert exported("both").memory is None
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        pytest.param([Memory(0, GIB, address=1), Memory(10, GIB, address=1)], id="a free that nobody saw"),
+        pytest.param(
+            [Memory(0, GIB, MemoryOperation.FREE, address=2), Memory(10, GIB, address=1)],
+            id="a free of memory from before",
+        ),
+    ],
+)
+def test_peaks_are_those_of_memory_that_lived_at_once(memory: list[Memory]) -> None:
+    found = explained((), (), (), memory).memory
+    assert found is not None
+    assert found.pinned_bytes == GIB
+
+
+def test_memory_that_a_tracer_reports_without_calls_has_a_history() -> None:
+    made = traced((), (), (), [Memory(0, GIB, address=1)])
+    assert made.activity is not None
+    calls = replace(made.activity.calls, size_bytes=np.zeros(0, np.int64), address=np.zeros(0, np.uint64))
+    run = analyze(replace(made, activity=replace(made.activity, calls=calls)))
+    assert run.allocations is not None
+    assert run.allocations.table.size_bytes.tolist() == [GIB]
 
 
 def test_work_belongs_to_the_range_of_the_call_that_made_it() -> None:

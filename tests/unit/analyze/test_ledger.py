@@ -12,16 +12,16 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.calls import Calls, prepare_calls
-from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
+from pinprof.analyze.allocations.levels import StepFunction
+from pinprof.analyze.allocations.lifetimes import allocations_of, with_ends
+from pinprof.analyze.allocations.recorded import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
+from pinprof.analyze.allocations.results import FOREVER, KINDS, Allocations, AllocationTable
 from pinprof.analyze.ledger.checkpoints import MOST_CHECKPOINTS, MOST_LINES, checkpoints_of
 from pinprof.analyze.ledger.curves import BINS, curves_of
-from pinprof.analyze.ledger.levels import StepFunction
-from pinprof.analyze.ledger.lifetimes import with_ends
-from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
-from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
+from pinprof.data.activity import Activity, Location, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.data.model import RangeTable
 from pinprof.read import read
-from tests.support.scenes import MS, Traced, table
+from tests.support.scenes import MIB, MS, Traced, table
 from tests.support.stacks import Range, Sample, capture
 
 CASES = Path(__file__).parents[2] / "data" / "cases"
@@ -84,6 +84,23 @@ def test_of_several_allocations_without_address_only_equal_ones_are_ended() -> N
     assert sorted(alike.table.end_ns.tolist()) == [30, FOREVER]
     unlike = ledger([(10, 0, 0, 100, 0), (20, 0, 0, 200, 0)], [(30, host, 4096)])
     assert (unlike.undecided_frees, unlike.table.end_ns.tolist()) == (1, [FOREVER, FOREVER])
+
+
+@pytest.mark.parametrize(("make", "free"), [
+    ("cuMemCreate", "cuMemRelease"), ("cudaMallocFromPoolAsync", "cudaFreeAsync"), ("cuMemHostAlloc", "cuMemFreeHost"),
+])  # fmt: skip
+def test_memory_on_the_host_is_pinned_whatever_function_makes_it(make: str, free: str) -> None:
+    calls = table([Traced(make, 0, 1, MIB), Traced(free, 2, 3)])
+    calls = replace(
+        calls,
+        address=np.array([0, 4096], np.uint64),
+        location=np.array([Location.HOST, Location.UNKNOWN], np.uint8),
+    )
+    activity = Activity("uprobes", calls=calls, recorded=frozenset({"cuda calls"}))
+    found = allocations_of(replace(capture([]), activity=activity), prepare_calls(activity))
+    assert found is not None
+    assert [KINDS[kind] for kind in found.table.kind] == ["pinned"]
+    assert (found.table.end_ns.tolist(), found.frees) == ([2 * MS], 1)
 
 
 def test_what_a_process_leaves_ends_with_it() -> None:

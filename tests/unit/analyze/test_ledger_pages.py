@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pinprof.analyze.allocations.results import FOREVER, KINDS, AllocationTable
 from pinprof.analyze.ledger.pages import LEAST_PAGES, MOST_LOOKS, pages_of
-from pinprof.analyze.ledger.results import FOREVER, KINDS, AllocationTable, Pages
+from pinprof.analyze.ledger.results import Pages
 from pinprof.data.model import PageTable
 
 MIB, PAGE = 1 << 20, 4096

@@ -291,6 +291,8 @@ def test_flips_are_counted_per_block_and_allocation() -> None:
     again = uvm_of(explained((), ops, (), memory))
     assert again.blocks.flips.tolist() == [2, 0]
     assert again.flips_per_block == pytest.approx(2 / 3)
+    elsewhere = uvm_of(explained((), ops, (), [replace(each, address=0) for each in memory]))
+    assert (elsewhere.flips_per_block, elsewhere.moved_per_byte) == (1.5, 3.0)
 
 
 def test_the_same_address_in_another_process_is_another_block() -> None:

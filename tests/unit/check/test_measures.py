@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from pinprof.analyze import analyze
 from pinprof.check.measures import MEASURES
 from pinprof.check.taken import take
 from pinprof.check.view import Amount, RunView, Unassessable
+from pinprof.data.activity import MemoryKind, MemoryOperation
 from pinprof.data.model import Losses
-from tests.support.checked_runs import ASYNC, LOOP, PAGEABLE, PINNED, analysed, budget
+from tests.support.activities import MIB, Call, Memory, traced
+from tests.support.checked_runs import ASYNC, DATA, LOOP, PAGEABLE, PINNED, analysed, budget
 from tests.support.facts import with_capture
 
 
@@ -171,3 +174,28 @@ def test_lost_records_of_calls_may_have_been_more(measure: str) -> None:
     lossy = with_capture(analysis, activity=replace(analysis.capture.activity, lost_calls=3))
     one = budget(**{measure: 0})
     assert "Records of calls were lost" in MEASURES[measure](RunView(lossy), one).missing
+
+
+def seen(memory: list[Memory], **table: Any) -> Amount:
+    one = budget(**table)
+    return MEASURES[one.measure](RunView(analyze(traced([Call("cuInit", 0, 1)], (), (), memory))), one)
+
+
+def test_pinned_memory_is_what_lived_at_once() -> None:
+    first = Memory(10, MIB, address=4096)
+    assert seen([first, Memory(20, MIB, address=4096)], pinned_bytes=0).value == MIB
+    assert (
+        seen([replace(first, operation=MemoryOperation.FREE), Memory(20, MIB, address=64)], pinned_bytes=0).value == MIB
+    )
+
+
+def test_what_frees_other_memory_makes_no_pair() -> None:
+    made = Memory(10, MIB, address=4096)
+    gone = Memory(20, MIB, MemoryOperation.FREE, address=4096)
+    assert seen([made, gone], pairs=0).value == 1
+    assert seen([made, replace(gone, memory_kind=MemoryKind.DEVICE)], pairs=0).value == 0
+
+
+def test_lines_that_hold_pinned_memory_hold_all_of_it() -> None:
+    found = taken(DATA / "cases" / "alloc_pairs-cured.pinprof.tar.xz", pinned_bytes=0)
+    assert [(site.place, site.amount) for site in found.sites] == [("alloc_pairs.cu:21", found.value)]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.allocations.recorded import FAMILIES, recorded
+from pinprof.analyze.allocations.results import KINDS
 from pinprof.analyze.attribution.matching import frame_rules
-from pinprof.analyze.ledger.allocations import FAMILIES, recorded
-from pinprof.analyze.ledger.results import KINDS
 from pinprof.analyze.opportunities import allocating, copying
 from pinprof.data import gpu_functions
 from pinprof.data.activity import CopyKind, MemoryKind

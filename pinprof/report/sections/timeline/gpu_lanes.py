@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
-from pinprof.data.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind, PageFaultTable
+from pinprof.analyze.allocations.levels import StepFunction, of_kinds
+from pinprof.analyze.allocations.results import HOST_KINDS, Allocations
+from pinprof.data.activity import GpuOpTable, OpKind, PageFaultTable
+from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import Int32, Int64
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.sections.timeline.model import INTERVALS, Lane, MemoryUse
@@ -20,7 +24,9 @@ STREAMS = 8
 """Streams with lanes of their own: those with most kernels."""
 MEMORY_STEPS = 1_000
 
-_MEMORY_LEVELS = (("pinned", MemoryKind.PINNED), ("managed", MemoryKind.MANAGED), ("device", MemoryKind.DEVICE))
+_MEMORY_LEVELS: Mapping[str, tuple[Allocated, ...]] = MappingProxyType(
+    {"pinned": HOST_KINDS, "managed": ("managed",), "device": ("device", "pool")}
+)
 
 
 def gpu_lanes(operations: GpuOpTable, start: int, names: Numbered[str], styles: Numbered[Style]) -> Iterator[Lane]:
@@ -102,17 +108,14 @@ def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> 
         yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, INTERVALS).spans, len(part))
 
 
-def allocations(usage: MemoryUsageTable, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
+def allocations(history: Allocations | None, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
     """What the program allocated by its CUDA calls."""
-    for title, kind in _MEMORY_LEVELS:
-        mine = usage.take(usage.memory_kind == kind)
+    for title, kinds in _MEMORY_LEVELS.items():
+        mine = of_kinds(history, kinds)
         if not len(mine):
             continue
-        change = np.where(mine.operation == MemoryOperation.ALLOCATE, mine.size_bytes, -mine.size_bytes)
-        level = np.maximum(np.cumsum(change), 0)
+        level = StepFunction.of(mine, mine.size_bytes)
         # Beyond the limit each step keeps its peak.
-        step = -(-len(level) // MEMORY_STEPS)
-        edges = np.arange(0, len(level), step)
-        yield MemoryUse(
-            title, styles.add(memory_style(title)), mine.time_ns[edges] - start, np.maximum.reduceat(level, edges)
-        )
+        edges = np.arange(0, len(level.bytes), -(-len(level.bytes) // MEMORY_STEPS))
+        most = np.maximum.reduceat(level.bytes, edges)
+        yield MemoryUse(title, styles.add(memory_style(title)), level.time_ns[edges] - start, most)

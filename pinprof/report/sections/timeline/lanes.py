@@ -65,12 +65,10 @@ def timeline(analysis: Run) -> Timeline | None:
         *_wait_lanes(analysis, start, end, names, styles, chosen),
         *_call_lanes(analysis, start, names, styles, chosen),
     ]
-    memory: tuple[MemoryUse, ...] = ()
     if capture.activity is not None:
         lanes += gpu_lanes(capture.activity.gpu_ops, start, names, styles)
         lanes += fault_lanes(capture.activity.faults, start, styles)
-        memory = tuple(allocations(capture.activity.memory, start, styles))
-    memory += tuple(_held(analysis, start, styles))
+    memory = (*allocations(analysis.allocations, start, styles), *_held(analysis, start, styles))
     drawn, used = _with_names_in_use(_bounded([lane for lane in lanes if lane.total]), tuple(names.index))
     return Timeline(
         start_ns=start,

@@ -14,8 +14,8 @@ from typing import get_args
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.results import FOREVER, KINDS, UNKNOWN, AllocationTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable
 from pinprof.base.columns import Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
@@ -33,6 +33,12 @@ _REPORTED: dict[int, Allocated] = {
 }
 
 
+def families_of(made: AllocationTable, names: tuple[str, ...]) -> UInt8:
+    """Per allocation, which family gives it back; what lies where arguments say is a device's, on the host as well."""
+    by_place = np.array([" (" in name for name in names], np.bool_)[made.api]
+    return np.where(by_place, FAMILIES.index("device"), FAMILY_OF_KIND[made.kind]).astype(np.uint8)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class FreeTable(Table):
     """What was given back, ordered by start."""
@@ -45,10 +51,15 @@ class FreeTable(Table):
 
 
 def recorded(activity: Activity, calls: Calls) -> tuple[AllocationTable, FreeTable]:
-    """What was allocated, still without ends, and what was given back."""
+    """What was allocated, still without ends, and what was given back.
+
+    Where no call says it, what a tracing tool reports of memory does: it may see a process whose calls nobody traced.
+    """
     table = calls.table
     if table.size_bytes is not None and table.address is not None:
-        return _with_reported(_by_calls(calls), activity.reported, table.start_ns), _frees_of(calls)
+        made, gone = _by_calls(calls), _frees_of(calls)
+        if len(made) or len(gone):
+            return _with_reported(made, activity.reported, table.start_ns), gone
     return _by_usage(activity.memory, calls)
 
 

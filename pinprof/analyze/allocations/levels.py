@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
-from pinprof.analyze.ledger.results import FOREVER, AllocationTable
+from pinprof.analyze.activity.results import MemoryPeaks
+from pinprof.analyze.allocations.results import FOREVER, HOST_KINDS, KINDS, Allocations, AllocationTable
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Allocated
+
+
+def of_kinds(history: Allocations | None, kinds: Collection[Allocated]) -> AllocationTable:
+    """The allocations of some kinds; none without a history."""
+    table = history.table if history is not None else AllocationTable.empty()
+    return table.take(np.isin(table.kind, [KINDS.index(kind) for kind in kinds]))
+
+
+def peaks_of(history: Allocations | None) -> MemoryPeaks:
+    """The most memory that lived at once, by kind."""
+    pinned, managed = of_kinds(history, HOST_KINDS), of_kinds(history, ["managed"])
+    return MemoryPeaks(
+        pinned_bytes=StepFunction.of(pinned, pinned.size_bytes).peak[0],
+        managed_bytes=StepFunction.of(managed, managed.size_bytes).peak[0],
+        largest_pin_bytes=int(pinned.size_bytes.max(initial=0)),
+    )
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,38 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.recorded import FreeTable, families_of, recorded
+from pinprof.analyze.allocations.results import FOREVER, Allocations, AllocationTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.allocations import FAMILY_OF_KIND, FreeTable
-from pinprof.analyze.ledger.results import FOREVER, Allocations, AllocationTable
 from pinprof.base.columns import Int64, UInt8
+from pinprof.data.model import Capture, MemoryLog
+
+_ALIVE_NS = 1_000_000_000
+"""A process that was not looked at for so long at the end had ended."""
+
+
+def allocations_of(capture: Capture, calls: Calls) -> Allocations | None:
+    """The history of a capture; None where no allocation and no free was recorded."""
+    activity = capture.activity
+    if activity is None:
+        return None
+    made, frees = recorded(activity, calls)
+    if not len(made) and not len(frees):
+        return None
+    sites = tuple(site.text for site in calls.table.sites)
+    return with_ends(made, frees, calls.names, sites, _ended(capture.memory, calls))
+
+
+def _ended(log: MemoryLog | None, calls: Calls) -> dict[int, int]:
+    """When processes were last seen that ended before the program did."""
+    if log is None:
+        return {}
+    seen = {one.pid: int(one.time_ns[-1]) for one in log.processes if len(one.time_ns)}
+    gone = {pid: time for pid, time in seen.items() if time < int(log.time_ns[-1]) - _ALIVE_NS}
+    for pid, time in gone.items():
+        gone[pid] = max(time, int(calls.table.end_ns[calls.table.pid == pid].max(initial=0)))
+    return gone
 
 
 def with_ends(
@@ -25,8 +53,9 @@ def with_ends(
 ) -> Allocations:
     """The allocations with their ends; `ended`: when processes did that ended before the recording."""
     end, freed = made.end_ns.copy(), made.freed.copy()
-    left = _by_address(made, frees, end, freed)
-    unknown, undecided = _by_exclusion(made, frees, left, end, freed)
+    family = families_of(made, names)
+    left = _by_address(made, family, frees, end, freed)
+    unknown, undecided = _by_exclusion(made, family, frees, left, end, freed)
     for pid, time in ended.items():
         mine = (made.pid == pid) & (end == FOREVER)
         end[mine] = np.maximum(made.start_ns[mine], time)
@@ -43,13 +72,13 @@ def with_ends(
     return Allocations(table, names, sites, int(freed.sum()), unknown, undecided, int(unsized.sum()))
 
 
-def _by_address(made: AllocationTable, frees: FreeTable, end: Int64, freed: UInt8) -> Int64:
-    """Set the ends that addresses tell; the frees that are left."""
+def _by_address(made: AllocationTable, of: UInt8, frees: FreeTable, end: Int64, freed: UInt8) -> Int64:
+    """Set the ends that addresses tell; the frees that are left. `of`: the family of each allocation."""
     placed = np.flatnonzero(made.address > 0)
     rows = np.concatenate([placed, -1 - np.arange(len(frees))])
     address = np.concatenate([made.address[placed], frees.address])
     pid = np.concatenate([made.pid[placed], frees.pid]).astype(np.int64)
-    family = np.concatenate([FAMILY_OF_KIND[made.kind[placed]], frees.family]).astype(np.int64)
+    family = np.concatenate([of[placed], frees.family]).astype(np.int64)
     time = np.concatenate([made.start_ns[placed], frees.start_ns])
     place = np.unique(address, return_inverse=True)[1].reshape(-1).astype(np.int64)
     cell = group(pid, family, place).of
@@ -68,10 +97,11 @@ def _by_address(made: AllocationTable, frees: FreeTable, end: Int64, freed: UInt
     return np.flatnonzero(~used)
 
 
-def _by_exclusion(made: AllocationTable, frees: FreeTable, left: Int64, end: Int64, freed: UInt8) -> tuple[int, int]:
+def _by_exclusion(
+    made: AllocationTable, family: UInt8, frees: FreeTable, left: Int64, end: Int64, freed: UInt8
+) -> tuple[int, int]:
     """Let frees of unknown addresses end allocations of unknown address; how many are of nothing, and undecided."""
     adrift = np.flatnonzero(made.address == 0)
-    family = FAMILY_OF_KIND[made.kind[adrift]]
     events = sorted(
         [
             *zip(made.start_ns[adrift].tolist(), [1] * len(adrift), range(len(adrift)), strict=True),
@@ -80,7 +110,7 @@ def _by_exclusion(made: AllocationTable, frees: FreeTable, left: Int64, end: Int
     )
     alive: dict[tuple[int, int], dict[tuple[int, int, int], list[int]]] = defaultdict(dict)
     unknown = undecided = 0
-    pids, of, kinds = made.pid[adrift].tolist(), family.tolist(), made.kind[adrift].tolist()
+    pids, of, kinds = made.pid[adrift].tolist(), family[adrift].tolist(), made.kind[adrift].tolist()
     sizes, sites = made.size_bytes[adrift].tolist(), made.site[adrift].tolist()
     free_pids, free_of = frees.pid.tolist(), frees.family.tolist()
     for time, makes, at in events:
