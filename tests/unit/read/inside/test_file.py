@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pinprof.read.inside import file as inside_file
-from pinprof.read.inside.file import InsideFile, NativeFrame, PythonFrame, Site
+from pinprof.read.inside.file import InsideFile, NativeFrame, PythonFrame, CallSite
 from tests.support import agent_file
 from tests.support.agent_file import anchor, call, chunk, header, record, site, total
 
