@@ -94,7 +94,7 @@ class NativeFrame(NamedTuple):
     place: int
 
 
-class CallSite(NamedTuple):
+class AgentSite(NamedTuple):
     """Who makes a call, innermost first."""
 
     python: tuple[PythonFrame, ...]
@@ -126,7 +126,7 @@ class InsideFile:
     end_ns: Int64
     took_ns: Int64
     """How long a call was, or all calls of a sum together."""
-    sites: Mapping[int, CallSite]
+    sites: Mapping[int, AgentSite]
 
 
 def load(path: Path) -> InsideFile | None:
@@ -152,7 +152,7 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
     names = data[HEADER.itemsize : HEADER.itemsize + min(int(header["names"]), head - HEADER.itemsize)]
     functions = tuple(names.decode("ascii", "replace").split("\n"))[:-1]
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
-    sites: dict[int, CallSite] = {}
+    sites: dict[int, AgentSite] = {}
     for units in _chunks(data, head):
         if units is None:
             damaged += 1
@@ -264,10 +264,10 @@ def _chunks(data: mmap.mmap | bytes, start: int) -> Iterator[NDArray[np.void] | 
             start += _PAGE
 
 
-def _without_texts(units: NDArray[np.void]) -> tuple[NDArray[np.void], dict[int, CallSite]]:
+def _without_texts(units: NDArray[np.void]) -> tuple[NDArray[np.void], dict[int, AgentSite]]:
     """The records other than sites, and these; texts lie in place of records behind a site's."""
     text = np.zeros(len(units), np.bool_)
-    sites: dict[int, CallSite] = {}
+    sites: dict[int, AgentSite] = {}
     for at in np.flatnonzero(units["kind"] == Kind.SITE).tolist():
         length = int(units["bytes"][at])
         if text[at] or length > _LONGEST_TEXT:
@@ -279,7 +279,7 @@ def _without_texts(units: NDArray[np.void]) -> tuple[NDArray[np.void], dict[int,
     return units[~text], sites
 
 
-def _site(text: str) -> CallSite:
+def _site(text: str) -> AgentSite:
     """A site by its text; what is cut off is left out."""
     python: list[PythonFrame] = []
     native: list[NativeFrame] = []
@@ -292,4 +292,4 @@ def _site(text: str) -> CallSite:
                 native.append(NativeFrame(fields[2], min(max(int(fields[1], 16), 0), 2**63)))
         except ValueError:
             continue
-    return CallSite(tuple(python), tuple(native))
+    return AgentSite(tuple(python), tuple(native))

@@ -14,7 +14,7 @@ from pinprof.data.activity import Caller
 from pinprof.data.gpu_functions import of_vendor
 from pinprof.data.model import Dso
 from pinprof.data.own_code import library_part
-from pinprof.read.inside.file import InsideFile, NativeFrame, PythonFrame, CallSite
+from pinprof.read.inside.file import AgentSite, InsideFile, NativeFrame, PythonFrame
 from pinprof.read.symbols.resolver import Resolver
 
 
@@ -52,7 +52,7 @@ def _named(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[Nativ
     return found
 
 
-def _caller(site: CallSite, names: dict[NativeFrame, list[_Function]]) -> Caller | None:
+def _caller(site: AgentSite, names: dict[NativeFrame, list[_Function]]) -> Caller | None:
     native = [
         (function, frame.file.rpartition("/")[2])
         for frame in site.native

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pinprof.read.inside import file as inside_file
-from pinprof.read.inside.file import InsideFile, NativeFrame, PythonFrame, CallSite
+from pinprof.read.inside.file import AgentSite, InsideFile, NativeFrame, PythonFrame
 from tests.support import agent_file
 from tests.support.agent_file import anchor, call, chunk, header, record, site, total
 
@@ -62,7 +62,7 @@ def test_sites_have_lines_of_python_and_places_in_files() -> None:
     text = "P\t12\tstep\t/home/a b/ünit.py\nP\t3\t<module>\tmain.py\nN\t1fc0\t/lib/libx.so\nN\t10\t\n"
     file = parsed(header(), chunk(site(4, text), call(T, T + 1, site=4)))
     assert file.sites == {
-        4: Site(
+        4: AgentSite(
             (PythonFrame("step", "/home/a b/ünit.py", 12), PythonFrame("<module>", "main.py", 3)),
             (NativeFrame("/lib/libx.so", 0x1FC0), NativeFrame("", 16)),
         )
@@ -73,7 +73,7 @@ def test_sites_have_lines_of_python_and_places_in_files() -> None:
 @pytest.mark.parametrize("text", ["P\tx\tf\tfile\n", "P\t1\tf\n", "N\tzz\tfile\n", "Q\t1\n", "P\t1\tf\tcut o"])
 def test_lines_of_a_site_that_make_no_sense_are_left_out(text: str) -> None:
     file = parsed(header(), chunk(site(1, text)))
-    assert file.sites == {1: Site((), ())}
+    assert file.sites == {1: AgentSite((), ())}
 
 
 @pytest.mark.parametrize(
