@@ -136,7 +136,8 @@ def test_two_columns_are_those_of_both_folded_exports(captures: Path, tmp_path: 
         output = tmp_path / f"{name}.folded"
         result = pinprof("report", captures / f"{name}.pinprof", "--format", "folded", "-o", output)
         assert result.returncode == 0, result.stderr
-        texts.append(output.read_text("utf-8"))
+        # How many of a library's functions call each other changes with its version: a run is one function.
+        texts.append(re.sub(r"(\[[^\[\];]+\]) × \d+", r"\1", output.read_text("utf-8")))
     of_files, of_captures = tmp_path / "files", tmp_path / "captures"
     sides = tmp_path / "alloc_pairs.folded", tmp_path / "alloc_pairs-cured.folded"
     assert pinprof("diff", *sides, "--format", "folded", "-o", of_files).returncode == 0

@@ -110,6 +110,8 @@ def test_every_watched_function_has_the_kind_that_its_arguments_say() -> None:
 def test_no_register_is_read_but_those_of_arguments_that_count() -> None:
     registers = tracefs.ARGUMENTS[platform.machine()]
     for name, function in FUNCTIONS.items():
+        if not function.traced:
+            continue
         site = ProbeSite("/lib/libcuda.so.1", 16, kind_of(name), function.arguments, function.sizes, function.pieces)
         said = dict(word.split("=", 1) for word in tracefs.fetched(site).split())
         read = {n for n in range(4) if said[f"a{n}"] == f"{registers[n]}:u64"}
