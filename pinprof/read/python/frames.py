@@ -110,6 +110,9 @@ def with_frames(capture: Capture, stacks_file: Path | None, *, keep_interpreter:
             stacks = python_stacks.load(stacks_file)
             if stacks.damaged:
                 notes.append("A part of the recorded Python stacks is damaged and left out.")
+            if stacks.impossible_lines:
+                lines = format_counted(stacks.impossible_lines, "Python frame has", "Python frames have")
+                notes.append(f"{lines} no line: the code changed while it was read.")
         else:
             notes.append("Python lines were recorded, but the samples use a different clock.")
     if not trampolines and not stacks.threads and not stacks.changes:

@@ -149,6 +149,8 @@ class PythonStacks:
     unnamed_threads: int = 0
     _undecided: dict[str, int] = field(default_factory=dict)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    impossible_lines: int = 0
+    """Frames whose line is unknown: their code changed while it was read."""
     damaged: bool = False
     """Whether a part of the file could not be read."""
 
@@ -253,7 +255,7 @@ def _take(
     frame_of = []
     for function, file, line in raw["frames"]:
         possible = 0 <= line <= _NUMBER
-        loaded.damaged |= not possible
+        loaded.impossible_lines += not possible
         frame_of.append(frames.setdefault((function, file, line if possible else 0), len(frames)))
     stack_of = np.full(len(raw["stacks"]) + 1, NO_STACK, np.int32)
     for number, (caller, frame) in enumerate(raw["stacks"]):
