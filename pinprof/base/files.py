@@ -125,6 +125,12 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
         os.close(lock)
 
 
+def remove_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing; one that holds files stays."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
 def nameless() -> BinaryIO:
     """A file without a name, to write and read, which is gone when nobody has it open or mapped."""
     import tempfile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import struct
@@ -79,14 +78,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
             return []
         # Last: what the user preloads stands before it.
         environment |= {PRELOAD: ":".join([*others, str(library)]), AGENT_VARIABLE: str(folder)}
-        setup.places.callback(_remove_empty, folder)
+        setup.places.callback(files.remove_empty, folder)
     return []
-
-
-def _remove_empty(folder: Path) -> None:
-    """Remove the folder of a program that did not use CUDA."""
-    with contextlib.suppress(OSError):  # it holds files
-        folder.rmdir()
 
 
 COLLECTOR = Collector(_join, check=_check)

@@ -97,7 +97,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
             environment[BUDGET_VARIABLE] = str(_BUDGET)
         elif records_events(request):
             environment[BUDGET_VARIABLE] = str(_ANY)
-        setup.places.callback(_remove_empty, folder)
+        setup.places.callback(files.remove_empty, folder)
     return []
 
 
@@ -123,12 +123,6 @@ def _places(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
     yield from map(Path, _FOLDERS)
     yield from Path("/usr/local").glob("cuda-*/extras/CUPTI/lib64")
     yield from (Path(path) for name, path in host.linker_cache() if name.startswith("libcupti.so.1"))
-
-
-def _remove_empty(folder: Path) -> None:
-    """Remove the folder of a program that did not use CUDA."""
-    with contextlib.suppress(OSError):  # it holds files
-        folder.rmdir()
 
 
 COLLECTOR = Collector(_join, check=_check)

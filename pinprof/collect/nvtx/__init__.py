@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,17 +47,11 @@ def _join(setup: Setup) -> Sequence[Tool]:
             reason = f"NVTX ranges are not recorded: {error.strerror}."
         else:
             setup.environment.update({LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder)})
-            setup.places.callback(_remove_empty, folder)
+            setup.places.callback(files.remove_empty, folder)
             return []
     if not setup.request.region_only:  # a scenario writes its ranges itself
         setup.notes.append(reason)
     return []
-
-
-def _remove_empty(folder: Path) -> None:
-    """Remove the folder of a program that said nothing through NVTX."""
-    with contextlib.suppress(OSError):  # it holds files
-        folder.rmdir()
 
 
 COLLECTOR = Collector(_join)
