@@ -38,7 +38,9 @@ def ledger(made: list[Made], frees: list[Free], ended: dict[int, int] | None = N
         wanted_bytes=size, granted_bytes=size, address=address.astype(np.uint64), call=-1,
     )  # fmt: skip
     times, family, places = (np.array([free[part] for free in frees], np.int64) for part in range(3))
-    gone = FreeTable(times, np.full(len(frees), 7, np.int32), family.astype(np.uint8), places.astype(np.uint64))
+    gone = FreeTable(
+        times, np.full(len(frees), 7, np.int32), family.astype(np.uint8), places.astype(np.uint64), np.arange(len(frees))
+    )
     return with_ends(table, gone, ("call",), ("a", "b", "c"), ended or {})
 
 
@@ -122,6 +124,7 @@ def test_a_million_allocations_stay_bounded() -> None:
         np.full(len(half), 7, np.int32),
         FAMILY_OF_KIND[half % 2],
         (4096 * (1 + half)).astype(np.uint64),
+        half,
     )
     names, sites = ("call",), tuple(f"f (a.c:{line})" for line in range(1000))
     tracemalloc.start()
