@@ -102,8 +102,8 @@ def _by_exclusion(made: AllocationTable, family: UInt8, frees: FreeTable, left: 
     adrift = np.flatnonzero(made.address == 0)
     events = sorted(
         [
-            *zip(made.start_ns[adrift].tolist(), [1] * len(adrift), range(len(adrift)), strict=True),
-            *zip(frees.start_ns[left].tolist(), [0] * len(left), left.tolist(), strict=True),
+            *zip(made.start_ns[adrift].tolist(), [0] * len(adrift), range(len(adrift)), strict=True),
+            *zip(frees.start_ns[left].tolist(), [1] * len(left), left.tolist(), strict=True),
         ]
     )
     alive: dict[tuple[int, int], dict[tuple[int, int, int], list[int]]] = defaultdict(dict)
@@ -112,8 +112,8 @@ def _by_exclusion(made: AllocationTable, family: UInt8, frees: FreeTable, left: 
     pids, of, kinds = made.pid[adrift].tolist(), family[adrift].tolist(), made.kind[adrift].tolist()
     sizes, sites = made.size_bytes[adrift].tolist(), made.site[adrift].tolist()
     free_pids, free_of = frees.pid.tolist(), frees.family.tolist()
-    for time, makes, at in events:
-        if makes:
+    for time, frees_it, at in events:
+        if not frees_it:
             latest[pids[at], of[at]].append(adrift[at])
             alike = alive[pids[at], of[at]]
             alike.setdefault((kinds[at], sizes[at], sites[at]), []).append(at)

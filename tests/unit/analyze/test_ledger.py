@@ -39,7 +39,11 @@ def ledger(made: list[Made], frees: list[Free], ended: dict[int, int] | None = N
     )  # fmt: skip
     times, family, places = (np.array([free[part] for free in frees], np.int64) for part in range(3))
     gone = FreeTable(
-        times, np.full(len(frees), 7, np.int32), family.astype(np.uint8), places.astype(np.uint64), np.arange(len(frees))
+        times,
+        np.full(len(frees), 7, np.int32),
+        family.astype(np.uint8),
+        places.astype(np.uint64),
+        np.arange(len(frees)),
     )
     return with_ends(table, gone, ("call",), ("a", "b", "c"), ended or {})
 
