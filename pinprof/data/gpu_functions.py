@@ -293,10 +293,15 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **_both(replace(_EVENT, asks=True), "EventQuery", "StreamQuery"),
         **_both(_EVENT, "EventCreate", "EventCreateWithFlags", "EventDestroy", "EventElapsedTime"),
         # What is made once, and its ends.
+        **_both(replace(_EVENT, stream=0), "StreamBeginCapture", "StreamBeginCaptureToGraph", "StreamEndCapture"),
+        **_both(replace(_EVENT, stream=1), "GraphUpload"),
+        **_both(
+            _EVENT, "GraphCreate", "GraphInstantiate", "GraphInstantiateWithFlags", "GraphInstantiateWithParams",
+            "GraphExecUpdate", "GraphExecDestroy", "GraphDestroy",
+        ),
         **dict.fromkeys(
             (
-                "cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuModuleLoad",
-                "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
+                "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
                 "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuCtxDestroy",
                 "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
             ),
