@@ -209,6 +209,11 @@ def traced(*calls: Traced, address: int = 0) -> Calls:
     return prepare_calls(Activity("uprobes", calls=made, recorded=frozenset({"cuda calls"})))
 
 
+def test_what_gives_back_no_address_gives_nothing_back() -> None:
+    made, gone = recorded(Activity("uprobes"), traced(Traced("cudaMalloc", 0, 1, MIB), Traced("cudaFree", 2, 3)))
+    assert (len(made), len(gone)) == (1, 0)
+
+
 def reported(*rows: tuple[float, MemoryKind, int, int]) -> Activity:
     """(ms, kind, size, address) of what CUPTI reports as allocated."""
     time, kind, size, address = (np.array(column) for column in zip(*rows, strict=True))
