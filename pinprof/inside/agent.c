@@ -156,6 +156,8 @@ static void *wrapped(void *real, const struct role *role)
     size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
     if (place >= SLOTS)
         return real;
+    if (!driver_end)
+        dl_iterate_phdr(driver_code, real);
     slots[place].role = role;
     __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
     return (void *)wrappers[place];

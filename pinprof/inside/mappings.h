@@ -1,8 +1,31 @@
-/* What the program maps, where that says something of its copies: mapped files, and all that the driver maps and unmaps
- * in its calls. It stands before mmap and munmap; what lies mapped when the file is opened is read once.
+/* What the program maps, where that says something of its copies: mapped files, and all that the driver maps and
+ * unmaps. It stands before mmap and munmap; what lies mapped when the file is opened is read once.
  */
 
 enum { LEAST_MAPPING = 64 << 10, MOST_PATH = 1024, LINE = MOST_PATH + 128 };
+
+static word driver_begin, driver_end; /* its code */
+
+static int driver_code(struct dl_phdr_info *info, size_t size, void *function)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        word start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
+        if (part->p_type != PT_LOAD || (word)(uintptr_t)function < start || (word)(uintptr_t)function >= end)
+            continue;
+        driver_begin = start;
+        __atomic_store_n(&driver_end, end, __ATOMIC_RELEASE);
+        return 1;
+    }
+    return 0;
+}
+
+static bool is_driver(const void *code)
+{
+    return (word)(uintptr_t)code < __atomic_load_n(&driver_end, __ATOMIC_ACQUIRE) &&
+           (word)(uintptr_t)code >= driver_begin;
+}
 
 static void *(*next_mmap)(void *, size_t, int, int, int, off_t);
 static int (*next_munmap)(void *, size_t);
@@ -45,7 +68,8 @@ static void path_of(int file, char *path)
     path[length > 0 ? length : 0] = 0;
 }
 
-static RARE void note_mapping(enum kind kind, void *begin, size_t length, int protection, int flags, int file)
+static RARE void note_mapping(
+    enum kind kind, void *begin, size_t length, int protection, int flags, int file, bool of_driver)
 {
     uint32_t generation = atomic_load_explicit(&process->generation, memory_order_relaxed);
     if (!generation || atomic_load_explicit(&process->stopped, memory_order_relaxed))
@@ -55,7 +79,7 @@ static RARE void note_mapping(enum kind kind, void *begin, size_t length, int pr
     if (seated && t->busy)
         return; /* by the agent */
     bool of_call = seated && t->calling, of_file = file >= 0 && !(flags & MAP_ANONYMOUS);
-    if (!of_call && (length < LEAST_MAPPING || (kind == MAPPED && !of_file)))
+    if (!of_call && !of_driver && (length < LEAST_MAPPING || (kind == MAPPED && !of_file)))
         return;
     int error = errno;
     char path[MOST_PATH];
@@ -89,7 +113,7 @@ EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flag
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED)
-        note_mapping(MAPPED, made, length, protection, flags, file);
+        note_mapping(MAPPED, made, length, protection, flags, file, is_driver(__builtin_return_address(0)));
     return made;
 }
 
@@ -98,7 +122,7 @@ EXPORTED void *mmap64(void *, size_t, int, int, int, off_t) __attribute__((alias
 EXPORTED EARLY int munmap(void *address, size_t length)
 {
     if (UNLIKELY(process != NULL)) /* before others may map something there */
-        note_mapping(UNMAPPED, address, length, 0, 0, -1);
+        note_mapping(UNMAPPED, address, length, 0, 0, -1, is_driver(__builtin_return_address(0)));
     return next_munmap ? next_munmap(address, length) : (int)syscall(SYS_munmap, address, length);
 }
 
