@@ -1,4 +1,4 @@
-"""What a stack says about the phase of its thread: functions that start a program, create a context, end a program."""
+"""What a stack says about the phase of its thread: functions that start, compile or end a program, or create a context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pinprof.base.columns import Int8
 from pinprof.data.gpu_functions import ENDING, LOADING, STARTING
 from pinprof.data.model import KERNEL, LONGEST_NAME, NO_NODE, USER, Bool, FrameTable, StackTable
 
-WORK, START_UP, CONTEXT, EXIT, _JOINED, _EXECVE, UNKNOWN = range(7)
+WORK, COMPILE, START_UP, CONTEXT, EXIT, _JOINED, _EXECVE, UNKNOWN = range(8)
 """What a stack speaks for, the stronger claim later; UNKNOWN shows no function of the program."""
 
 STARTS_PROGRAM = re.compile(r"(__(x64|arm64)_)?sys_execveat|(__(x64|arm64)_)?sys_execve|begin_new_exec|load_elf_binary")
@@ -26,6 +26,18 @@ _STARTS = re.compile(
     r"|_?PyImport_(?!GetModule|AddModule|Cleanup|Fini)\w+|import_(find_and_load|name|from)|builtin___import__"
 )
 _CREATES = re.compile(STARTING)
+_COMPILES = re.compile(
+    r"nvrtcCompileProgram|nvJitLink\w+|nvPTXCompiler\w+|nvvmCompileProgram|.*\bxla::\S*Compil\w+[(<].*"
+)
+_COMPILER = re.compile(r"lib(nvrtc|nvJitLink|nvptxcompiler|nvvm)[\w.-]*")
+"""Libraries that only compile."""
+_COMPILING_FILE = re.compile(
+    r".*/(torch/(_dynamo/convert_frame|_inductor/(async_compile|graph|scheduler)|utils/cpp_extension)"
+    r"|triton/compiler/\w+|jax/_src/(compiler|interpreters/(mlir|partial_eval))|cupy/cuda/compiler"
+    r"|numba/(core|cuda)/(compiler|codegen))\.py"
+)
+"""Files of Python that turn functions into code for a device or a processor (torch.compile, Triton, JAX, CuPy, numba):
+what they made runs without them."""
 _ENDS = re.compile(
     r"_?Py_(Finalize\w*|Exit|AtExit\w*)|finalize_(modules|interp_\w+)|PyInterpreterState_(Clear|Delete)|exit|_exit|_Exit"
     r"|quick_exit|__run_exit_handlers|__GI_exit|__cxa_finalize|__do_global_dtors_aux|_dl_fini|_dl_call_fini"
@@ -75,9 +87,11 @@ def _frame_columns(frames: FrameTable) -> tuple[Int8, Bool, Bool]:
     rank = np.full(len(frames), WORK, np.int8)
     bootstrap = np.array([_BOOTSTRAP.fullmatch(dso.name) is not None for dso in frames.dsos], np.bool_)
     bootstrap |= np.array([_INJECTED.fullmatch(dso.name) is not None for dso in frames.dsos], np.bool_)
+    compilers = [bool(_COMPILER.fullmatch(dso.name) or _COMPILING_FILE.fullmatch(dso.path)) for dso in frames.dsos]
+    rank[np.array(compilers, np.bool_)[frames.dso]] = COMPILE
     rank[bootstrap[frames.dso]] = START_UP
     patterns = {
-        USER: ((_JOINS, _JOINED), (_ENDS, EXIT), (_CREATES, CONTEXT), (_STARTS, START_UP)),
+        USER: ((_JOINS, _JOINED), (_ENDS, EXIT), (_CREATES, CONTEXT), (_STARTS, START_UP), (_COMPILES, COMPILE)),
         KERNEL: ((STARTS_PROGRAM, _EXECVE), (_ENDS_IN_KERNEL, EXIT)),
     }
     for number, (name, mode) in enumerate(zip(frames.function, frames.mode.tolist(), strict=True)):

@@ -2,8 +2,9 @@
 
 Each sample of the thread owns the time up to it (on a processor) or its own length (a wait). The owned pieces of one
 label, merged across short gaps, are the intervals of a phase. Start-up is the run of them that begins with the process,
-and later imports; context creation is known from calls too; exit is the end of the thread from where its stacks are
-mostly of that kind; all else is work.
+imports are those that come later; context creation is known from calls too; exit is the end of the thread from where
+its stacks are mostly of that kind. What is left is the program's own: work, but for what its outline (outline.py) shows
+to be done once before: what it builds, and how it warms up.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.course.critical import Critical
-from pinprof.analyze.course.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
+from pinprof.analyze.course.labels import COMPILE, CONTEXT, EXIT, START_UP, UNKNOWN, WORK
+from pinprof.analyze.course.outline import WORK_CALLS, outline_of
+from pinprof.analyze.course.pieces import LifePieces, pieces_of
 from pinprof.analyze.course.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.analyze.intervals import Intervals, difference, union
-from pinprof.base.columns import Bool, Int8, Int64
-from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import Purpose
-from pinprof.data.model import READY, Capture, clock_event
+from pinprof.base.columns import Bool, Int64
+from pinprof.data.model import Capture, clock_event
 
 GAP_NS = 5_000_000
 """Shorter gaps between pieces of one kind belong to it."""
@@ -32,6 +33,8 @@ MOSTLY = 0.5
 """The least part of an interval that pieces of its kind fill."""
 START_GAP_SHARE, START_GAP_NS = 0.1, 100_000_000
 """Between two imports a program may do this much of its own, of the start-up so far and at most."""
+COPIES_SHARE = 0.001
+"""The most of an import that calls that move memory take: a module that does more is the program's work."""
 WHOLE_SHARE = 0.9
 """A range of this part of the run encloses it: it says nothing."""
 
@@ -43,42 +46,6 @@ _CONTEXT_CALLS = (
     "cuModuleLoad",
     "cuLibraryLoad",
 )
-_WORK_CALLS: tuple[Purpose, ...] = ("copy", "launch", "set", "prefetch", "alloc pinned", "alloc managed", "register")
-
-
-@dataclass(frozen=True)
-class LifePieces:
-    """The critical thread's life, cut at its samples: [start, end) in ascending order, without overlap."""
-
-    start: Int64
-    end: Int64
-    label: Int8
-    waits: Bool
-    """Whether the thread was off the CPU."""
-
-
-def pieces_of(capture: Capture, critical: Critical) -> LifePieces:
-    """What each sample of time of the thread owns, with its stack's label."""
-    samples = capture.samples
-    spans = capture.spans
-    timed = spans.copy()
-    clock = clock_event(capture.events)
-    if clock is not None:
-        timed[clock] = True
-    rows = np.flatnonzero((samples.pid == critical.pid) & (samples.tid == critical.tid) & timed[samples.event])
-    waits = spans[samples.event[rows]]
-    weight = samples.weight[rows]
-    start = samples.time_ns[rows] - np.where(waits, 0, weight)
-    end = samples.time_ns[rows] + np.where(waits, weight, 0)
-    order = np.argsort(end, kind="stable")
-    start, end, rows, waits = start[order], end[order], rows[order], waits[order]
-    start[1:] = np.maximum(start[1:], end[:-1])
-    kept = end > start
-    label = phase_labels(capture.stacks)[samples.stack[rows]]
-    if samples.wait is not None:
-        # Where a busy machine interrupts a thread says little of the thread.
-        label[(label == WORK) & (samples.wait[rows] & READY > 0)] = UNKNOWN
-    return LifePieces(start[kept], end[kept], label[kept], waits[kept])
 
 
 def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: Interval) -> tuple[Phase, ...]:
@@ -93,18 +60,34 @@ def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: I
     sampled = Interval(int(pieces.start[0]) if len(pieces.start) else life.end_ns, life.end_ns)
     busy = difference(_inside(_work_times(capture, calls, critical, life), sampled), context)
     context = _inside(_bridged(context, busy), before)
-    start_up = _start_up(pieces, busy, life, ending, max(least, LATE_IMPORT_NS))
+    compiles = pieces.label == COMPILE
+    compiling = _merged(pieces.start[compiles], pieces.end[compiles], least)
+    start_up, imports = _start_up(pieces, busy, life, ending, max(least, LATE_IMPORT_NS))
     start_up = difference(_inside(start_up, before), context)
+    imports = difference(difference(_inside(imports, before), context), start_up)
+    loading = _both(start_up, imports)
     # A moment between loading libraries and the context is part of both, not of the work.
-    between = difference(_inside(whole, before), _both(start_up, context))
+    between = difference(_inside(whole, before), _both(loading, context))
     worked = pieces.label == WORK
     own = union(pieces.start[worked], pieces.end[worked]).covered(between.start, between.end)
     short = (own < GAP_NS) & (between.end - between.start < START_GAP_NS) & np.isin(between.end, context.start)
     short &= (between.end - between.start < GAP_NS) | (busy.covered(between.start, between.end) == 0)
     context = _both(context, Intervals(between.start[short], between.end[short]))
     exits = _inside(whole, Interval(ending, life.end_ns))
-    work = difference(_inside(whole, before), _both(start_up, context))
-    parts: dict[PhaseName, Intervals] = {"start-up": start_up, "context": context, "work": work, "exit": exits}
+    compiling = difference(_inside(compiling, before), _both(loading, context))
+    work = difference(_inside(whole, before), _both(_both(loading, context), compiling))
+    begun = outline_of(capture, calls, critical, pieces, work)
+    build, warm_up = (
+        part if part.total >= LEAST_NS else Intervals(part.start[:0], part.end[:0])
+        for part in (
+            _inside(work, Interval(life.start_ns, max(begun.warms_up_ns, life.start_ns))),
+            _inside(work, Interval(begun.warms_up_ns, begun.works_ns)),
+        )
+    )
+    parts: dict[PhaseName, Intervals] = {
+        "start-up": start_up, "imports": imports, "context": context, "build": build, "compile": compiling,
+        "warm-up": warm_up, "work": difference(work, _both(build, warm_up)), "exit": exits,
+    }  # fmt: skip
     return tuple(
         Phase(name, tuple(Interval(*pair) for pair in zip(part.start.tolist(), part.end.tolist(), strict=True)))
         for name in PHASE_NAMES
@@ -155,8 +138,10 @@ def _exit_from(capture: Capture, critical: Critical, pieces: LifePieces, life: I
     return life.end_ns
 
 
-def _start_up(pieces: LifePieces, busy: Intervals, life: Interval, ending: int, least: int) -> Intervals:
-    """The start of the process, with what it does between imports, and later imports that are long."""
+def _start_up(
+    pieces: LifePieces, busy: Intervals, life: Interval, ending: int, least: int
+) -> tuple[Intervals, Intervals]:
+    """The start of the process, with what it does between imports; and later imports that are long."""
     mine = (pieces.label == START_UP) & (pieces.end <= ending)
     blocks = _joined(pieces.start[mine], pieces.end[mine])
     worked = pieces.label == WORK
@@ -175,10 +160,12 @@ def _start_up(pieces: LifePieces, busy: Intervals, life: Interval, ending: int, 
         if end > stop:
             break
     late = np.arange(len(blocks)) >= later
-    late &= (blocks.end - blocks.start >= least) & (busy.covered(blocks.start, blocks.end) == 0)
+    length = blocks.end - blocks.start
+    # A copy before or after an import lies within a gap; one whole program may lie in an import.
+    late &= (length >= least) & (busy.covered(blocks.start, blocks.end) <= COPIES_SHARE * length)
     late &= _filled(blocks, pieces.start[mine], pieces.end[mine])
-    begins, ends = np.append(blocks.start[late], life.start_ns), np.append(blocks.end[late], reach)
-    return difference(union(begins, ends), busy)
+    start = union(np.array([life.start_ns]), np.array([reach]))
+    return difference(start, busy), difference(Intervals(blocks.start[late], blocks.end[late]), busy)
 
 
 def _work_times(capture: Capture, calls: Calls | None, critical: Critical, life: Interval) -> Intervals:
@@ -192,7 +179,7 @@ def _work_times(capture: Capture, calls: Calls | None, critical: Critical, life:
 
 def _with_calls(times: Intervals, calls: Calls, critical: Critical) -> Intervals:
     own = (calls.table.pid == critical.pid) & (calls.table.tid == critical.tid) & ~calls.initial
-    own &= calls.is_for(*_WORK_CALLS)
+    own &= calls.is_for(*WORK_CALLS)
     return union(np.append(times.start, calls.table.start_ns[own]), np.append(times.end, calls.table.end_ns[own]))
 
 

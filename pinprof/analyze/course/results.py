@@ -11,8 +11,12 @@ from typing import Literal
 from pinprof.base.columns import Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 
-PhaseName = Literal["start-up", "context", "work", "exit"]
-PHASE_NAMES: tuple[PhaseName, ...] = ("start-up", "context", "work", "exit")
+PhaseName = Literal["start-up", "imports", "context", "build", "compile", "warm-up", "work", "exit"]
+PHASE_NAMES: tuple[PhaseName, ...] = (
+    "start-up", "imports", "context", "build", "compile", "warm-up", "work", "exit",
+)  # fmt: skip
+OWN: tuple[PhaseName, ...] = ("build", "warm-up", "work")
+"""Those in which the program runs its own code: what its memory costs there, it can change."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.course.results import PHASE_NAMES, Course, PhaseName
+from pinprof.analyze.course.results import OWN, PHASE_NAMES, Course, PhaseName
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.sites import Sites
@@ -106,11 +106,17 @@ class CourseTable:
         wall = self.course.wall
         if not len(rows):
             return "work"
-        return PHASE_NAMES[int(np.bincount(wall.phase[rows], weights=wall.ns[rows], minlength=4).argmax())]
+        return PHASE_NAMES[
+            int(np.bincount(wall.phase[rows], weights=wall.ns[rows], minlength=len(PHASE_NAMES)).argmax())
+        ]
 
     def in_work(self) -> Bool:
         """The rows of the work phase."""
         return np.asarray(self.course.wall.phase == PHASE_NAMES.index("work"))
+
+    def in_own(self) -> Bool:
+        """The rows of the phases in which the program runs its own code."""
+        return np.isin(self.course.wall.phase, [PHASE_NAMES.index(name) for name in OWN])
 
     def waits(self) -> Bool:
         """The rows of time off the CPU, by what the thread waited for and not by what that did."""

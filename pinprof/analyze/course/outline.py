@@ -1,0 +1,243 @@
+"""The outline of a run: the statements of the program that its critical thread goes through, one after the other.
+
+A statement is a line of the program's own code nearest to its start (`for k in range(60): step(k)`); lines that come by
+turns are one loop. The statement with nearly all calls of CUDA is the work; an earlier one that calls the same function
+warms up, and what comes before is built once. A statement that is nearly all is looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.critical import Critical
+from pinprof.analyze.course.labels import CONTEXT, EXIT, START_UP
+from pinprof.analyze.course.pieces import LifePieces
+from pinprof.analyze.intervals import Intervals
+from pinprof.analyze.lines import NOTHING, Place, places_of_all
+from pinprof.base.columns import Bool, Float64, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
+from pinprof.data.model import Capture, StackTable
+
+WORK_CALLS: tuple[Purpose, ...] = ("copy", "launch", "set", "prefetch", "alloc pinned", "alloc managed", "register")
+LEAST_CALLS = 10
+"""A statement that makes fewer calls repeats nothing."""
+MAIN_SHARE = 0.25
+"""The least part of the time of the statement that is the work."""
+PARTS, SPREAD = 20, 0.5
+"""In so many of these parts of its time it makes calls; what is built makes them at its end."""
+WARM_CALLS, WARM_SHARE = 0.5, 0.2
+"""An earlier statement that makes at most this part of the work's calls, and spends this part of its time in the
+function that the work calls, warms up."""
+LOOPED = 3
+"""A line that is come back to as often is in a loop; the line of a `with` is come back to once."""
+GLIMPSE_NS = 3_000_000
+"""A shorter time at another line is none."""
+BEFORE_SHARE = 0.5
+"""Without a loop, what a program does until its context is there is built, unless it takes this part of the time."""
+MOST_LEVELS = 16
+
+
+@dataclass(frozen=True)
+class Begun:
+    """When the program begins to warm up, and to work; both are the start of its life where that is not known."""
+
+    warms_up_ns: int
+    works_ns: int
+
+
+@dataclass(frozen=True)
+class _Statements:
+    """The statements of one level in order of time, one row each."""
+
+    start: Int64
+    end: Int64
+    own_ns: Int64
+    """How much of each is the program's own time."""
+    line: Int64
+    """Its line, where it is not a loop over several; else NOTHING."""
+    of: Int64
+    """Per piece of the level the statement that it belongs to."""
+
+
+def outline_of(capture: Capture, calls: Calls | None, critical: Critical, pieces: LifePieces, own: Intervals) -> Begun:
+    """When the program begins to warm up, and to work, within its own time (`own`)."""
+    none = Begun(int(own.start[0]), int(own.start[0])) if len(own) else Begun(0, 0)
+    if calls is None or not len(own):
+        return none
+    mine = (calls.table.pid == critical.pid) & (calls.table.tid == critical.tid) & ~calls.initial
+    made = np.sort(calls.table.start_ns[mine & calls.is_for(*WORK_CALLS)])
+    context = pieces.start[pieces.label == CONTEXT]
+    found, before = none, none
+    for level in _levels(capture, pieces, own):
+        main = _main(level.statements, made)
+        if main is not None:
+            found = level.begun(main, made, found)
+        elif found == none == before and len(context):
+            before = _after_context(level.statements, int(context[0]), none)
+    return found if found != none else before
+
+
+@dataclass(frozen=True)
+class _Level:
+    statements: _Statements
+    callee: Int64
+    """Per piece the function that its statement calls, NOTHING where that is not known."""
+    own_ns: Int64
+    """Per piece how much of it is the program's own time."""
+
+    def begun(self, main: int, made: Int64, around: Begun) -> Begun:
+        """What this level's statement of work says, within what the levels around it say."""
+        all_, calls = self.statements, _calls_in(self.statements, made)
+        called = self._called(main)
+        alike = [
+            number for number in range(main)
+            if called is not None and self._share(number, called) >= WARM_SHARE
+        ]  # fmt: skip
+        works = int(all_.start[main])
+        as_much = [number for number in alike if calls[number] > WARM_CALLS * calls[main]]
+        if as_much:
+            works = int(all_.start[as_much[0]])
+        warms = [int(all_.start[number]) for number in alike]
+        warms += [around.warms_up_ns] if around.warms_up_ns < around.works_ns else []
+        return Begun(min([*warms, works]), works)
+
+    def _called(self, number: int) -> int | None:
+        rows = (self.statements.of == number) & (self.callee != NOTHING)
+        if not rows.any():
+            return None
+        return int(np.bincount(self.callee[rows], self.own_ns[rows]).argmax())
+
+    def _share(self, number: int, called: int) -> float:
+        rows = self.statements.of == number
+        return float(self.own_ns[rows & (self.callee == called)].sum() / max(self.own_ns[rows].sum(), 1))
+
+
+def _levels(capture: Capture, pieces: LifePieces, own: Intervals) -> Iterator[_Level]:
+    """The levels from the start of the program on: each looks into the statement that is nearly all of the last."""
+    stacks = capture.stacks
+    places = places_of_all(stacks.frames)
+    line, function, own_frame = _numbers(stacks, places)
+    depth = _depths(stacks, own_frame)
+    rows = np.flatnonzero((pieces.label != START_UP) & (pieces.label != EXIT))
+    own_ns = own.covered(pieces.start, pieces.end)
+    for wanted in range(1, MOST_LEVELS + 1):
+        at, callee = _at_depth(stacks, line, function, depth, wanted)
+        reached = at[pieces.stack[rows]]
+        rows, reached = rows[reached != NOTHING], reached[reached != NOTHING]
+        if not len(rows):
+            return
+        statements = _statements(pieces.start[rows], pieces.end[rows], reached, own_ns[rows])
+        yield _Level(statements, callee[pieces.stack[rows]], own_ns[rows])
+        heaviest = int(statements.own_ns.argmax())
+        if statements.line[heaviest] == NOTHING:
+            return
+        rows = rows[statements.of == heaviest]
+
+
+def _numbers(stacks: StackTable, places: dict[int, Place]) -> tuple[Int64, Int64, Bool]:
+    """Per frame the number of its line and of its function, NOTHING where it has no file; and whether it is the
+    program's own.
+    """
+    line, function = (np.full(len(stacks.frames), NOTHING, np.int64) for _ in range(2))
+    own = np.zeros(len(stacks.frames), np.bool_)
+    numbers: dict[tuple[str, int | str], int] = {}
+    for frame, place in places.items():
+        line[frame] = numbers.setdefault((place.path, place.line or place.function), len(numbers))
+        function[frame] = numbers.setdefault((place.path, place.function), len(numbers))
+        own[frame] = not place.short
+    return line, function, own
+
+
+def _depths(stacks: StackTable, own: Bool) -> Int32:
+    """Per node, one more for NO_NODE, how many of the program's own frames its chain has."""
+    depth = np.zeros(len(stacks) + 1, np.int32)
+    for nodes in stacks.levels():
+        depth[nodes] = depth[stacks.parent[nodes]] + own[stacks.frame[nodes]]
+    return depth
+
+
+def _at_depth(stacks: StackTable, line: Int64, function: Int64, depth: Int32, wanted: int) -> tuple[Int64, Int64]:
+    """Per node the line of its own frame at this depth, and the function with a file that this one calls."""
+    at, callee = (np.full(len(stacks) + 1, NOTHING, np.int64) for _ in range(2))
+    for nodes in stacks.levels():
+        frame, parent = stacks.frame[nodes], stacks.parent[nodes]
+        begins = (depth[nodes] == wanted) & (depth[parent] < wanted)
+        at[nodes] = np.where(begins, line[frame], at[parent])
+        first = (at[parent] != NOTHING) & (callee[parent] == NOTHING)
+        callee[nodes] = np.where(first, function[frame], callee[parent])
+    return at, callee
+
+
+def _statements(start: Int64, end: Int64, line: Int64, own_ns: Int64) -> _Statements:
+    """The statements that pieces in order of time belong to, by their lines."""
+    first = np.flatnonzero(np.diff(line, prepend=NOTHING))
+    # A frame of a moment earlier or later may be read: a glimpse of another line within one is none.
+    brief = np.flatnonzero(np.append(start[first[1:]], end[-1:]) - start[first] < GLIMPSE_NS)
+    brief = brief[(brief > 0) & (brief < len(first) - 1)]
+    brief = brief[line[first[brief - 1]] == line[first[np.minimum(brief + 1, len(first) - 1)]]]
+    line = line.copy()
+    for run in brief.tolist():
+        line[first[run] : first[run + 1]] = line[first[run] - 1]
+    first = np.flatnonzero(np.diff(line, prepend=NOTHING))
+    last = np.append(first[1:], len(line)) - 1
+    lines, which, runs = np.unique(line[first], return_inverse=True, return_counts=True)
+    which = which.reshape(-1)
+    begin, finish = start[first], end[last]
+    until = np.zeros(len(lines), np.int64)
+    np.maximum.at(until, which, finish)
+    # Whatever lies between two turns of a loop belongs to it.
+    reach = np.maximum.accumulate(np.where(runs[which] >= LOOPED, until[which], finish))
+    fresh = np.ones(len(first), np.bool_)
+    fresh[1:] = begin[1:] >= reach[:-1]
+    of_run = np.cumsum(fresh) - 1
+    count = int(fresh.sum())
+    of = np.repeat(of_run, last - first + 1)
+    leader = np.flatnonzero(fresh)
+    several = np.zeros(count, np.bool_)
+    several[of_run[line[first] != line[first[leader]][of_run]]] = True
+    return _Statements(
+        start=begin[leader],
+        end=np.append(begin[leader[1:]], finish.max()),
+        own_ns=np.bincount(of, own_ns, count).astype(np.int64),
+        line=np.where(several, NOTHING, line[first[leader]]),
+        of=of,
+    )
+
+
+def _calls_in(statements: _Statements, made: Int64) -> Int64:
+    """Per statement how many of these calls it makes."""
+    return np.searchsorted(made, statements.end) - np.searchsorted(made, statements.start)
+
+
+def _main(statements: _Statements, made: Int64) -> int | None:
+    """The statement that is the work: it makes most of the calls, and is not come back to; None where there is none."""
+    calls = _calls_in(statements, made)
+    able = (calls >= LEAST_CALLS) & (statements.own_ns >= MAIN_SHARE * statements.own_ns.sum())
+    able &= _spread(statements, made) >= SPREAD
+    if not able.any():
+        return None
+    main = int(np.where(able, calls, 0).argmax())
+    line = statements.line[main]
+    return main if line == NOTHING or (statements.line == line).sum() == 1 else None
+
+
+def _spread(statements: _Statements, made: Int64) -> Float64:
+    """Per statement in which share of `PARTS` equally long parts of it such calls are made."""
+    edges = np.linspace(statements.start, statements.end, PARTS + 1)
+    return np.asarray((np.diff(np.searchsorted(made, edges), axis=0) > 0).mean(axis=0))
+
+
+def _after_context(statements: _Statements, context_ns: int, none: Begun) -> Begun:
+    """When the statement after the one that creates the context begins, where that is early enough."""
+    number = int(np.searchsorted(statements.start, context_ns, "right")) - 1
+    line = statements.line[max(number, 0)]
+    once = number >= 0 and line != NOTHING and (statements.line == line).sum() == 1
+    before = statements.own_ns[: number + 1].sum()
+    if not once or number + 1 == len(statements.start) or before > BEFORE_SHARE * statements.own_ns.sum():
+        return none
+    begins = int(statements.start[number + 1])
+    return Begun(begins, begins)
