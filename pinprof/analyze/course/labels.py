@@ -1,4 +1,4 @@
-"""What a stack says about the phase of its thread: functions that start, compile or end a program, or create a context."""
+"""What a stack says about the phase of its thread: what starts, compiles or ends a program, or creates a context."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ WARM_CALLS, WARM_SHARE = 0.5, 0.2
 function that the work calls, warms up."""
 LOOPED = 3
 """A line that is come back to as often is in a loop; the line of a `with` is come back to once."""
-GLIMPSE_NS = 3_000_000
+GLIMPSE_NS = 20_000_000
 """A shorter time at another line is none."""
 BEFORE_SHARE = 0.5
 """Without a loop, what a program does until its context is there is built, unless it takes this part of the time."""

@@ -164,7 +164,11 @@ def _start_up(
     # A copy before or after an import lies within a gap; one whole program may lie in an import.
     late &= (length >= least) & (busy.covered(blocks.start, blocks.end) <= COPIES_SHARE * length)
     late &= _filled(blocks, pieces.start[mine], pieces.end[mine])
-    start = union(np.array([life.start_ns]), np.array([reach]))
+    # What a program does for a moment before its imports does not make them late ones.
+    at_once = late & (blocks.start < stop)
+    at_once &= own.covered(np.full(len(blocks), life.start_ns), blocks.start) <= START_GAP_NS
+    late &= ~at_once
+    start = union(np.append(blocks.start[at_once], life.start_ns), np.append(blocks.end[at_once], reach))
     return difference(start, busy), difference(Intervals(blocks.start[late], blocks.end[late]), busy)
 
 

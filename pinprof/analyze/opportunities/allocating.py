@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
+from pinprof.analyze.course.results import OWN
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
 from pinprof.analyze.opportunities.results import Evidence
@@ -197,17 +198,16 @@ def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, use
 
 def late_context(scene: Scene) -> Iterator[Candidate]:
     """A context that is created after the work has begun."""
-    work = scene.course.phase("work")
-    if scene.calls is None or work is None:
+    own = [phase for phase in scene.course.phases if phase.name in OWN]
+    if scene.calls is None or not own:
         return
+    parts, whole = [part for phase in own for part in phase.intervals], sum(phase.wall_ns for phase in own)
     for row in np.flatnonzero(scene.calls.initial).tolist():
         calls = np.array([row], np.int64)
-        before = sum(
-            max(min(part.end_ns, int(scene.calls.table.start_ns[row])) - part.start_ns, 0) for part in work.intervals
-        )
+        before = sum(max(min(part.end_ns, int(scene.calls.table.start_ns[row])) - part.start_ns, 0) for part in parts)
         rows = scene.rows_inside(calls)
         cost = scene.cost_of_calls(calls, rows)
-        if before < 0.1 * work.wall_ns or not cost or not scene.range_of(rows):
+        if before < 0.1 * whole or not cost or not scene.range_of(rows):
             continue  # A program that does not say what it times may well create it when it gets there.
         site = scene.site_of_calls(calls, rows)
         yield Candidate(

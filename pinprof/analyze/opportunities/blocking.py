@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.blame.results import CERTAINTIES, BlameRow, HolderKind
+from pinprof.analyze.blame.results import CERTAINTIES, BlameRow, Holder, HolderKind
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
@@ -20,8 +21,11 @@ from pinprof.data.rate_book import RUN, Estimate
 PIECE_BYTES = 256 << 20
 """Pins of this size or less are pieces already: only an earlier time helps."""
 _DRIVER_WAITS = ("wait.driver", "wait.uvm")
-_MOST_NAMED = 3
 """Waits in which another process can hold up a thread without being asked for anything: the driver is one for all."""
+_MOST_NAMED = 3
+_RECORDER = "pinprof"
+_LISTENER = re.compile(r"uvm_tools_\w+(\.\w+)*")
+"""Functions of the driver for those who follow managed memory, as the recorder does."""
 
 
 def blocking_pins(scene: Scene) -> Iterator[Candidate]:
@@ -87,24 +91,23 @@ def _blamed(scene: Scene, tid: int) -> Iterator[Evidence]:
 
 
 def other_process(scene: Scene) -> Iterator[Candidate]:
-    """Waits in the driver that a process outside the program ends, by that process."""
-    held: dict[tuple[HolderKind, int], list[BlameRow]] = {}
+    """Waits in the driver that another process ends, by that process; a wait that none was seen to end is nobody's."""
+    held: dict[int, list[BlameRow]] = {}
     for row in scene.blame.rows if scene.blame else ():
         mine = (row.waiter.pid, row.waiter.tid) == (scene.course.pid, scene.course.tid)
-        if mine and row.wait in _DRIVER_WAITS and row.holder.kind in (HolderKind.PROCESS, HolderKind.OUTSIDE):
-            held.setdefault((row.holder.kind, row.holder.pid), []).append(row)
-    for (kind, pid), blamed in held.items():
+        seen = row.holder.kind is HolderKind.PROCESS and row.holder.pid > 0 and not _listens(scene, row.holder)
+        if mine and row.wait in _DRIVER_WAITS and seen:
+            held.setdefault(row.holder.pid, []).append(row)
+    for pid, blamed in held.items():
         rows = _rows_of(scene, blamed)
+        rows = rows[~scene.has(_LISTENER)[rows]]
         cost = min(sum(row.ns for row in blamed), scene.ns(rows))
         if not cost:
             continue
         site, holder = scene.waiting_site(rows), blamed[0].holder
-        who = f"process {pid}" if kind is HolderKind.PROCESS else "a process outside the program"
-        if holder.name:
-            who += f" ({holder.name})"
+        who = f"process {pid} ({holder.name})" if holder.name else f"process {pid}"
         count = sum(row.count for row in blamed)
-        hint = "Record with --system-wide to see what that process does meanwhile."
-        seen = " < ".join(_innermost(scene, holder.node))
+        stack = " < ".join(_innermost(scene, holder.node))
         yield Candidate(
             title=f"{site.place} waits in the driver for {who}.",
             site=site,
@@ -117,9 +120,15 @@ def other_process(scene: Scene) -> Iterator[Candidate]:
             basis=("The driver runs this program's calls between small pins of the other process.",),
             evidence=(
                 Evidence(f"{format_counted(count, 'wait ends', 'waits end')} when {who} releases the driver."),
-                Evidence(f"It was in {seen}." if seen else hint),
+                *((Evidence(f"It was in {stack}."),) if stack else ()),
             ),
         )
+
+
+def _listens(scene: Scene, holder: Holder) -> bool:
+    """Whether this is the recorder itself, which follows managed memory while the program runs."""
+    stacks = scene.capture.stacks
+    return holder.name.startswith(_RECORDER) or bool(stacks.under(stacks.frames.named(_LISTENER))[holder.node])
 
 
 def _innermost(scene: Scene, node: int) -> list[str]:

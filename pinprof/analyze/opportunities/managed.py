@@ -27,7 +27,7 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
     rows = np.flatnonzero(scene.caused_by("uvm.cpu_fault"))
     if not len(rows) or not moving[rows].any():
         return
-    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_work())
+    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_own())
     left = scene.ns(waits)
     for group in scene.by_place(rows):
         share = scene.ns(group[moving[group]]) / max(scene.ns(group), 1)
@@ -79,7 +79,7 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
         return
     made = np.flatnonzero(calls.is_for("alloc managed") & (calls.table.status == 0))
     filled = np.flatnonzero(scene.caused_by("uvm.cpu_fault") & ~scene.has(_MOVES))
-    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_work())
+    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_own())
     amount = min(
         int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
     )
@@ -93,7 +93,7 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
         yield Candidate(
             title=f"{site.place} waits while the GPU fetches managed memory page by page.",
             site=site,
-            phase="work",
+            phase=scene.phase_of(group),
             rows=group,
             cost_ns=cost,
             remains=replace(ahead, low_ns=max(ahead.low_ns - error, 0), high_ns=ahead.high_ns + error),

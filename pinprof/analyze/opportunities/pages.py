@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.course.labels import STARTS_PROGRAM
+from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
@@ -43,6 +45,10 @@ LEAST_FREES = 4
 SHRINKS = 0.3
 """The share of the growth of the program's memory: where it shrinks by more meanwhile, huge pages are freed and made
 again."""
+LEAST_TURNS = 4
+"""How often a place makes memory after frees: fewer times, an expression may free what it needs no longer."""
+AWAY_NS = 3_000_000
+"""A sample may show the line of a moment earlier: once seen elsewhere, a thread was there for this time."""
 FREES_ALONE = 0.5
 """From this share of giving back on, a place only does that."""
 LEAST_SHARE = 0.05
@@ -74,6 +80,7 @@ _HUGE_AGAIN = _Kind(
     " nothing and most of that.",
 )
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
+_BUILT = replace(_ONCE, what="fills new memory once, before the work.")
 _FORKS = _Kind(
     "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.7, 0.9, 1.0)
 )
@@ -87,19 +94,23 @@ _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0
 
 def page_costs(scene: Scene) -> Iterator[Candidate]:
     """What pages cost outside CUDA's calls, by the place of the program that it belongs to."""
-    rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_work() & ~_inside_calls(scene))
+    rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_own() & ~_inside_calls(scene))
     if not len(rows):
         return
     marks = _Marks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
-    least = LEAST_SHARE * scene.undisturbed_ns("work")
+    least = LEAST_SHARE * scene.own_ns
     # Other programs also delay the end of a process; it takes long by itself only where its fork has a price.
     shares = scene.ns(rows[(marks.fork | marks.copies)[rows]]) >= least
     ends = _unseen_ends(scene) if shares else np.zeros(0, np.int64)
     for made, group in _with_their_frees(scene, marks, scene.by_place(rows), ends):
         if scene.ns(group) < least:
             continue
-        kind = _kind(scene, marks, group, *_made_again(scene, marks, made, group, rows))
+        again, huge_again = _made_again(scene, marks, made, group, rows)
+        if not (again or huge_again):
+            # What is given back elsewhere is not this memory.
+            group = np.sort(np.concatenate([made, group[~marks.frees[group] & ~np.isin(group, made)]]))
+        kind = _kind(scene, marks, group, again, huge_again)
         huge = scene.ns(group[marks.huge[group]])
         small = scene.ns(group) - huge
         low, likely, high = (
@@ -145,7 +156,7 @@ class _Marks:
 
 
 def _unseen_ends(scene: Scene) -> Int64:
-    """The wall rows of the work in which the thread waits for a forked process that the kernel records no longer.
+    """The own wall rows in which the thread waits for a forked process that the kernel records no longer.
 
     Kernels may stop recording a process that ends before they take its memory apart. The wait for it goes on.
     """
@@ -163,7 +174,7 @@ def _unseen_ends(scene: Scene) -> Int64:
     last = exits.time_ns[ended[place]]
     unseen = (place >= 0) & forked[place] & (last > np.append(0, end[:-1]))
     unseen &= 2 * (end - np.maximum(start, last)) > end - start
-    return np.asarray(rows[unseen & scene.in_work()[rows]])
+    return np.asarray(rows[unseen & scene.in_own()[rows]])
 
 
 def _with_their_frees(
@@ -203,23 +214,55 @@ def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[I
 
 
 def _made_again(scene: Scene, marks: _Marks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
-    """Whether memory is freed in turn with the pages that this place makes; and whether so if these are huge.
+    """Whether the place makes its memory again and again, freed in turn; and whether so if its pages are huge.
 
-    The place frees memory itself, or any place does meanwhile: Python frees here what it made there. A place that is
-    passed once frees nothing before it has made its last page.
+    That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
+    meanwhile, since Python frees here what it made there. What the program builds before its work, it makes once.
     """
-    times = scene.course.wall.time_ns
-    making = times[made[~marks.frees[made]]]
-    if not len(making):
-        return True, True
-    meanwhile = rows[(times[rows] >= making.min()) & (times[rows] <= making.max())]
+    times, thread = scene.course.wall.time_ns, scene.thread
+    making = made[~marks.frees[made]]
+    if not len(making) or scene.phase_of(making) == "build":
+        return False, False
+    first, last = times[making].min(), times[making].max()
+    mine = np.bincount(np.unique(thread[making], return_inverse=True)[1].reshape(-1)).argmax()
+    maker = np.unique(thread[making])[mine]
+    group, rows = (part[thread[part] == maker] for part in (group, rows))
+    meanwhile = rows[(times[rows] >= first) & (times[rows] <= last)]
+    frees = meanwhile[marks.frees[meanwhile]]
+    if not _executed_again(scene, making, frees, maker):
+        return False, False
     freed = max(
         scene.ns(part[marks.frees[part]]) / (least * max(scene.ns(part), 1))
         for part, least in ((group, LEAST_FREED), (meanwhile, LEAST_FREED_OF_ALL))
     )
-    again = freed >= 1
-    often = freed >= HUGE_FREED and marks.frees[meanwhile].sum() >= LEAST_FREES
-    return again, bool(again or often or _shrinks(scene, making.min(), making.max()))
+    often = freed >= HUGE_FREED and len(frees) >= LEAST_FREES
+    return freed >= 1, bool(freed >= 1 or often or _shrinks(scene, first, last))
+
+
+def _executed_again(scene: Scene, making: Int64, frees: Int64, maker: int) -> bool:
+    """Whether the place of these rows is seen to be executed twice: in two steps, in turn with frees, or after the
+    thread was elsewhere, outside of what the place calls.
+    """
+    times, steps = scene.course.wall.time_ns, scene.course.steps
+    if steps is not None and len(np.unique(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1:
+        return True
+    if len(_turns(times[making], times[frees])) >= LEAST_TURNS:
+        return True
+    place = np.unique(scene.place[making])
+    here = np.zeros(len(scene.capture.stacks.frames), np.bool_)
+    here[place[place != NOTHING]] = True
+    elsewhere = (scene.thread == maker) & (scene.place != NOTHING) & ~scene.capture.stacks.under(here)[scene.node]
+    other = np.flatnonzero(elsewhere & ~np.isin(scene.place, place))
+    returned = _turns(times[making], times[other])
+    return len(returned) > 1 or (len(returned) == 1 and scene.ns(other[np.isin(times[other], returned[0])]) >= AWAY_NS)
+
+
+def _turns(making: Int64, other: Int64) -> list[Int64]:
+    """The times of other samples by the gap between two making ones that they lie in."""
+    making, other = np.sort(making), np.sort(other)
+    gap = np.searchsorted(making, other)
+    inside = (gap > 0) & (gap < len(making))
+    return [other[inside & (gap == number)] for number in np.unique(gap[inside]).tolist()]
 
 
 def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:
@@ -255,7 +298,7 @@ def _kind(scene: Scene, marks: _Marks, group: Int64, again: bool, huge_again: bo
         return _SHARES if shared and again else _MAPS
     if not again and huge_again and 2 * scene.ns(group[marks.huge[group]]) > cost:
         return _HUGE_AGAIN
-    return _AGAIN if again else _ONCE
+    return _AGAIN if again else _BUILT if scene.phase_of(group) == "build" else _ONCE
 
 
 def _forks(scene: Scene) -> bool:
@@ -271,13 +314,13 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
-        phase="work",
+        phase=scene.phase_of(group),
         rows=group,
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
         basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *_of_ends(ends_ns)),
-        evidence=(Evidence(f"This is {format_share(cost, max(scene.phase_ns('work'), 1))} of the work."),),
+        evidence=(Evidence(f"This is {format_share(cost, max(scene.own_ns, 1))} of the program's own time."),),
         unknown=kind.unknown,
     )
 

@@ -13,7 +13,7 @@ from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.course.copies import WAYS, CopyTable
-from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
+from pinprof.analyze.course.results import OWN, PHASE_NAMES, PhaseName
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.groups import group
@@ -104,17 +104,17 @@ class Scene(CourseTable):
     def framework(self) -> str:
         """`pytorch`, `cupy`, `jax`, `numpy`, `python`, or empty for C and C++: whose words a cure is put in."""
         frames = self.capture.stacks.frames
-        used = frames.dso[np.unique(self._frames_in_work())].tolist()
+        used = frames.dso[np.unique(self._own_frames())].tolist()
         files = {frames.dsos[dso].path or frames.dsos[dso].name for dso in used}
         for name, part in _FRAMEWORKS:
             if any(part in file for file in files):
                 return name
         return "python" if any(frames.dsos[dso].kind == "python" for dso in used) else ""
 
-    def _frames_in_work(self) -> Int32:
-        """The frames that the critical thread's work has on its stacks."""
+    def _own_frames(self) -> Int32:
+        """The frames that the program's own time has on its stacks."""
         stacks = self.capture.stacks
-        ahead = np.unique(self.node[self.in_work()])
+        ahead = np.unique(self.node[self.in_own()])
         seen = np.zeros(len(stacks), np.bool_)
         while len(ahead := ahead[ahead != NO_NODE]):
             ahead = np.unique(ahead[~seen[ahead]])
@@ -141,6 +141,15 @@ class Scene(CourseTable):
     def undisturbed_ns(self, name: PhaseName) -> int:
         """The length of a phase without what a busy machine adds to it: what a cost has to be worth telling of."""
         return max(self.phase_ns(name) - disturbed_ns(self.course, self.attribution, name), 0)
+
+    @cached_property
+    def own_ns(self) -> int:
+        """The length of the phases in which the program runs its own code, without what a busy machine adds."""
+        return sum(self.undisturbed_ns(name) for name in OWN)
+
+    def whole_ns(self, name: PhaseName) -> int:
+        """What a cost of a phase is a part of: what the program does once is judged with its work."""
+        return self.own_ns if name in OWN else self.undisturbed_ns(name)
 
     @cached_property
     def _rows_by_thread(self) -> dict[int, Int64]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.course.results import PhaseName
+from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
@@ -45,6 +45,8 @@ REFUSED_SHARE = 0.05
 UNEXPLAINED_SHARE = 0.10
 """The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
 nothing to gain."""
+WHOLLY = 0.95
+"""The share of a cost in its phase: where it is less, the rest is told."""
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
 COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
@@ -53,7 +55,7 @@ COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 
 def search(scene: Scene) -> Opportunities:
     """What to change, best first; what only a measurement decides; what would not pay; and the headline."""
-    candidates = [candidate for detector in DETECTORS for candidate in detector(scene)]
+    candidates = [_in_its_phase(scene, candidate) for detector in DETECTORS for candidate in detector(scene)]
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
     found: list[Opportunity] = []
     to_measure: list[ToMeasure] = []
@@ -65,7 +67,7 @@ def search(scene: Scene) -> Opportunities:
         if taken > 0.5:
             continue
         saving = _scaled(candidate.saving, 1 - taken)
-        phase_ns = scene.undisturbed_ns(candidate.phase)
+        phase_ns = scene.whole_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
         if candidate.unknown:
@@ -80,6 +82,19 @@ def search(scene: Scene) -> Opportunities:
     to_measure.sort(key=lambda one: -one.cost_ns)
     headline = _headline(scene, ranked, to_measure, refused)
     return Opportunities(tuple(ranked), tuple(to_measure), tuple(refused), _unseen(scene), headline)
+
+
+def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
+    """The candidate with what it costs in the phase that most of it lies in: no saving is of another one's time."""
+    rows, phase = candidate.rows, PHASE_NAMES.index(candidate.phase)
+    inside, all_ns = scene.ns(rows[scene.phase[rows] == phase]), scene.ns(rows)
+    if not inside or inside >= all_ns:
+        return candidate
+    share = inside / all_ns
+    cost, outside = round(share * candidate.cost_ns), round((1 - share) * candidate.cost_ns)
+    more = f"{format_ns(outside)} more are spent before or after {candidate.phase}, which the saving excludes."
+    basis = (*candidate.basis, *((more,) if share < WHOLLY else ()))
+    return replace(candidate, cost_ns=cost, remains=candidate.remains.times(share), basis=basis)
 
 
 def looked_for() -> str:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.course import course_of
-from pinprof.analyze.course.results import WallTable
+from pinprof.analyze.course.results import PHASE_NAMES, WallTable
 from pinprof.analyze.idle import idle_apart
 from pinprof.data.model import Capture
 from tests.support.activities import MS
@@ -134,7 +134,7 @@ def test_thread_that_runs_briefly_between_its_own_waits_explains_by_what_it_was_
 def test_waits_are_cut_where_phases_begin() -> None:
     finalize = ["main@/app", "Py_FinalizeEx@/python3"]
     _, wall, _ = table(ran(0, 100), off(100, 160, LOCK), off(160, 190, finalize), ran(190, 250, stack=finalize))
-    assert int(wall.ns[wall.phase == 3].sum()) == 90 * MS
+    assert int(wall.ns[wall.phase == PHASE_NAMES.index("exit")].sum()) == 90 * MS
 
 
 _THREADS = st.lists(

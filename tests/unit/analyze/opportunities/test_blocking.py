@@ -114,11 +114,31 @@ def test_the_kernel_is_no_driver() -> None:
     assert not held_by(HolderKind.OUTSIDE, 0, "", (), expands, "wait.kernel")
 
 
-def test_without_the_whole_machine_it_is_a_process_outside() -> None:
-    (found,) = held_by(HolderKind.OUTSIDE, 0, "", ())
-    assert "a process outside the program" in found.title
-    assert "--system-wide" in found.evidence[1].text
-    assert not list(blocking.other_process(scene(recorded(ran(0, 10)))))
+@pytest.mark.parametrize(
+    ("kind", "pid", "name", "stack"),
+    [
+        (HolderKind.OUTSIDE, 0, "", ()),
+        (HolderKind.OUTSIDE, 0, "", ("uvm_tools_flush_events",)),
+        (HolderKind.PROCESS, 4711, "pinprof-uvm", ("down_write",)),
+        (HolderKind.PROCESS, 4711, "python3", ("fput", "uvm_tools_release", "uvm_va_space_down_write")),
+    ],
+    ids=["nobody seen", "nobody seen with a stack", "the recorder by name", "the recorder by what it does"],
+)
+def test_no_process_is_named_that_was_not_seen_and_never_the_recorder(
+    kind: HolderKind, pid: int, name: str, stack: tuple[str, ...]
+) -> None:
+    assert not held_by(kind, pid, name, stack)
+
+
+def test_waits_for_those_who_follow_managed_memory_are_the_recorders() -> None:
+    follows = (
+        "main@/app",
+        "__x64_sys_ioctl",
+        "uvm_ioctl[nvidia_uvm]",
+        "uvm_tools_record_event[nvidia_uvm]",
+        "schedule",
+    )
+    assert not held_by(HolderKind.PROCESS, 4711, "server", ("down_write",), follows, "wait.uvm")
 
 
 def test_the_pin_itself_may_be_made_faster_too() -> None:
