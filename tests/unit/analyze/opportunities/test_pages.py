@@ -15,6 +15,7 @@ from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, 
 from tests.support.stacks import Sample
 
 OTHER = ("other@/app", *SMALL[1:])
+ELSEWHERE = ("elsewhere@/app",)
 SHARED = (*MAPPED[:-1], "shmem_fault", "shmem_get_folio_gfp", "clear_page_erms")
 SHARED_FREE = ("main@/app", "__x64_sys_munmap", "task_work_run", "__fput", "evict", "shmem_evict_inode",
                "shmem_undo_range")  # fmt: skip
@@ -44,14 +45,14 @@ def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, f
 @pytest.mark.parametrize(
     ("parts", "kind", "small", "huge"),
     [
-        ([(50, SMALL), (10, FREE)], pages._AGAIN, 60, 0),
-        ([(50, HUGE), (10, FREE)], pages._AGAIN, 10, 50),
-        ([(20, SMALL), (30, HUGE), (10, FREE)], pages._AGAIN, 30, 30),
+        ([(10, SMALL), (2, FREE)] * 5, pages._AGAIN, 60, 0),
+        ([(10, HUGE), (2, FREE)] * 5, pages._AGAIN, 10, 50),
+        ([(4, SMALL), (6, HUGE), (2, FREE)] * 5, pages._AGAIN, 30, 30),
         ([(50, SMALL)], pages._ONCE, 50, 0),
         ([(50, SMALL), (2, FREE)], pages._ONCE, 52, 0),
         ([(50, COPIED)], pages._PRIVATE, 50, 0),
         ([(50, MAPPED)], pages._MAPS, 50, 0),
-        ([(50, SHARED), (10, SHARED_FREE)], pages._SHARES, 60, 0),
+        ([(10, SHARED), (2, SHARED_FREE)] * 5, pages._SHARES, 60, 0),
         ([(50, FORK)], pages._FORKS, 50, 0),
     ],
     ids=["again", "huge again", "both", "once", "hardly freed", "private", "mapped", "shared", "fork"],
@@ -91,7 +92,7 @@ def test_what_large_memory_in_huge_pages_costs_each_time_is_to_be_measured() -> 
     (one,) = found(*((39, HUGE), (1, FREE)) * 5)
     assert (one.cure.id, one.cost_ns, bool(one.unknown)) == ("reuse-memory", 200 * MS, True)
     assert found((97, HUGE), (3, FREE)) == [], "freed after the last page is made"
-    assert not found((50, HUGE), (10, FREE))[0].unknown, "much is freed"
+    assert not found(*((10, HUGE), (2, FREE)) * 5)[0].unknown, "much is freed"
 
 
 def rising_to(*mib: int) -> MemoryLog:
@@ -102,15 +103,45 @@ def rising_to(*mib: int) -> MemoryLog:
 
 
 def test_memory_that_shrinks_while_huge_pages_are_made_is_made_again() -> None:
-    (one,) = found((100, HUGE), memory=rising_to(100, 400, 100, 300, 200, 400))
+    twice = ((50, HUGE), (5, ELSEWHERE), (50, HUGE))
+    (one,) = found(*twice, memory=rising_to(100, 400, 100, 300, 200, 400))
     assert one.unknown
-    assert found((100, HUGE), memory=rising_to(100, 200, 300, 280, 400, 500)) == []
+    assert found(*twice, memory=rising_to(100, 200, 300, 280, 400, 500)) == []
+    assert found((100, HUGE), memory=rising_to(100, 400, 100, 300, 200, 400)) == []
     assert found((100, SMALL), memory=rising_to(100, 400, 100, 300, 200, 400))[0].cure.id == "huge-pages"
+
+
+def titles(*parts: tuple[int, Sequence[str]], extra: Sequence[Sample] = ()) -> list[str]:
+    return [one.title for one in found(*parts, extra=extra)]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(50, SMALL), (20, FREE)],
+        [(20, SMALL), (5, FREE), (20, SMALL), (5, FREE), (20, SMALL)],
+        [(20, SMALL), (2, ELSEWHERE), (20, SMALL), (10, FREE)],
+        [(20, SMALL), (20, (*SMALL[:1], "helper@/app")), (20, SMALL), (10, FREE)],
+        [(20, SMALL), (20, ELSEWHERE), (20, SMALL)],
+    ],
+    ids=["freed after it", "an expression", "a glimpse of another line", "what it calls", "kept"],
+)
+def test_a_line_that_may_have_run_once_makes_nothing_each_time(parts: list[tuple[int, Sequence[str]]]) -> None:
+    (one,) = titles(*parts)
+    assert "each time" not in one
+
+
+def test_what_another_thread_gives_back_is_not_what_a_line_made() -> None:
+    """The other thread runs while the critical one waits for it."""
+    lock = ("main@/app", "pthread_join@/libc.so.6", "__x64_sys_futex", "do_futex", "futex_wait", "schedule")
+    turn = [*ran(0, 20, SMALL), *waited(20, 40, lock), *ran(40, 60, SMALL), *waited(60, 80, lock), *ran(80, 200)]
+    theirs = [sample for start in (20, 60) for sample in ran(start, start + 20, ("worker@/app", *FREE[1:]), tid=101)]
+    assert not [one for one in pages.page_costs(scene(recorded([*turn, *theirs]))) if "each time" in one.title]
 
 
 def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
     release = ("release@/app", *FREE[1:])
-    first, second = found((90, OTHER), (30, SMALL), (8, release))
+    first, second = found((45, OTHER), (4, release), (45, OTHER), (4, release), (30, SMALL))
     assert (first.site.place, first.cost_ns, first.cure.id) == ("other", 98 * MS, "reuse-memory")
     assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "huge-pages")
 
@@ -137,7 +168,7 @@ def test_pins_that_no_call_was_recorded_for_are_told_by_samples() -> None:
     pin = ("main@/app", "io_uring_register", "pin_user_pages", "handle_mm_fault", "do_anonymous_page")
     (once,) = found((50, pin))
     assert (once.cost_ns, once.cure.id) == (50 * MS, "touch-then-register")
-    (again,) = found((50, pin), (20, ("release@/app", *FREE[1:])))
+    (again,) = found(*((25, pin), (10, ("release@/app", *FREE[1:]))) * 2)
     assert (again.site.place, again.cost_ns, again.cure.id) == ("main", 70 * MS, "pool-pinned")
 
 
@@ -147,7 +178,7 @@ def test_giving_back_alone_says_not_what_was_filled() -> None:
 
 def test_few_pages_of_large_mappings_are_made_where_most_are() -> None:
     mapping = ("main@/app", "__x64_sys_mmap", "do_mmap", "mmap_region", "__mmap_region")
-    (one,) = found((20, SMALL), (20, mapping), (20, FREE), (10, OTHER))
+    (one,) = found(*((4, SMALL), (4, mapping), (4, FREE)) * 5, (10, OTHER))
     assert (one.site.place, one.cost_ns, one.cure.id) == ("main", 60 * MS, "reuse-memory")
 
 

@@ -89,7 +89,9 @@ def test_less_than_a_hundredth_of_the_phase_and_ten_milliseconds_is_nothing(
 def test_busy_machine_changes_neither_what_is_found_nor_what_it_saves(waits: int) -> None:
     """Of 200 ms of work 60 are pages made repeatedly; beside it other programs have the processors."""
     length = 200 + waits
-    parts = [*ran(0, 50, SMALL), *ran(50, 60, FREE), *(waited(60, 60 + waits, MAIN) if waits else ())]
+    turns = [(start, start + 10, start + 12) for start in range(0, 60, 12)]
+    pages = [sample for at, end, freed in turns for sample in (*ran(at, end, SMALL), *ran(end, freed, FREE))]
+    parts = [*pages, *(waited(60, 60 + waits, MAIN) if waits else ())]
     made = preempted(recorded([*parts, *ran(60 + waits, length)]))
     answer = search(scene(made))
     (one,) = answer.found
