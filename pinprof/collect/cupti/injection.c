@@ -246,7 +246,8 @@ struct header {
     uint64_t cost_ns;          /* CPU time of translating and writing */
     uint64_t stopped_ns;       /* when recording ended before the process did; 0: it did not */
     uint64_t saved_ns;         /* when the process wrote this */
-    uint64_t reserved[6];
+    uint64_t window_ns;        /* when the window that is open began; 0: the first, or none */
+    uint64_t reserved[5];
 };
 _Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "layout");
 
@@ -278,8 +279,6 @@ static int managed;        /* nobody else records managed memory */
 static int64_t account_ns; /* that share of the time, less what calls cost */
 static uint64_t charged_ns;
 static int over_budget;      /* the account was overdrawn */
-static int windowed;         /* so that the work is recorded in windows */
-static uint64_t window_ns;   /* when the one that is open began; 0 between windows */
 static uint32_t window_chance;
 static uint64_t spent_ns;    /* what was charged and is of no slot yet */
 static uint64_t slot_ns;     /* what a slot costs */
@@ -693,9 +692,9 @@ static uint32_t chance(void)
 /* Under the lock. */
 static void write_window(uint64_t end_ns)
 {
-    struct record *record = append(WINDOW, window_ns, end_ns);
+    struct record *record = append(WINDOW, header.window_ns ? header.window_ns : header.opened_ns, end_ns);
     record->bytes = window_chance;
-    window_ns = 0;
+    header.window_ns = 0;
     flush_batch();
     save_header();
 }
@@ -712,8 +711,9 @@ static int switch_windows(int on, uint32_t its_chance)
     uint64_t ended = now();
     cost_ns += ended - begun;
     if (ours && on) {
-        window_ns = ended;
+        header.window_ns = ended;
         window_chance = its_chance;
+        save_header();
     } else if (ours) {
         write_window(begun);
     }
@@ -737,10 +737,8 @@ static void reckon(void)
 static void record_in_windows(void)
 {
     pthread_mutex_lock(&lock);
-    window_ns = header.opened_ns;
     slot_ns = (uint64_t)(CREDIT_NS - account_ns);
     slots_seen = FIRST_SLOTS;
-    windowed = 1;
     pthread_mutex_unlock(&lock);
     switch_windows(0, 0);
     cupti.flush_all(0);
@@ -786,7 +784,7 @@ static void stop(enum state state)
         header.state = state;
     if (state != ENDED)
         header.stopped_ns = ended;
-    if (windowed && window_ns)
+    if (header.window_ns)
         write_window(ended);
     save_header();
     pthread_mutex_unlock(&lock);
