@@ -308,10 +308,8 @@ def _by_windows(runs: Sequence[RankRun]) -> list[str]:
     )
     last = next((at for at in range(1, len(ordered)) if _apart_from(shares, ordered, at)), 0)
     awaited = f" The others' GPUs wait for {rank_names(sorted(ordered[:last]))}." if last else ""
-    return [
-        "The GPUs' work was recorded in windows, so single collectives are not compared. "
-        f"By the windows, GPUs are in collectives, waiting included, for this part of the time: {said}.{awaited}"
-    ]
+    note = "The GPUs' work was recorded in windows, so single collectives are not compared. By the windows, GPUs are in "
+    return [f"{note}collectives, waiting included, for this part of the time: {said}.{awaited}"]
 
 
 def _apart_from(shares: Mapping[int, Part], ordered: Sequence[int], at: int) -> bool:
@@ -337,7 +335,14 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
             f"The waits of {rank_names(blind)} were not recorded, so meetings of their threads are not visible."
         )
     notes += _by_windows(runs)
-    deaf = [run.number for run in runs if run.uses_nccl and not len(run.collectives) and not run.sampled]
+    silent = [run for run in runs if run.uses_nccl and not len(run.collectives)]
+    short = [run.number for run in silent if run.sampled and not any(gpu.collectives for gpu in run.sampled)]
+    if short:
+        notes.append(
+            f"{rank_names(short).capitalize()} used NCCL, but the GPUs' work was recorded only at the start, so"
+            " collectives are not visible. Record with --gpu windows."
+        )
+    deaf = [run.number for run in silent if not run.sampled]
     if deaf:
         notes.append(
             f"{rank_names(deaf).capitalize()} used NCCL, but the GPUs' work was not recorded, so collectives are not"

@@ -503,7 +503,7 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
         notes.append(
             f"The GPU's work was recorded in {format_counted(len(windows), 'window', 'windows')}, together "
             f"{_covered(windows)} of the time, because recording all would cost more than 3 %. "
-            "Record with --gpu cupti to record everything."
+            "Record with --gpu cupti to record everything, or with --gpu windows to record a fair sample."
         )
     if CuptiState.RUNNING in states:
         notes.append("A process ended without exit(), so GPU work of its last half second may be missing.")

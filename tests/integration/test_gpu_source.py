@@ -84,7 +84,14 @@ class Running:
         )
 
     def __call__(
-        self, code: str, *, loaded: bool = True, status: int = 0, named: str | None = None, budget: str = ""
+        self,
+        code: str,
+        *,
+        loaded: bool = True,
+        status: int = 0,
+        named: str | None = None,
+        budget: str = "",
+        resumes: bool = True,
     ) -> GpuFile:
         """The file that a program leaves; with `loaded` it has loaded CUPTI before the library comes."""
         place = self.folder / "gpu"
@@ -96,6 +103,7 @@ class Running:
             "PINPROF_GPU": str(place),
             "PINPROF_CUPTI": named or str(self.fake),
             "PINPROF_GPU_BUDGET": budget,
+            **({"PINPROF_GPU_WINDOWS": "1"} if resumes else {}),
         }
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
@@ -341,6 +349,14 @@ assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 an
     assert np.all((at >= 0) & (begun <= windows.end_ns[at] + slack_ns))
     assert (work.recorded, work.complete) == ({"gpu windows", "memory"}, False)
     assert any(f"in {len(windows)} windows" in note for note in work.notes)
+
+
+def test_where_it_does_not_come_back_recording_ends_with_the_first_window(running: Running) -> None:
+    code = f"{OFTEN}\nwait_until(lambda: work() or counts.disabled)\nfor _ in range(200): work()\nassert not windows()"
+    file = running(code, budget="30", resumes=False)
+    assert file.windows.start_ns.tolist() == [file.opened_ns]
+    assert "gpu windows" in work_of(file).recorded
+    assert any("in 1 window," in note for note in work_of(file).notes)
 
 
 def test_which_slots_are_recorded_depends_on_the_time_of_day_alone(running: Running) -> None:

@@ -19,7 +19,8 @@
  * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, here one of ours in
  * the other tool's thread, and while no other call is seen to run. cuptiFinalize beside a call that ran inside CUPTI
  * ended programs with SIGSEGV, and at a call of a PyTorch program that launched kernels without a pause with a
- * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records in windows.
+ * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records no more, or in windows where it
+ * is told to: a PyTorch program ended with SIGSEGV while its recording was switched on and off.
  *
  * Nothing here runs in the program's own calls but the callbacks while CUPTI is let go of, and the one at an allocation
  * of managed memory, which switches the counters of unified memory on. These slow down migrations (a program that reads
@@ -275,6 +276,7 @@ static struct header header = {.magic = {'P', 'I', 'N', 'P', 'C', 'U', 'P', 'T'}
 static int file = -1;
 static uint64_t cost_ns;   /* of what the program asked for, since it was last charged */
 static unsigned budget;    /* thousandths of the time that CUPTI may cost; 0: any */
+static int resumes;        /* over budget recording goes on in windows, and does not end with the first */
 static int managed;        /* nobody else records managed memory */
 static int64_t account_ns; /* that share of the time, less what calls cost */
 static uint64_t charged_ns;
@@ -680,6 +682,8 @@ static void nap_until(uint64_t day_ns)
 /* The chance of a slot, such that slots cost their share of the time. */
 static uint32_t chance(void)
 {
+    if (!resumes)
+        return 0;
     pthread_mutex_lock(&lock);
     charge();
     int64_t share = (int64_t)SLOT_NS / 1000 * budget, allowed = share + account_ns / SLOTS;
@@ -748,10 +752,10 @@ static void record_in_windows(void)
     while (atomic_load(&active)) {
         uint32_t drawn = chance();
         uint64_t slot = (time_of_day() + SLOT_NS / 2) / SLOT_NS, last = slot + SLOTS_OF_A_PERIOD - 1;
-        while (slot < last && lot(slot) > drawn)
+        while (slot < last && lot(slot) >= drawn)
             slot++;
         nap_until(slot * SLOT_NS);
-        if (lot(slot) <= drawn && switch_windows(1, drawn)) {
+        if (lot(slot) < drawn && switch_windows(1, drawn)) {
             nap_until((slot + 1) * SLOT_NS);
             switch_windows(0, 0);
             reckon();
@@ -1117,6 +1121,7 @@ static void begin(void)
     budget = allowed ? (unsigned)strtoul(allowed, NULL, 10) : 0;
     managed = !budget;
     budget = budget < 1000 ? budget : 0;
+    resumes = getenv("PINPROF_GPU_WINDOWS") != NULL;
     if (!directory || !open_file(directory))
         return;
     void *library = find_cupti();
