@@ -308,7 +308,9 @@ def _by_windows(runs: Sequence[RankRun]) -> list[str]:
     )
     last = next((at for at in range(1, len(ordered)) if _apart_from(shares, ordered, at)), 0)
     awaited = f" The others' GPUs wait for {rank_names(sorted(ordered[:last]))}." if last else ""
-    note = "The GPUs' work was recorded in windows, so single collectives are not compared. By the windows, GPUs are in "
+    note = (
+        "The GPUs' work was recorded in windows, so single collectives are not compared. By the windows, GPUs are in "
+    )
     return [f"{note}collectives, waiting included, for this part of the time: {said}.{awaited}"]
 
 

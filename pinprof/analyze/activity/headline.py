@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinprof.analyze.activity.results import ActivityAnalysis, DeviceTime, Direction, UvmAnalysis
-from pinprof.analyze.activity.sampled import said
+from pinprof.analyze.activity.sampled import sample_words
 from pinprof.analyze.activity.uvm import at_most
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
 from pinprof.data.gpu_functions import Purpose
@@ -99,7 +99,7 @@ def _is_full(activity: ActivityAnalysis, device: DeviceTime, direction: Directio
 def _gpu_work(activity: ActivityAnalysis) -> str:
     """`kernels run 8 ms, copies 2 ms`, of any GPU; what was not recorded is said to be so."""
     if activity.sampled:
-        return "; ".join(map(said, activity.sampled[:_FEW]))
+        return "; ".join(map(sample_words, activity.sampled[:_FEW]))
     whole, unknown = activity.whole, activity.unrecorded
     if not unknown and not activity.transfers.devices:
         return "the recording has no GPU work"

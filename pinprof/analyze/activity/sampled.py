@@ -165,7 +165,7 @@ def _by_name(operations: GpuOpTable, weights: _Weights) -> tuple[tuple[str, floa
     return tuple((operations.names[name], float(total[name]) / whole) for name in most if total[name])
 
 
-def said(sample: GpuSample) -> str:
+def sample_words(sample: GpuSample) -> str:
     """`GPU 0 worked 63 % of the time (58 % to 68 %): kernels 60 %, copies 4 %`; what windows leave open is said so."""
     gpu = f"GPU {sample.device}" if sample.device >= 0 else "the GPU"
     if sample.busy is None:

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.analyze.activity.sampled import said
+from pinprof.analyze.activity.sampled import sample_words
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Losses
@@ -207,7 +207,7 @@ def _activity_notes(activity: ActivityAnalysis) -> list[str]:
     if "migrations" in activity.recorded:
         return [source, "Managed memory was recorded, but GPU copies and kernels were not."]
     if activity.sampled:
-        gpus = "; ".join(said(sample) for sample in activity.sampled[:_GPUS])
+        gpus = "; ".join(sample_words(sample) for sample in activity.sampled[:_GPUS])
         return [source, f"By the windows in which the GPU's work was recorded, {gpus}."]
     if not calls:
         return [f"{activity.source} recorded no CUDA calls."]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.activity.sampled import gpu_samples, said
+from pinprof.analyze.activity.sampled import gpu_samples, sample_words
 from pinprof.data.activity import Activity, GpuOpTable, GpuWindowTable
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.time_window import TimeWindow
@@ -77,7 +77,7 @@ def test_the_first_window_alone_says_nothing_of_the_rest() -> None:
     activity = windowed(program(10, 0.6, np.random.default_rng(5)), 0.0, np.random.default_rng(5))
     (sample,) = gpu_samples(activity)
     assert sample.busy is None
-    assert "not known" in said(sample)
+    assert "not known" in sample_words(sample)
 
 
 def test_a_cut_of_time_has_the_windows_and_the_life_of_the_cut() -> None:
