@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping
-from enum import IntEnum
+from collections.abc import Iterator
+from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.shapes import MOST
 from pinprof.data.model import Bool, Int32, Int64, UInt64
+from pinprof.read.perf.cuda_processes import ANONYMOUS
+from pinprof.read.perf.records import DataArea
 
 MAGIC, CHUNK_MAGIC, VERSION = b"PINPCALL", b"PINPCHNK", 1
 HEADER = np.dtype(
@@ -63,6 +66,8 @@ class Kind(IntEnum):
     THREAD = 3
     ANCHOR = 4
     SITE = 5
+    MAPPED = 6
+    UNMAPPED = 7
 
 
 class Stop(IntEnum):
@@ -71,6 +76,15 @@ class Stop(IntEnum):
     RUNNING = 0
     NO_ROOM = 1
     LIMIT = 2
+
+
+class Flag(IntFlag):
+    """What more a record says."""
+
+    SAMPLE = 1
+    """Of calls that are summed otherwise."""
+    INSIDE = 2
+    """A call of its thread made the mapping."""
 
 
 _PAGE, _LARGEST_CHUNK, _LARGEST_FILE = 4096, 1 << 20, 1 << 31
@@ -126,7 +140,10 @@ class InsideFile:
     end_ns: Int64
     took_ns: Int64
     """How long a call was, or all calls of a sum together."""
-    sites: Mapping[int, AgentSite]
+    sites: dict[int, AgentSite]
+    areas: tuple[DataArea, ...]
+    """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
+    Where something is mapped no more, there is the host's memory for all that is known."""
 
 
 def load(path: Path) -> InsideFile | None:
@@ -153,12 +170,14 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
     functions = tuple(names.decode("ascii", "replace").split("\n"))[:-1]
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     sites: dict[int, AgentSite] = {}
+    paths: list[str] = []
     for units in _chunks(data, head):
         if units is None:
             damaged += 1
             continue
-        records, found = _without_texts(units)
-        sites.update(found)
+        records, texts = _without_texts(units, len(paths))
+        sites.update((number, _site(text)) for number, text in texts.sites)
+        paths += texts.paths
         row = np.arange(len(records))
         taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
         damaged += int((taken < 0).sum())
@@ -175,7 +194,13 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
     good &= (records["bytes"] < _MOST_BYTES) | (records["bytes"] == NOT_KNOWN) | (kind == Kind.SUM)
     good &= clock.sound(records["begin"]) & clock.sound(records["end"])
     good &= (kind != Kind.SUM) | _is_sum(records)
-    damaged += int((~good & ~np.isin(kind, (Kind.THREAD, Kind.ANCHOR))).sum())
+    maps = np.flatnonzero(np.isin(kind, (Kind.MAPPED, Kind.UNMAPPED)) & clock.sound(records["begin"]))
+    maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
+    settled = good | np.isin(kind, (Kind.THREAD, Kind.ANCHOR))
+    settled[maps] = True
+    damaged += int((~settled).sum())
+    pid = int(header["pid"]) & 0x7FFFFFFF
+    areas = _areas(records[maps], pid, tid[maps], clock.ns(records["begin"][maps]), paths)
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
     order = order[good[order]]
@@ -184,7 +209,7 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
     sums = records["kind"] == Kind.SUM
     took = np.where(sums, clock.length_ns(records["source"]), end - begin)
     return InsideFile(
-        pid=int(header["pid"]) & 0x7FFFFFFF,
+        pid=pid,
         token=int(header["token"]),
         stop=int(header["stop"]),
         lost=min(int(header["lost"]), _LATEST_NS),
@@ -197,7 +222,21 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
         end_ns=end,
         took_ns=np.where(sums, np.minimum(took, end - begin), took),
         sites=sites,
+        areas=areas,
     )
+
+
+def _areas(records: NDArray[np.void], pid: int, tid: Int64, time: Int64, paths: list[str]) -> tuple[DataArea, ...]:
+    columns = (records[name].tolist() for name in ("kind", "flags", "address", "source", "extra", "site"))
+    found = []
+    for when, thread, kind, flag, start, end, extra, path in zip(time.tolist(), tid.tolist(), *columns, strict=True):
+        mapped = kind == Kind.MAPPED
+        owner = thread if mapped and flag & Flag.INSIDE else -1
+        protection, flags = (extra & 0xFF, extra >> 8) if mapped else (mmap.PROT_READ | mmap.PROT_WRITE, 0)
+        anonymous = ANONYMOUS[flags & mmap.MAP_SHARED > 0]
+        found.append(DataArea(when, pid, owner, start, end, protection, flags, paths[path] or anonymous))
+    programs = {area.path for area in found if area.protection & mmap.PROT_EXEC and area.path not in ANONYMOUS}
+    return tuple(sorted(area for area in found if area.path not in programs))
 
 
 def _is_sum(records: NDArray[np.void]) -> Bool:
@@ -264,19 +303,33 @@ def _chunks(data: mmap.mmap | bytes, start: int) -> Iterator[NDArray[np.void] | 
             start += _PAGE
 
 
-def _without_texts(units: NDArray[np.void]) -> tuple[NDArray[np.void], dict[int, AgentSite]]:
-    """The records other than sites, and these; texts lie in place of records behind a site's."""
+class _Texts(NamedTuple):
+    sites: list[tuple[int, str]]
+    paths: list[str]
+
+
+def _without_texts(units: NDArray[np.void], before: int) -> tuple[NDArray[np.void], _Texts]:
+    """The records, mappings with the number of their path, counted from `before`, as `site`; and what texts say, which
+    lie in place of records behind those of sites and mappings.
+    """
     text = np.zeros(len(units), np.bool_)
-    sites: dict[int, AgentSite] = {}
-    for at in np.flatnonzero(units["kind"] == Kind.SITE).tolist():
+    texts = _Texts([], [])
+    units = units.copy()
+    for at in np.flatnonzero(np.isin(units["kind"], (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED))).tolist():
         length = int(units["bytes"][at])
         if text[at] or length > _LONGEST_TEXT:
+            text[at] = True
             continue  # bytes of a text, or damage
         size = -(-length // RECORD.itemsize)
-        text[at : at + 1 + size] = True
-        said = units[at + 1 : at + 1 + size].tobytes()[:length]
-        sites[int(units["site"][at])] = _site(said.decode("utf-8", "replace"))
-    return units[~text], sites
+        text[at + 1 : at + 1 + size] = True
+        said = units[at + 1 : at + 1 + size].tobytes()[:length].decode("utf-8", "replace")
+        if units["kind"][at] == Kind.SITE:
+            text[at] = True
+            texts.sites.append((int(units["site"][at]), said))
+        else:
+            units["site"][at] = before + len(texts.paths)
+            texts.paths.append(said)
+    return units[~text], texts
 
 
 def _site(text: str) -> AgentSite:
