@@ -282,6 +282,7 @@ static int64_t account_ns; /* that share of the time, less what calls cost */
 static uint64_t charged_ns;
 static int over_budget;      /* the account was overdrawn */
 static uint32_t window_chance;
+static int in_window = 1;
 static uint64_t spent_ns;    /* what was charged and is of no slot yet */
 static uint64_t slot_ns;     /* what a slot costs */
 static unsigned slots_seen;
@@ -703,24 +704,26 @@ static void write_window(uint64_t end_ns)
     save_header();
 }
 
-/* Whether recording is on from now on; off by another tool it stays off. What switching costs is charged. */
+/* Whether a window begins (`on`), or none; another tool's being there ends them all. A window that follows another at
+ * once switches nothing; what switching costs is charged. */
 static int switch_windows(int on, uint32_t its_chance)
 {
     uint64_t begun = now();
     pthread_mutex_lock(&switching);
-    int ours = atomic_load(&active);
-    for (unsigned i = 0; ours && i < OF_WINDOWS; i++)
+    int ours = atomic_load(&active), before = in_window;
+    for (unsigned i = 0; ours && on != before && i < OF_WINDOWS; i++)
         (on ? cupti.enable : cupti.disable)(activities[i]);
     pthread_mutex_lock(&lock);
     uint64_t ended = now();
     cost_ns += ended - begun;
+    if (ours && before)
+        write_window(on ? ended : begun);
     if (ours && on) {
         header.window_ns = ended;
         window_chance = its_chance;
         save_header();
-    } else if (ours) {
-        write_window(begun);
     }
+    in_window = on;
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&switching);
     return ours;
@@ -749,18 +752,26 @@ static void record_in_windows(void)
     pthread_mutex_lock(&lock);
     spent_ns = 0;
     pthread_mutex_unlock(&lock);
+    uint64_t slot = 0;
+    uint32_t drawn = chance();
     while (atomic_load(&active)) {
-        uint32_t drawn = chance();
-        uint64_t slot = (time_of_day() + SLOT_NS / 2) / SLOT_NS, last = slot + SLOTS_OF_A_PERIOD - 1;
-        while (slot < last && lot(slot) >= drawn)
+        if (in_window) {
             slot++;
-        nap_until(slot * SLOT_NS);
+        } else {
+            slot = (time_of_day() + SLOT_NS / 2) / SLOT_NS;
+            for (uint64_t last = slot + SLOTS_OF_A_PERIOD - 1; slot < last && lot(slot) >= drawn;)
+                slot++;
+            nap_until(slot * SLOT_NS);
+        }
         if (lot(slot) < drawn && switch_windows(1, drawn)) {
             nap_until((slot + 1) * SLOT_NS);
-            switch_windows(0, 0);
             reckon();
+            drawn = chance();
+            if (lot(slot + 1) >= drawn || slot + 1 - time_of_day() / SLOT_NS > 1) /* not drawn, or not now */
+                switch_windows(0, 0);
         } else {
             cupti.flush_all(0); /* work of an earlier window that ended late */
+            drawn = chance();
         }
     }
 }
