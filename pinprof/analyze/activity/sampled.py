@@ -45,6 +45,7 @@ class GpuSample:
 
     pid: int
     device: int
+    """-1 where no window holds work of any."""
     windows: int
     recorded_ns: int
     """Their length together."""
@@ -104,8 +105,9 @@ class _Weights:
 
 
 def gpu_samples(activity: Activity) -> tuple[GpuSample, ...]:
-    """What windows say of each GPU of each process; nothing of a recording without windows."""
-    return tuple(_samples(activity)) if len(activity.windows) else ()
+    """What windows say of each GPU of each process that used one; nothing of a recording without windows."""
+    found = tuple(_samples(activity))
+    return tuple(sample for sample in found if sample.device >= 0) or found[:1]
 
 
 def _samples(activity: Activity) -> Iterator[GpuSample]:
@@ -116,11 +118,11 @@ def _samples(activity: Activity) -> Iterator[GpuSample]:
         certain = int((windows.end_ns - windows.start_ns)[windows.chance >= 1].sum())
         weights = _Weights(windows, max(lived - certain, 0))
         mine = (operations.pid == pid) & (operations.kind != OpKind.SYNC)
-        for device in distinct(operations.device[mine]).tolist():
-            yield _sample(operations.take(mine & (operations.device == device)), weights, lived)
+        for device in distinct(operations.device[mine]).tolist() or [-1]:
+            yield _sample(operations.take(mine & (operations.device == device)), device, weights, lived)
 
 
-def _sample(operations: GpuOpTable, weights: _Weights, lived: int) -> GpuSample:
+def _sample(operations: GpuOpTable, device: int, weights: _Weights, lived: int) -> GpuSample:
     """One GPU of one process."""
     windows = weights.windows
     kernels = np.isin(operations.kind, (OpKind.KERNEL, OpKind.GRAPH))
@@ -133,7 +135,7 @@ def _sample(operations: GpuOpTable, weights: _Weights, lived: int) -> GpuSample:
     }
     return GpuSample(
         pid=int(windows.pid[0]),
-        device=int(operations.device[0]),
+        device=device,
         windows=len(windows),
         recorded_ns=int(weights.length.sum()),
         lived_ns=lived,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.activity.sampled import gpu_samples, sample_words
+from pinprof.analyze.activity.sampled import Part, gpu_samples, sample_words
 from pinprof.data.activity import Activity, GpuOpTable, GpuWindowTable
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.time_window import TimeWindow
@@ -93,3 +93,11 @@ def test_a_cut_of_time_has_the_windows_and_the_life_of_the_cut() -> None:
 def test_without_windows_nothing_is_said() -> None:
     activity = windowed(program(10, 0.6, np.random.default_rng(5)), 0.1, np.random.default_rng(5))
     assert gpu_samples(replace(activity, windows=GpuWindowTable.empty())) == ()
+
+
+def test_windows_without_work_say_that_the_gpu_was_idle() -> None:
+    rng = np.random.default_rng(5)
+    activity = windowed(program(10, 0.6, rng), 0.1, rng)
+    (sample,) = gpu_samples(replace(activity, window_ops=activity.window_ops.take(slice(0))))
+    assert sample.busy == Part(0, 0, 0)
+    assert sample_words(sample) == "the GPU worked 0.0 % of the time (0.0 % to 0.0 %)"
