@@ -134,7 +134,14 @@ def test_programs_that_cannot_be_compiled_are_said(tmp_path: Path, monkeypatch: 
     assert [program.name for program in programs] == ["copies", "train"]
     assert programs[0].command == (str(tmp_path / "copies"), "1000")
     assert notes == ["read_back was not compiled: no such GPU"]
-    assert {path.stem for path in runs.HERE.glob("*.cu")} == {"copies", "read_back", "batches", "managed", "start"}
+    assert {path.stem for path in runs.HERE.glob("*.cu")} == {
+        "copies",
+        "read_back",
+        "batches",
+        "kernels",
+        "managed",
+        "start",
+    }
 
 
 @pytest.fixture
