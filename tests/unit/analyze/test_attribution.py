@@ -315,6 +315,7 @@ def grown_capture(size: int, ranges: int) -> Capture:
     )
 
 
+@pytest.mark.slow
 def test_neither_samples_nor_ranges_take_a_step_each() -> None:
     small, large = grown_capture(10_000, 1_000), grown_capture(200_000, 1_000)
     analyze(small)

@@ -203,6 +203,7 @@ def test_failed_calls_and_calls_without_name_are_counted() -> None:
     assert (found["cudaMalloc"].failures, found["(no name)"].count) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_ranges", [True, False])
 def test_allocation_calls_split_by_cause_and_the_split_sums_to_the_call(with_ranges: bool) -> None:
     found = by_name(joined(with_ranges))

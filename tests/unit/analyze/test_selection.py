@@ -40,6 +40,7 @@ def causes(*parts: Run) -> Counter[tuple[str, str]]:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [TRACED, MANAGED, PLAIN])
 def test_the_parts_of_a_time_add_up_to_the_whole(path: Path) -> None:
     whole = part(path)

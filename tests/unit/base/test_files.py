@@ -43,6 +43,7 @@ def writes(node: ast.Call) -> bool:
     return made or any(set(mode) & set("wax+") and set(mode) <= set("rwaxbt+") for mode in modes)
 
 
+@pytest.mark.slow
 def test_files_are_made_in_one_place() -> None:
     found = set()
     for path in (ROOT / "pinprof").rglob("*.py"):

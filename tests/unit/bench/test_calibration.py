@@ -146,6 +146,7 @@ def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch)
     assert sizes == {1 << 20}
 
 
+@pytest.mark.slow
 def test_the_driver_alone_is_enough_for_every_measure() -> None:
     fake = FakeDriver()
     with closing(DriverBackend(0, fake)) as backend:

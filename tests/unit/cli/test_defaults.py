@@ -60,6 +60,7 @@ def test_each_command_has_its_own_table_in_the_nearest_file(project: Path, monke
     assert found("record") == {}
 
 
+@pytest.mark.slow
 def test_a_report_is_written_as_the_settings_say(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "pinprof.toml").write_text("[report]\nformat = 'json'\n")
     with pytest.raises(SystemExit) as ended:

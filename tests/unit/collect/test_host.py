@@ -96,6 +96,7 @@ def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "kallsyms.gz").exists()
 
 
+@pytest.mark.slow
 def test_every_gap_that_doctor_finds_comes_with_a_fix() -> None:
     results = checks.run()
     assert [check.name for check in results if check.state in ("warning", "problem") and not check.fix] == []

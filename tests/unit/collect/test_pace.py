@@ -43,6 +43,7 @@ def test_a_size_is_never_exceeded_and_steps_never_fall(rate: float, seconds: flo
     assert not pace.full or written > 0.9 * total
 
 
+@pytest.mark.slow
 def test_a_long_recording_still_has_room_when_it_ends() -> None:
     pace = Pace(SizeLimits(total=2 << 30), 0)
     # A megabyte a second fills two GiB in 34 minutes; this is a day.

@@ -36,6 +36,7 @@ def report(rates: Rates | None = None) -> BenchReport:
     )
 
 
+@pytest.mark.slow
 def test_page_is_one_file_that_asks_for_nothing() -> None:
     page = render(report())
     assert "5 copies repay pinning 4\u00a0GiB" in page

@@ -146,6 +146,7 @@ def test_many_recordings_are_a_line_each() -> None:
     assert lines[-3] == "19 more are on the page."
 
 
+@pytest.mark.slow
 def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None:
     shown = whole(with_opportunities(recorded(), 1))
     for part in (
@@ -160,6 +161,7 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
     assert "Searched for: memory allocated and freed repeatedly" in whole(with_opportunities(recorded(), 0))
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:
     page = render_page(build(with_opportunities(recorded(), 2)))
     places = [

@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_a_few_ranges_are_all_shown() -> None:
     assert (shown.hidden, shown.hidden_calls, shown.longest_hidden_ns) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_of_very_many_ranges_the_longest_are_shown_and_the_others_counted() -> None:
     found = analyze(numbered(2000))
     report = build(found)

@@ -53,6 +53,7 @@ def test_a_heap_profile_of_go_keeps_bytes_and_objects_apart() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_location_of_many_functions_named_many_times_takes_bounded_room(tmp_path: Path) -> None:
     def message(number: int, body: bytes) -> bytes:
         size, length = len(body), b""

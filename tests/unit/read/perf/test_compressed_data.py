@@ -73,6 +73,7 @@ def test_frames_of_compressed_records_that_follow_each_other_are_all_read(captur
     assert (capture.losses.corrupt_bytes, [note for note in capture.losses.notes if "damaged" in note]) == (0, [])
 
 
+@pytest.mark.slow
 def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture_of: Reader) -> None:
     spec = pf.Spec()
     packer = zstandard.ZstdCompressor(level=19).compressobj()
@@ -87,6 +88,7 @@ def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture
     assert "damaged" not in str(capture.losses.notes)
 
 
+@pytest.mark.slow
 def test_millions_of_tiny_records_from_a_few_bytes_end_the_reading(capture_of: Reader) -> None:
     spec = pf.Spec()
     packed = zstandard.ZstdCompressor(level=19).compress(pf.record(65, b"") * (1 << 21))

@@ -114,6 +114,7 @@ def test_any_bytes_parse_or_are_refused(text: bytes) -> None:
                 table.name(row), table.module(row)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PROC.exists(), reason="no /proc/kallsyms")
 def test_this_kernel_parses_without_a_step_per_line_and_as_a_line_by_line_reader_reads_it() -> None:
     text = PROC.read_bytes()
