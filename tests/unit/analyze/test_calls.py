@@ -107,6 +107,7 @@ def test_names_lose_their_suffix_and_tell_the_purpose(name: str, plain: str, pur
     assert (plain_name(name), purpose_of(plain_name(name))) == (plain, purpose)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pageable", "pinned", "uvm", "both"])
 def test_counts_and_times_by_name_are_those_of_the_export(name: str) -> None:
     found = exported(name)

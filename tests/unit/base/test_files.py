@@ -128,6 +128,7 @@ with files.temporary_folder(sys.argv[1]) as folder:
 """
 
 
+@pytest.mark.slow
 def test_temporary_folders_of_killed_runs_go_with_the_next_one(tmp_path: Path) -> None:
     runs = [
         subprocess.Popen(

@@ -50,6 +50,7 @@ def printing(node: ast.Call) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_printing_happens_in_one_place() -> None:
     ways = {}
     for path in (ROOT / "pinprof").rglob("*.py"):

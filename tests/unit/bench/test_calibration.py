@@ -100,6 +100,7 @@ def test_any_other_end_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "notes"),
     [

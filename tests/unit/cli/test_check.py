@@ -94,6 +94,7 @@ def test_init_writes_budgets_that_hold_and_notice_and_overwrites_nothing(folder:
     assert pinprof("check", "init", LOOP, "-o", "-").stdout == text
 
 
+@pytest.mark.slow
 def test_the_self_test_fails_where_a_budget_would_not_notice(folder: Path) -> None:
     (folder / "pinprof.toml").write_text('[[budget]]\ntime = "9 s"\n')
     done = pinprof("check", "--self-test", LOOP, "-o", "out.json")

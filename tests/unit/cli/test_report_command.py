@@ -133,6 +133,7 @@ def test_every_output_is_of_the_part_that_is_asked_for(tmp_path: Path, capsys: p
     assert sum(sum(one["weights"]) for one in profiles if one["name"].startswith("cpu-clock")) == total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

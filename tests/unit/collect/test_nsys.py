@@ -131,6 +131,7 @@ def test_the_program_keeps_its_environment_and_gains_what_nsys_added() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_keeper_ends_nsys_processes_of_its_folder_and_no_others(tmp_path: Path) -> None:
     tool = tmp_path / "nsys-launcher"
     tool.write_bytes(Path("/bin/sleep").read_bytes())

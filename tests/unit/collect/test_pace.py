@@ -32,6 +32,7 @@ def test_half_of_a_size_is_filled_with_everything() -> None:
     assert steps == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e3, 1e5, 1e7, 1e9])
 @pytest.mark.parametrize("seconds", [10, 10_000])
 def test_a_size_is_never_exceeded_and_steps_never_fall(rate: float, seconds: float) -> None:

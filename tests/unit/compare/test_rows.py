@@ -134,6 +134,7 @@ def test_the_runs_that_are_asked_for_detect_what_is_said(request: pytest.Fixture
     assert found >= 45
 
 
+@pytest.mark.slow
 def test_more_runs_are_asked_for_only_where_they_help() -> None:
     def more(*runs: list[ComparedRun]) -> MoreRuns | None:
         return next(row for row in compared(*runs) if row.name == "work").more_runs

@@ -163,6 +163,7 @@ def test_every_key_of_the_json_is_documented() -> None:
     assert found - words == set()
 
 
+@pytest.mark.slow
 def test_split_of_a_call_sums_to_the_call() -> None:
     data = joined()
     calls = CallsSection.of(data)
@@ -177,6 +178,7 @@ def test_split_of_a_call_sums_to_the_call() -> None:
         assert parts[0].label != UNSAMPLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["uvm", "pinned", "pageable", "both"])
 def test_terminal_tables_fit_eighty_columns(name: str) -> None:
     text = text_of(report(name), 80)
@@ -361,6 +363,7 @@ def test_a_caller_without_a_symbol_is_named_by_its_file_once() -> None:
     assert call_line(cast("CallResult", call)) == "cuMemFree from step(int) (app)"
 
 
+@pytest.mark.slow
 def test_calls_that_all_failed_are_one_sentence() -> None:
     data = build(analyze(read(real("uvm.sqlite"), ReadOptions())))
     assert data.activity is not None

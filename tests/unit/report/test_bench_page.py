@@ -72,6 +72,7 @@ def test_nothing_measured_is_no_error(capsys: pytest.CaptureFixture[str]) -> Non
     assert "costs of memory operations" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "unstable", "reason"), [("host", 0, "Without a GPU"), ("cuda", 244, "benchmarks are unstable")]
 )
@@ -89,6 +90,7 @@ def test_figures_that_do_not_hold_carry_no_advice(
             assert advice not in text
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     bad = replace(
         report(),

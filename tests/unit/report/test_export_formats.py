@@ -282,6 +282,7 @@ class TestTables:
         assert [row["kind"] for row in (kernel, memset, wait)] == ["kernel", "memset", "sync"]
         assert [row["name"] for row in csv_rows(tmp_path / "calls.csv")] == ["cudaMemcpyAsync", "cudaLaunchKernel"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("recording", ["perf", "torch"])
     def test_parquet_has_the_same_columns_and_values(self, tmp_path: Path, recording: str) -> None:
         parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

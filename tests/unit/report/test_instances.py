@@ -26,6 +26,7 @@ def per_group(rows: Instances, column: str, groups: int) -> list[int]:
     return [int(value) for value in total]
 
 
+@pytest.mark.slow
 def test_calls_and_their_sampled_time_add_up_to_the_table() -> None:
     data = joined()
     assert data.activity is not None

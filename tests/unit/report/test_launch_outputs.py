@@ -39,6 +39,7 @@ def text_of(answer: Launch) -> str:
     return stream.getvalue()
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_on_the_page_and_in_the_terminal() -> None:
     answer = evil()
     assert answer.holds

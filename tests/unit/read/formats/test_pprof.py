@@ -76,6 +76,7 @@ def test_samples_have_no_times() -> None:
     assert not found.samples.time_ns.any()
 
 
+@pytest.mark.slow
 @ANY_CAPTURE
 @given(samples)
 def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[Sample]) -> None:

@@ -112,6 +112,7 @@ def test_a_parquet_file_that_miscounts_its_rows_is_refused(tmp_path: Path) -> No
     assert refused > 1
 
 
+@pytest.mark.slow
 def test_parquet_without_one_table_reads_the_rest(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pinprof[nsys] is not installed")
     folder = tmp_path / "some"

@@ -30,6 +30,7 @@ def opened(name: str) -> tuple[Capture, Any]:
     return capture, capture.activity
 
 
+@pytest.mark.slow
 def test_uvm_migrations_by_cause_are_those_of_the_export() -> None:
     _, activity = opened("uvm.sqlite")
     ops = activity.gpu_ops

@@ -123,6 +123,7 @@ def test_the_committed_exports_read_alike(name: str) -> None:
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.slow
 def test_the_tables_of_the_committed_exports_are_read_from_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[str] = []
     by_sql = source.SqliteSource._selected

@@ -14,6 +14,7 @@ from tests.support import perf_file as pf
 from tests.support.perf_file import MAPPED, Reader, frames
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [1, 7, 100, 5000])
 def test_compressed_records_are_one_stream_cut_anywhere(capture_of: Reader, piece: int) -> None:
     spec = pf.Spec()
@@ -107,6 +108,7 @@ def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (3, 8 + len(inner))
 
 
+@pytest.mark.slow
 def test_records_that_inflate_beyond_all_measure_are_given_up(
     capture_of: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

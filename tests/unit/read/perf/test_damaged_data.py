@@ -108,6 +108,7 @@ def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: lis
     read_or_refuse(tmp_path / "perf.data", bytes(raw))
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.integers(0, len(SMALL) // 8 - 1), st.integers(0, 2**64 - 1), st.booleans())
 def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, value: int, near: bool) -> None:

@@ -94,6 +94,7 @@ lines = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(lines, min_size=1, max_size=60))
 def test_every_start_has_the_name_a_line_by_line_reader_finds(entries: list[tuple[int, str, str, str]]) -> None:
     text = "".join(f"{address:016x} {kind} {name}{module}\n" for address, kind, name, module in entries).encode()

@@ -269,6 +269,7 @@ sealed_symbols = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(sealed_symbols)
 def test_sealed_symbols_survive_the_file(tmp_path_factory: pytest.TempPathFactory, sealed: SealedSymbols) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.json.gz"
