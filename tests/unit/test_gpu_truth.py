@@ -23,6 +23,7 @@ from tests.truth.gpu.work import Work, of_activity, of_export
 TO_GPU, PINNED_IN = "to the GPU", "host to device, pinned to device"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["both.sqlite", "uvm.sqlite"])
 def test_of_a_real_export_sql_and_pinprofs_reader_find_the_same_work(name: str) -> None:
     path = real(name)

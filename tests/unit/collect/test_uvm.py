@@ -309,6 +309,7 @@ def test_the_probe_for_a_gpu_notes_every_answer(machine: Driver) -> None:
     assert bytes(range(16)).hex() in text
 
 
+@pytest.mark.slow
 def test_the_process_itself_says_when_it_looks_and_ends_when_told(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-S", "-m", "pinprof.collect.uvm", str(os.getpid()), str(tmp_path), "inf"]
     environment = collector_environment()

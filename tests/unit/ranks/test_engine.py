@@ -59,6 +59,7 @@ def test_a_rank_that_is_always_late_is_named_with_line_cause_and_cost() -> None:
     assert "costs the job" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_ranks_that_are_alike_are_not_accused(ranks: int, seed: int) -> None:
