@@ -32,7 +32,7 @@ _LONG_NS = 200_000_000
 """From this wall time on, sampling noise no longer explains a difference of 3 % between the clocks."""
 
 _GPUS = 8
-"""Of so many GPUs the report says what windows tell."""
+"""GPUs of which the report says what windows tell."""
 _UNRECORDED = {
     "gpu_faults": "GPU page faults were not recorded.",
     "cpu_faults": "CPU page faults on managed memory were not recorded.",
