@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from pinprof.base.errors import UsageError
 
@@ -69,9 +70,14 @@ def format_ns(value: float) -> str:
     return f"{value:.0f} ns"
 
 
-def format_ns_range(low: float, high: float) -> str:
-    """Both ends, the unit once where they share it: `1.1–1.4 s`, `900 ms–1.1 s`."""
-    first, last = format_ns(low), format_ns(high)
+def format_ns_about(value: float) -> str:
+    """A predicted time with two digits, which is what is known of it: `1.2 s`, `98 ms`."""
+    return format_ns(float(f"{value:.2g}"))
+
+
+def format_ns_range(low: float, high: float, one: Callable[[float], str] = format_ns) -> str:
+    """Both ends, the unit once where they share it: `1.1–1.4 s`, `900 ms–1.1 s`; `one` writes each."""
+    first, last = one(low), one(high)
     number, _, unit = first.partition(" ")
     if first == last:
         return first

@@ -72,10 +72,11 @@ def outline_of(capture: Capture, calls: Calls | None, critical: Critical, pieces
     made = np.sort(calls.table.start_ns[mine & calls.is_for(*WORK_CALLS)])
     context = pieces.start[pieces.label == CONTEXT]
     found, before = none, none
-    for level in _levels(capture, pieces, own):
-        main = _main(level.statements, made)
-        if main is not None:
-            found = level.begun(main, made, found)
+    for level in _levels(capture, pieces, own, made):
+        if level.main:
+            found = level.begun(made, found)
+            if found.works_ns < level.statements.start[level.main]:
+                break
         elif found == none == before and len(context):
             before = _after_context(level.statements, int(context[0]), none)
     return found if found != none else before
@@ -84,13 +85,16 @@ def outline_of(capture: Capture, calls: Calls | None, critical: Critical, pieces
 @dataclass(frozen=True)
 class _Level:
     statements: _Statements
+    main: int | None
+    """The statement that is the work; None where there is none."""
     callee: Int64
     """Per piece the function that its statement calls, NOTHING where that is not known."""
     own_ns: Int64
     """Per piece how much of it is the program's own time."""
 
-    def begun(self, main: int, made: Int64, around: Begun) -> Begun:
+    def begun(self, made: Int64, around: Begun) -> Begun:
         """What this level's statement of work says, within what the levels around it say."""
+        main = self.main or 0
         all_, calls = self.statements, _calls_in(self.statements, made)
         called = self._called(main)
         alike = [
@@ -116,8 +120,8 @@ class _Level:
         return float(self.own_ns[rows & (self.callee == called)].sum() / max(self.own_ns[rows].sum(), 1))
 
 
-def _levels(capture: Capture, pieces: LifePieces, own: Intervals) -> Iterator[_Level]:
-    """The levels from the start of the program on: each looks into the statement that is nearly all of the last."""
+def _levels(capture: Capture, pieces: LifePieces, own: Intervals, made: Int64) -> Iterator[_Level]:
+    """The levels from the start of the program on: each looks into the work of the last, or what took most of it."""
     stacks = capture.stacks
     places = places_of_all(stacks.frames)
     line, function, own_frame = _numbers(stacks, places)
@@ -131,11 +135,12 @@ def _levels(capture: Capture, pieces: LifePieces, own: Intervals) -> Iterator[_L
         if not len(rows):
             return
         statements = _statements(pieces.start[rows], pieces.end[rows], reached, own_ns[rows])
-        yield _Level(statements, callee[pieces.stack[rows]], own_ns[rows])
-        heaviest = int(statements.own_ns.argmax())
-        if statements.line[heaviest] == NOTHING:
+        main = _main(statements, made)
+        yield _Level(statements, main, callee[pieces.stack[rows]], own_ns[rows])
+        inner = int(statements.own_ns.argmax()) if main is None else main
+        if statements.line[inner] == NOTHING:
             return
-        rows = rows[statements.of == heaviest]
+        rows = rows[statements.of == inner]
 
 
 def _numbers(stacks: StackTable, places: dict[int, Place]) -> tuple[Int64, Int64, Bool]:

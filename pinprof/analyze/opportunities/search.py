@@ -18,7 +18,7 @@ from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
-from pinprof.base.units import format_ns, format_share
+from pinprof.base.units import format_ns, format_ns_about, format_share
 from pinprof.data.model import Capture, clock_event
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -88,6 +88,10 @@ def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
     """The candidate with what it costs in the phase that most of it lies in: no saving is of another one's time."""
     rows, phase = candidate.rows, PHASE_NAMES.index(candidate.phase)
     inside, all_ns = scene.ns(rows[scene.phase[rows] == phase]), scene.ns(rows)
+    title = candidate.title
+    if title.startswith("range "):
+        # The name of a file or a function begins a sentence as it is.
+        candidate = replace(candidate, title=title[0].upper() + title[1:])
     if not inside or inside >= all_ns:
         return candidate
     share = inside / all_ns
@@ -146,7 +150,7 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
 
 def _refused(candidate: Candidate, saving: Saving) -> Refused:
     remains = format_ns(round(candidate.remains.ns))
-    gains = f"saves {format_ns(saving.likely_ns)}" if saving.likely_ns else "saves nothing"
+    gains = f"saves {format_ns_about(saving.likely_ns)}" if saving.likely_ns else "saves nothing"
     reason = (
         f"It takes {format_ns(candidate.cost_ns)}; with the cure ({candidate.cure.id}) {remains} remain, which {gains}."
     )
@@ -181,10 +185,10 @@ def _headline(scene: Scene, found: list[Opportunity], to_measure: list[ToMeasure
         )
     first = found[0]
     saving = first.saving
-    around = f"{format_ns(saving.low_ns)} to {format_ns(saving.high_ns)}"
+    around = f"{format_ns_about(saving.low_ns)} to {format_ns_about(saving.high_ns)}"
     cure = catalogue.CURES[first.cure.id].phrase
     return (
-        f"{first.title.rstrip('.')}: {cure} saves about {format_ns(saving.likely_ns)} ({around})"
+        f"{first.title.rstrip('.')}: {cure} saves about {format_ns_about(saving.likely_ns)} ({around})"
         f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
     )
 

@@ -38,6 +38,8 @@ class Card:
     """Wall time of its phase; what it costs, where the phase is not known."""
     event: int
     """The event that shows its samples; -1 where none does."""
+    steps: int = 0
+    """How many steps its phase has; 0 where none were seen."""
 
     @property
     def full_ns(self) -> int:
@@ -56,7 +58,10 @@ class Card:
     @property
     def gain(self) -> str:
         """What it saves, of what."""
-        return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+        of = f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+        if not self.steps:
+            return of
+        return f"{of}, {units.format_ns_about(self.it.saving.likely_ns / self.steps)} in each of {self.steps:,} steps"
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """(kind, words) of everything that is said below the title, in the order of every form."""
@@ -175,7 +180,8 @@ class WhatToChange(Section[Explained]):
 
 def saving_words(saving: Saving) -> str:
     """`1.3 s (1.1–1.4 s)`."""
-    likely, ends = units.format_ns(saving.likely_ns), units.format_ns_range(saving.low_ns, saving.high_ns)
+    about = units.format_ns_about
+    likely, ends = about(saving.likely_ns), units.format_ns_range(saving.low_ns, saving.high_ns, about)
     return likely if ends == likely else f"{likely} ({ends})"
 
 
@@ -195,7 +201,8 @@ def _cards(answer: Opportunities, analysis: Run, shared: Shared) -> Iterator[Car
     for number, one in enumerate(answer.found):
         phase = analysis.course.phase(one.phase) if analysis.course else None
         event = _event_of(shared.flame, number, analysis) if shared.flame else -1
-        yield Card(one, phase.wall_ns if phase else one.cost_ns, event)
+        seen = analysis.course.steps if analysis.course and one.phase == "work" else None
+        yield Card(one, phase.wall_ns if phase else one.cost_ns, event, seen.count if seen else 0)
 
 
 def _event_of(flame: FlameData, number: int, analysis: Run) -> int:

@@ -26,8 +26,8 @@ from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
 MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
 _EVENTS, _CAUSES, _FINDINGS, _UNSEEN = 3, 4, 3, 2
-_PLACE_WIDTH = 60
-"""Cells for where an opportunity is."""
+_WHOLE = 4
+"""Lines of a sentence that is not cut: nobody writes longer ones, but names in them may be of any length."""
 
 
 def print_summary(reports: Sequence[ReportData], below: Iterable[str] = ()) -> None:
@@ -76,9 +76,9 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
         facts = " · ".join(kept(printable(fact)) for fact in hero.facts)
         yield from _cut(Text.assemble(badge, (facts, "dim")), console, 1 if cards else 2)
     if phases:
-        yield from _cut(phases.line(), console, 1)
+        yield from _cut(phases.line(), console, 2)
         if phases.about_steps:
-            yield from _cut(sentence(printable(phases.about_steps), "dim"), console, 1)
+            yield from _cut(sentence(printable(phases.about_steps), "dim"), console, 2)
     for card in cards[:most]:
         yield Text("")
         yield from _opportunity(card, console, cure)
@@ -93,14 +93,15 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
     if unseen:
         yield Text("")
     for line in unseen[:_UNSEEN]:
-        yield from _cut(sentence(printable(f"Not visible: {line}"), "dim"), console, 1)
+        yield from _cut(sentence(printable(f"Not visible: {line}"), "dim"), console, _WHOLE)
 
 
 def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
-    """Title, saving and site in a line each, and at most `cure` lines of the cure."""
-    yield from _cut(Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold"), console, 1)
-    gain = Text(f"   {card.gain}", "green") + Text(f" · {shortened(card.site, _PLACE_WIDTH)}", "dim")
-    yield from _cut(gain, console, 1)
+    """Title, saving and site, each with as many lines as it takes, and at most `cure` lines of the cure."""
+    title = Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold")
+    yield from _cut(title, console, _WHOLE)
+    gain = sentence(card.gain, "green") + Text(f" · {printable(card.site)}", "dim")
+    yield from _cut(gain, console, _WHOLE, indent=3)
     yield from _cut(sentence(printable(f"→ {card.it.cure.text}")), console, cure, indent=3)
 
 
