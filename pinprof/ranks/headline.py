@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import in_words
 from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.ranks.results import Excess, Hold, Start, Verdict
 from pinprof.ranks.why import RUNNABLE
 
-_MEANING = {row.name: row.meaning for row in CATEGORIES}
 _MOSTLY = 0.5
 
 
@@ -85,7 +84,7 @@ def why(hold: Hold) -> str:
         return _line(hold, hold.lines[0])
     if more:
         cause = max(more, key=lambda cause: more[cause])
-        return f"{cause} ({_MEANING.get(cause, cause)}) takes {_time(hold, more[cause])} more"
+        return f"{in_words(cause)} takes {_time(hold, more[cause])} more"
     return ""
 
 
@@ -115,7 +114,7 @@ def _line(hold: Hold, line: Excess) -> str:
     place = line.place.text if line.place else "an unknown line"
     others = f"{format_ns(_each(hold, line.others_ns))}" if line.others_ns else "nothing"
     cause, ns, whole = main_cause(line)
-    reason = f"; {format_share(ns, whole)} of it is {cause} ({_MEANING.get(cause, cause)})" if cause else ""
+    reason = f"; {format_share(ns, whole)} of it is {in_words(cause)}" if cause else ""
     return f"{place}{inside} takes {_time(hold, line.ns)}, and {others} on the other ranks{reason}"
 
 

@@ -464,6 +464,13 @@ CATEGORIES: tuple[Category, ...] = (
 
 LEAF = {category.name: index for index, category in enumerate(CATEGORIES)}
 """Leaf name → index into `CATEGORIES`."""
+MEANING = {category.name: category.meaning for category in CATEGORIES}
+
+
+def in_words(leaf: str) -> str:
+    """A cause for a sentence, with its name behind: `first touch of malloc'd memory (fault.anon)`."""
+    return f"{MEANING[leaf]} ({leaf})" if leaf in MEANING else leaf
+
 
 INTERRUPT = k(
     r"asm_sysvec_\w+|sysvec_\w+|asm_common_interrupt|common_interrupt|(__)?irq_exit_rcu|irq_exit|handle_softirqs"

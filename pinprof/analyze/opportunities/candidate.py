@@ -28,6 +28,8 @@ class Candidate:
     remains: Estimate
     """What it costs with the cure."""
     cure: Cure
+    once: Estimate | None = None
+    """What of that is spent once, by the first that needs it."""
     count: int = 0
     bytes: int = 0
     basis: tuple[str, ...] = ()

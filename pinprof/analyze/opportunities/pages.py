@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate
@@ -310,7 +311,7 @@ def _forks(scene: Scene) -> bool:
 def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Estimate, ends_ns: int) -> Candidate:
     site, cost = scene.site_of(made), scene.ns(group)
     causes = scene.causes(group)
-    first = ", ".join(f"{name} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
+    first = ", ".join(f"{in_words(name)} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,

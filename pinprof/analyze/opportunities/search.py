@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import CATEGORIES, in_words
 from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
@@ -96,9 +96,18 @@ def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
         return candidate
     share = inside / all_ns
     cost, outside = round(share * candidate.cost_ns), round((1 - share) * candidate.cost_ns)
+    remains, once = candidate.remains, candidate.once
+    if once is not None and scene.phase[rows].min() < phase:
+        # The first use, which lies before, pays for it.
+        remains = replace(
+            remains,
+            ns=remains.ns - once.ns,
+            low_ns=remains.low_ns - once.low_ns,
+            high_ns=remains.high_ns - once.high_ns,
+        )
     more = f"{format_ns(outside)} more are spent before or after {candidate.phase}, which the saving excludes."
     basis = (*candidate.basis, *((more,) if share < WHOLLY else ()))
-    return replace(candidate, cost_ns=cost, remains=candidate.remains.times(share), basis=basis)
+    return replace(candidate, cost_ns=cost, remains=remains.times(share), basis=basis)
 
 
 def looked_for() -> str:
@@ -145,7 +154,7 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
     if not heaviest:
         return ()
     share = format_share(causes[heaviest], sum(causes.values()))
-    return (Evidence(f"{share} of the sampled time here is {heaviest}.", f"explain {heaviest}"),)
+    return (Evidence(f"{share} of the sampled time here is {in_words(heaviest)}.", f"explain {heaviest}"),)
 
 
 def _refused(candidate: Candidate, saving: Saving) -> Refused:

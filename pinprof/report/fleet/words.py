@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from pinprof.base.units import format_counted, format_ns, format_ns_range, format_share
+from pinprof.base.units import format_counted, format_ns, format_ns_about, format_ns_range, format_share
 from pinprof.fleet.results import CAPTURE, Answer, Because, Change, FleetSaving, Outlier
 
 
@@ -53,8 +53,8 @@ def chance(p: float) -> str:
 def gain(one: FleetSaving) -> str:
     """What an opportunity saves over the fleet."""
     share = f", {format_share(one.saving_ns, one.whole_ns)} of {one.program}" if one.whole_ns else ""
-    span = format_ns_range(one.saving_low_ns, one.saving_high_ns)
-    return f"{format_ns(one.saving_ns)} ({span}) in {format_counted(one.captures, 'capture', 'captures')}{share}"
+    span = format_ns_range(one.saving_low_ns, one.saving_high_ns, format_ns_about)
+    return f"{format_ns_about(one.saving_ns)} ({span}) in {format_counted(one.captures, 'capture', 'captures')}{share}"
 
 
 def change(one: Change) -> str:

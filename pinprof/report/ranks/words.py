@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import MEANING
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_ns_range, format_share
 from pinprof.ranks.headline import main_cause, rank_names, when
 from pinprof.ranks.results import Excess, Group, Hold, Launch, Node
 
 __all__ = ["MEANING", "main_cause", "rank_names", "when"]
 
-MEANING = {row.name: row.meaning for row in CATEGORIES}
 HELD_TITLES: Mapping[str, str] = {
     "rss": "in memory (shared pages count in each process)",
     "pinned": "pinned",

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from pinprof.analyze import Run
-from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.attribution.categories import LEAF, in_words
 from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
@@ -67,7 +67,9 @@ class Card:
         """(kind, words) of everything that is said below the title, in the order of every form."""
         one = self.it
         least = _SHOWN * sum(one.causes.values())
-        causes = [f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least]
+        causes = [
+            f"{in_words(leaf)} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least
+        ]
         costs = f"costs {units.format_ns(one.cost_ns)}" + (f": {', '.join(causes)}" if causes else "")
         yield "gain", f"{self.gain}; {costs}"
         yield "site", self.site

@@ -1,4 +1,4 @@
-"""Phases: start-up, context creation, work and exit of the thread whose time counts, and the steps of its work."""
+"""Phases of the thread whose time counts, from its start-up to its exit, and the steps of its work."""
 
 from __future__ import annotations
 
