@@ -194,10 +194,11 @@ def _headline(scene: Scene, found: list[Opportunity], to_measure: list[ToMeasure
         )
     first = found[0]
     saving = first.saving
-    around = f"{format_ns_about(saving.low_ns)} to {format_ns_about(saving.high_ns)}"
+    low, likely, high = map(format_ns_about, (saving.low_ns, saving.likely_ns, saving.high_ns))
+    about = likely if low == high else f"{likely} ({low} to {high})"
     cure = catalogue.CURES[first.cure.id].phrase
     return (
-        f"{first.title.rstrip('.')}: {cure} saves about {format_ns_about(saving.likely_ns)} ({around})"
+        f"{first.title.rstrip('.')}: {cure} saves about {about}"
         f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
     )
 
