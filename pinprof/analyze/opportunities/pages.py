@@ -217,9 +217,8 @@ def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[I
 def _made_again(scene: Scene, marks: _Marks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
     """Whether the place makes its memory again and again, freed in turn; and whether so if its pages are huge.
 
-    That takes two executions of the place, and frees by its own thread, or in worker processes by any of their
-    threads: it frees memory itself, or any place does meanwhile, since Python frees here what it made there. What the program
-    builds before its work, it makes once.
+    That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
+    meanwhile, since Python frees here what it made there. What the program builds before its work, it makes once.
     """
     times, thread = scene.course.wall.time_ns, scene.thread
     making = made[~marks.frees[made]]
@@ -228,13 +227,10 @@ def _made_again(scene: Scene, marks: _Marks, made: Int64, group: Int64, rows: In
     first, last = times[making].min(), times[making].max()
     mine = np.bincount(np.unique(thread[making], return_inverse=True)[1].reshape(-1)).argmax()
     maker = np.unique(thread[making])[mine]
-    pids = scene.capture.samples.pid[scene.course.wall.sample]
-    pid = pids[making[thread[making] == maker][0]]
-    its_own = (thread == maker) if pid == scene.course.pid else (pids != scene.course.pid)
-    group, rows = (part[its_own[part]] for part in (group, rows))
+    group, rows = (part[thread[part] == maker] for part in (group, rows))
     meanwhile = rows[(times[rows] >= first) & (times[rows] <= last)]
     frees = meanwhile[marks.frees[meanwhile]]
-    if not _executed_again(scene, making[thread[making] == maker], frees[thread[frees] == maker], maker):
+    if not _executed_again(scene, making, frees, maker):
         return False, False
     freed = max(
         scene.ns(part[marks.frees[part]]) / (least * max(scene.ns(part), 1))
