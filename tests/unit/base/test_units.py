@@ -11,6 +11,8 @@ from pinprof.base.units import (
     format_bytes,
     format_count,
     format_ns,
+    format_ns_about,
+    format_ns_range,
     format_rate,
     format_share,
     format_weight,
@@ -118,3 +120,16 @@ def test_weights_carry_their_events_unit() -> None:
 def test_rates_are_decimal_gigabytes_per_second() -> None:
     assert format_rate(256 << 20, 4_846_000) == "55.4 GB/s"
     assert format_rate(1, 0) == "–"
+
+
+@pytest.mark.parametrize(
+    ("ns", "words"),
+    [(2_684_000_000, "2.7 s"), (995_500_000, "1 s"), (251_900_000, "250 ms"), (32_100_000, "32 ms"), (0, "0 ns")],
+)
+def test_predicted_times_have_two_digits(ns: int, words: str) -> None:
+    assert format_ns_about(ns) == words
+
+
+def test_ends_of_a_prediction_share_their_unit() -> None:
+    assert format_ns_range(571_000_000, 1_184_000_000, format_ns_about) == "570 ms–1.2 s"
+    assert format_ns_range(1_520_000_000, 1_690_000_000, format_ns_about) == "1.5–1.7 s"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze.course.results import PHASE_NAMES, Interval, Phase
 from pinprof.analyze.evidence import LEAST_NS
 from pinprof.analyze.opportunities import search as module
 from pinprof.analyze.opportunities.candidate import Candidate, total
@@ -41,12 +42,14 @@ def candidate(first: int, last: int, saved: int, cost: int = 0, place: str = "a.
     return Candidate(**given)
 
 
-def searched(monkeypatch: pytest.MonkeyPatch, *given: Candidate, made: Capture | None = None) -> Opportunities:
+def searched(
+    monkeypatch: pytest.MonkeyPatch, *given: Candidate, made: Capture | None = None, run: Scene | None = None
+) -> Opportunities:
     def detector(_: Scene) -> Iterator[Candidate]:
         return iter(given)
 
     monkeypatch.setattr(module, "DETECTORS", {detector: "nothing"})
-    return search(scene(made or recorded(ran(0, 2000, SMALL))))
+    return search(run or scene(made or recorded(ran(0, 2000, SMALL))))
 
 
 def test_largest_saving_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,3 +217,25 @@ def test_sum_of_estimates_needs_all_of_them() -> None:
     assert total([one, None]) is None
     assert total([]) is None
     assert total([one, one]) == Estimate(20, 10, 40, "bench")
+
+
+def test_a_saving_is_of_the_phase_in_which_most_of_the_cost_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of the cost is spent while the program warms up, and what is spent once is spent then."""
+    made = recorded(ran(0, 500, SMALL))
+    once = Estimate(20 * MS, 20 * MS, 20 * MS, "this run")
+    one = replace(candidate(0, 100, 60), remains=Estimate(40 * MS, 40 * MS, 40 * MS, "this run"), once=once)
+    run = scene(made)
+    names = [PHASE_NAMES.index(name) for name in ("warm-up", "work")]
+    phases = (Phase("warm-up", (Interval(0, 20 * MS),)), Phase("work", (Interval(20 * MS, 500 * MS),)))
+    wall = replace(run.course.wall, phase=np.where(run.course.wall.time_ns <= 20 * MS, *names).astype(np.int32))
+    run = replace(run, course=replace(run.course, phases=phases, wall=wall))
+    (found,) = searched(monkeypatch, one, run=run).found
+    assert (found.phase, found.cost_ns // MS, found.saving.likely_ns // MS) == ("work", 80, 64)
+    assert any("20 ms more are spent before or after work" in line for line in found.basis)
+
+
+def test_a_range_begins_a_sentence_with_a_capital_letter_and_a_file_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles = ["range alloc pins new memory each time.", "train.py:3 pins new memory each time."]
+    parts = [replace(candidate(100 * n, 100 * n + 90, 80), title=title) for n, title in enumerate(titles)]
+    found = searched(monkeypatch, *parts).found
+    assert {one.title for one in found} == {"Range alloc pins new memory each time.", titles[1]}
