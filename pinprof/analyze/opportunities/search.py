@@ -46,7 +46,7 @@ UNEXPLAINED_SHARE = 0.10
 """The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
 nothing to gain."""
 WHOLLY = 0.95
-"""The share of a cost in its phase: where it is less, the rest is told."""
+"""The share of a cost in its phase: where it is less, the rest is told and counted out; samples know no better."""
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
 COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
@@ -92,9 +92,9 @@ def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
     if title.startswith("range "):
         # The name of a file or a function begins a sentence as it is.
         candidate = replace(candidate, title=title[0].upper() + title[1:])
-    if not inside or inside >= all_ns:
+    share = inside / max(all_ns, 1)
+    if not inside or share >= WHOLLY:
         return candidate
-    share = inside / all_ns
     cost, outside = round(share * candidate.cost_ns), round((1 - share) * candidate.cost_ns)
     remains, once = candidate.remains, candidate.once
     if once is not None and scene.phase[rows].min() < phase:
@@ -106,8 +106,7 @@ def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
             high_ns=remains.high_ns - once.high_ns,
         )
     more = f"{format_ns(outside)} more are spent before or after {candidate.phase}, which the saving excludes."
-    basis = (*candidate.basis, *((more,) if share < WHOLLY else ()))
-    return replace(candidate, cost_ns=cost, remains=remains.times(share), basis=basis)
+    return replace(candidate, cost_ns=cost, remains=remains.times(share), basis=(*candidate.basis, more))
 
 
 def looked_for() -> str:
