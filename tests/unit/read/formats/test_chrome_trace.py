@@ -307,3 +307,11 @@ def test_samples_of_v8_that_are_not_read_are_counted(tmp_path: Path) -> None:
     chunk = mark("P", "ProfileChunk", 1, id="0x1", args={"data": {"cpuProfile": {"samples": [1]}}})
     capture = parse(tmp_path, [mark("P", "Profile", 0, id="0x1"), chunk, chunk])
     assert any("2 chunks of a V8 profile" in note for note in capture.losses.notes)
+
+
+def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> None:
+    events = [x("kernel", "gemm", 5, 1, device=0, stream=0, correlation=0)]
+    for turn in range(40):
+        events += [x("cuda_runtime", "hipMalloc", 10_000 * turn + 100, 3000), x("cuda_runtime", "hipFree", 10_000 * turn + 5000, 3000)]
+    (finding,) = [one for one in analyze(parse(tmp_path, {"traceEvents": events})).findings if one.rule == "alloc-loop"]
+    assert (finding.severity, "40 pairs of device memory" in finding.evidence[0]) == ("warning", True)
