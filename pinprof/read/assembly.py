@@ -90,8 +90,8 @@ _KERNEL_ENTRY = re.compile(
     r"(common|secondary)_startup_64(_no_verify)?|(x86_64_)?start_(secondary|kernel|reservations)|rest_init|"
     r"__secondary_switched|secondary_start_kernel|(asm_)?cpu_bringup_and_idle|cpu_startup_entry|do_idle"
 )
-"""Functions through which Linux (x86-64, arm64) is entered, or with which a processor begins: all that they call runs in
-the kernel."""
+"""Functions through which Linux (x86-64, arm64) is entered, or with which a processor begins: all that they call runs
+in the kernel."""
 
 
 def dso_of(path: str, build_id: str = "") -> tuple[Dso, int]:

@@ -62,7 +62,9 @@ _BINARY = (
         "Convert the perf.data of simpleperf instead: `pprof_proto_generator.py -i perf.data`.",
     ),
     Convertible(
-        re.compile(rb"SLOW[\x01-\x20]\0|\*version\s+\d+\s+(data-file-overflow|clock)="), "a method trace of Android's runtime (ART)", _ANDROID
+        re.compile(rb"SLOW[\x01-\x20]\0|\*version\s+\d+\s+(data-file-overflow|clock)="),
+        "a method trace of Android's runtime (ART)",
+        _ANDROID,
     ),
     Convertible(
         re.compile(rb"NVR\0[\s\S]"),
@@ -72,8 +74,8 @@ _BINARY = (
     Convertible(
         re.compile(rb"PAR1[\0-\x1f\x80-\xff]"),
         "an Apache Parquet file, as Pyroscope stores blocks of profiles",
-        "Query Pyroscope for a pprof profile: `profilecli query profile --output=pprof=profile.pb`. Of an export of nsys"
-        " give the folder.",
+        "Query Pyroscope for a pprof profile: `profilecli query profile --output=pprof=profile.pb`. Of an export of"
+        " nsys give the folder.",
     ),
     Convertible(
         re.compile(rb"memray\0"),
@@ -92,12 +94,17 @@ _BINARY = (
         "Record with `py-spy record -f raw`, or with `pinprof record`.",
     ),
     Convertible(
-        re.compile(rb"\x0a[\s\S]{1,12}?\x0a[\s\S]{1,6}?\x0a[\s\S]{1,3}(service|telemetry|host|process|os|container|k8s|profiler?)\."),
+        re.compile(
+            rb"\x0a[\s\S]{1,12}?\x0a[\s\S]{1,6}?\x0a[\s\S]{1,3}(service|telemetry|host|process|os|container|k8s|profiler?)\."
+        ),
         "telemetry in OTLP, OpenTelemetry's protobuf format",
         "Ask the backend that receives it for a pprof profile, as Pyroscope and Parca export them.",
     ),
     Convertible(
-        re.compile(rb"\x0a"), "a trace in Perfetto's protobuf format", _PERFETTO, r".*\.(pftrace|perfetto-trace|perfetto)"
+        re.compile(rb"\x0a"),
+        "a trace in Perfetto's protobuf format",
+        _PERFETTO,
+        r".*\.(pftrace|perfetto-trace|perfetto)",
     ),
 )
 """What no other reader should be asked about."""
@@ -121,10 +128,12 @@ _SHAPES = (
                 "Record with `py-spy record -f raw`, or with `pinprof record`."),
     Convertible(_keys("segments", "device_traces"), "a memory snapshot of PyTorch, which has no times of the host",
                 "Export a trace of torch.profiler (`prof.export_chrome_trace`), or record with `pinprof record`."),
-    Convertible(re.compile(rb"(# callgrind format|version: \d+\s+creator: callgrind|(desc: .*\n)*cmd: .*\n(time_unit|events):)"),
+    Convertible(re.compile(rb"# callgrind format|version: \d+\s+creator: callgrind"
+                           rb"|(desc: .*\n)*cmd: .*\n(time_unit|events):"),
                 "a profile of Valgrind, which counts instructions or heap blocks and has no times",
                 "Record the program with `pinprof record`."),
-    Convertible(re.compile(rb'"?(Kind|Domain)"?,"?(Agent_Id|Function|Process_Id|Queue_Id)"?,'), "a result of rocprofv3 in CSV",
+    Convertible(re.compile(rb'"?(Kind|Domain)"?,"?(Agent_Id|Function|Process_Id|Queue_Id)"?,'),
+                "a result of rocprofv3 in CSV",
                 f"Record with `rocprofv3 --output-format pftrace`. {_PERFETTO}"),
     Convertible(re.compile(rb"(Attaching \d+ probes?\.\.\.\s+)?@\w*\[\s*\n"), "the output of bpftrace",
                 "Convert it with `stackcollapse-bpftrace.pl FILE > stacks.folded`."),

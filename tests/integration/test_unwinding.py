@@ -259,8 +259,12 @@ def test_a_program_that_executes_itself_again_keeps_its_callers(tmp_path: Path) 
     program, capture = tmp_path / "again", tmp_path / "again.pinprof"
     subprocess.run(["gcc", "-O2", "-g", "-fomit-frame-pointer", "-o", program, tmp_path / "again.c"], check=True)
     pinprof = [sys.executable, "-m", "pinprof"]
-    subprocess.run([*pinprof, "record", "--no-report", "--no-calibrate", "-o", capture, "--", program, "20"], check=True)
-    folded = subprocess.run([*pinprof, "report", capture, "--format", "folded"], capture_output=True, text=True, check=True)
+    subprocess.run(
+        [*pinprof, "record", "--no-report", "--no-calibrate", "-o", capture, "--", program, "20"], check=True
+    )
+    folded = subprocess.run(
+        [*pinprof, "report", capture, "--format", "folded"], capture_output=True, text=True, check=True
+    )
     inside = called = 0
     for line in folded.stdout.splitlines():
         stack, _, number = line.rpartition(" ")

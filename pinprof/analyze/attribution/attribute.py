@@ -246,7 +246,7 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     # One more element, read by NO_NODE: a sample without callchain.
     running = ~capture.spans[samples.event] & (node != NO_NODE)
     ending = np.bincount(node[running], minlength=len(capture.stacks))
-    by_node = by_what_faults_do(stacks.leaf, stacks.decided, stacks.shown, ending, tables)
+    by_node = by_what_faults_do(capture.stacks, stacks, ending, tables)
     leaf = np.append(by_node, np.int16(role["no stack"]))[node]
     work = np.append(stacks.work, np.int8(WORK_ATTRIBUTES.index("other")))[node]
     groups = np.append(stacks.groups, np.uint8(0))[node]

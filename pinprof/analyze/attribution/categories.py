@@ -81,7 +81,8 @@ CATEGORIES: tuple[Category, ...] = (
         strength=20,
     ),
     Category(
-        "fault.shared", "G", "first write to a clean page of a shared file", "Write to files less often, or with write().",
+        "fault.shared", "G", "first write to a clean page of a shared file",
+        "Write files back less often, or use write().",
         k("do_page_mkwrite", r"wp_page_shared|wp_pfn_shared|\w+_page_mkwrite"), context="exception", strength=45,
         takes_from="fault.cow", shown_by=_TO_FILE,
     ),
@@ -93,8 +94,8 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "fault.zero", "G", "first write to memory of zeros that was only read before",
-        "Write to new memory before reading it, and reuse buffers.",
-        k("", "do_huge_zero_wp_pmd"), context="exception", strength=42, takes_from="fault.cow", shown_by=(*CLEARING, *k("", r"(vma_)?alloc_zeroed_\w+")),
+        "Reuse buffers, and clear them.", k("", "do_huge_zero_wp_pmd"), context="exception", strength=42,
+        takes_from="fault.cow", shown_by=(*CLEARING, *k("", r"(vma_)?alloc_zeroed_\w+")),
     ),
     Category(
         "fault.swap", "G", "waiting for swap, NUMA balancing or page migration", "Bind memory and threads to a node.",
@@ -373,7 +374,7 @@ CATEGORIES: tuple[Category, ...] = (
             r"|send_signal",
         ),
     ),
-    # Reading and writing, as far as nothing is copied.
+    # Reading and writing, as far as nothing is copied; weaker than what else uses files: mapping, starting programs.
     Category(
         "sys.io", "D", "read and write calls outside copying", "Make fewer, larger calls.", k(
             r"vfs_(read|write|iter_read|iter_write|iocb_iter_read|iocb_iter_write)v?|ksys_(read|write|pread64|pwrite64)"
@@ -381,36 +382,38 @@ CATEGORIES: tuple[Category, ...] = (
             r"|sys_(fsync|fdatasync|msync|sync_file_range|syncfs)|do_(readv|writev|preadv|pwritev|sendfile|fsync)"
             r"|vfs_(fsync_range|copy_file_range)",
             "do_iter_readv_writev|new_sync_(read|write)|do_iter_(read|write)|vfs_fsync|ksys_sync|sys_sendfile",
-        ), strength=85,
+        ), strength=32,
     ),
     Category(
         "sys.io.cache", "D", "files in the page cache: finding, adding and writing back pages",
         "Read and write larger pieces, and sync less often.", k(
-            r"filemap_\w+|__filemap_\w+|generic_file_\w+|generic_perform_write|\w+_file_(read|write)_iter"
-            r"|\w+_buffered_write\w*|\w+_write_(begin|end)|\w+_writepages|do_writepages|file_write_and_wait_range"
+            r"filemap_\w+|__filemap_\w+|generic_file_(read|write|direct|buffered|splice)\w*|generic_perform_write"
+            r"|\w+_file_(read|write)_iter|\w+_buffered_write\w*|\w+_write_(begin|end)|\w+_writepages|do_writepages|file_write_and_wait_range"
             r"|page_cache_\w+|blkdev_(read|write)_iter|iomap_\w+|block_write_\w+|__block_write_\w+",
             r"generic_file_buffered_read|read_pages",
-        ), strength=88,
+        ), strength=34,
     ),
     Category(
         "sys.io.proc", "D", "files that the kernel makes up when they are read (/proc, /sys)",
         "Read them less often, and keep them open.", k(
-            r"proc_(reg|sys|pid|single|tgid|task)_\w+|seq_(read|printf|put|write|vprintf)\w*|kernfs_(fop|seq)_\w+|sysfs_kf_\w+"
-            r"|show_(map|smap|stat)\w*|smaps_\w+|pagemap_\w+|environ_read|meminfo_proc_show|do_task_stat|mem_(read|write|rw)",
-        ), strength=91,
+            r"proc_(reg|sys|pid|single|tgid|task)_\w+|seq_(read|printf|put|write|vprintf)\w*|kernfs_(fop|seq)_\w+"
+            r"|sysfs_kf_\w+|show_(map|smap|stat)\w*|smaps_\w+|pagemap_\w+|environ_read|meminfo_proc_show|do_task_stat"
+            r"|mem_(read|write|rw)",
+        ), strength=35,
     ),
     Category(
         "sys.io.random", "D", "making random numbers (/dev/urandom, getrandom)",
         "Seed a generator in the program, and read larger pieces.", k(
             r"get_random_bytes_user|urandom_read\w*|random_read\w*|sys_getrandom|write_pool_user|random_write_iter",
             r"extract_crng\w*|_extract_crng|_?urandom_read_nowarn|extract_entropy_user",
-        ), strength=93,
+        ), strength=36,
     ),
     Category(
         "sys.io.tty", "D", "terminals", "Write larger pieces, or to a file.", k(
-            r"n_tty_\w+|tty_\w+|file_tty_write|redirected_tty_write|pty_\w+|do_output_char|con_\w+|uart_\w+|serial8250_\w+",
+            r"n_tty_\w+|tty_\w+|file_tty_write|redirected_tty_write|pty_\w+|do_output_char|con_\w+|uart_\w+"
+            r"|serial8250_\w+",
             r"do_tty_write|process_output\w*|hvc_\w+|do_con_write|echo_char\w*|__process_echoes|ldsem_\w+",
-        ), strength=95,
+        ), strength=37,
     ),
     Category(
         "sys.io.socket", "D", "sockets", "Use larger messages, fewer round trips, or shared memory.", k(

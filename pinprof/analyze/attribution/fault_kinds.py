@@ -8,36 +8,53 @@ one. So the samples of one handler, called from one place, decide together.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from pinprof.analyze.attribution.tables import RuleTables
-from pinprof.data.model import NO_NODE, Int16, Int32, Int64, UInt8
+from pinprof.data.model import NO_NODE, Int16, Int64, StackTable
+
+if TYPE_CHECKING:
+    from pinprof.analyze.attribution.attribute import AttributedStacks
 
 LEAST_SHOWN = 0.2
 """The share of the samples that show a row, of those that show any: kernels that clear all memory they allocate do so
 before they copy a page, too."""
 
+LEAST_OF_ALL = 0.1
+"""The share of all samples of a handler, where nothing shows its own row: to copy takes a third of what such faults
+cost."""
 
-def by_what_faults_do(leaf: Int16, decided: Int32, shown: UInt8, samples: Int64, tables: RuleTables) -> Int16:
-    """The leaves of stack nodes, with those of faults that another row has.
 
-    `decided` is per node the one whose frame decided, `shown` the bits of `RuleTables.shown_by` on its stack, `samples`
-    how many end there. Handlers during which nothing telling was sampled are like all others of their row.
+def by_what_faults_do(stacks: StackTable, of: AttributedStacks, samples: Int64, tables: RuleTables) -> Int16:
+    """The leaves of stack nodes, with those of faults that another row has; `samples` is how many end at each node.
+
+    Handlers during which nothing telling was sampled are like all others of their row.
     """
-    leaf = leaf.copy()
+    leaf = of.leaf.copy()
     for name, rows in tables.taken().items():
-        nodes = np.flatnonzero((leaf == name) & (decided != NO_NODE))
+        nodes = np.flatnonzero((of.leaf == name) & (of.decided != NO_NODE))
         if not len(nodes):
             continue
-        handlers, of = np.unique(decided[nodes], return_inverse=True)
-        found = np.array(
-            [
-                np.bincount(of, weights=np.where(shown[nodes] & bit > 0, samples[nodes], 0), minlength=len(handlers))
-                for _, bit in rows
-            ]
-        )
-        found = np.where(found.any(axis=0), found, found.sum(axis=1, keepdims=True))
-        enough = (found > 0) & (found >= LEAST_SHOWN * found.sum(axis=0))
+        handlers, which = np.unique(of.decided[nodes], return_inverse=True)
+        found = np.array([_beneath(stacks, np.where(of.shown & bit > 0, samples, 0))[handlers] for _, bit in rows])
+        least = LEAST_SHOWN * found.sum(axis=0)
+        if any(row == name for row, _ in rows):
+            # What the same handler did elsewhere is better than nothing.
+            found = np.where(least > 0, found, found.sum(axis=1, keepdims=True))
+            least = LEAST_SHOWN * found.sum(axis=0)
+        else:
+            least = LEAST_OF_ALL * _beneath(stacks, samples)[handlers]
+        enough = (found > 0) & (found >= least)
         taken = np.array([row for row, _ in rows], np.int16)[np.argmax(enough, axis=0)]
-        leaf[nodes] = np.where(enough.any(axis=0), taken, np.int16(name))[of]
+        leaf[nodes] = np.where(enough.any(axis=0), taken, np.int16(name))[which]
     return leaf
+
+
+def _beneath(stacks: StackTable, samples: Int64) -> Int64:
+    """Per node how many of these samples end there or further in."""
+    sums = samples.copy()
+    for nodes in reversed(list(stacks.levels())[1:]):
+        np.add.at(sums, stacks.parent[nodes], sums[nodes])
+    return sums

@@ -29,8 +29,8 @@ _DENIED = re.compile(r"(__)?bad_area\w*(\.\w+)*")
 _ALLOCATOR = re.compile(
     r"_*(libc_)?(malloc|free|calloc|realloc|memalign|posix_memalign|aligned_alloc|cfree|int_malloc|int_free\w*"
     r"|int_realloc|malloc_consolidate|sysmalloc\w*|systrim\S*|heap_trim\S*|grow_heap\S*|shrink_heap\S*|new_heap\S*"
-    r"|arena_get\w*)(\.\w+)*|operator (new|delete).*|(mi|je|tc|tcmalloc|rpmalloc|scudo|arena|pages|extent|PyObject|PyMem)_\w+"
-    r"|tcmalloc::.*|runtime\.\w.*"
+    r"|arena_get\w*)(\.\w+)*|operator (new|delete).*|(mi|je|tc|tcmalloc|rpmalloc|scudo|PyObject|PyMem)_\w+"
+    r"|(arena_(decay|purge)|pages_(purge|decommit)|extent_(purge|dalloc))\w*|tcmalloc::.*|runtime\.\w.*"
 )
 """Allocators, and run-time systems that give memory back by themselves: no program calls madvise or mprotect there."""
 

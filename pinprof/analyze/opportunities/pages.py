@@ -84,7 +84,9 @@ _ZEROS_ONCE = _Kind(
     "huge-pages", "reads new memory of zeros before it writes, so each page faults twice.", _ONCE.small, _ONCE.huge
 )
 _DROPS = _Kind("keep-pages", "fills the same memory each time after madvise dropped its pages.", (0.7, 0.85, 1.0))
-_DROPS_LAZILY = _Kind("keep-pages", "gives pages back with madvise and uses them again.", (0.5, 0.9, 1.0), only="drops_lazily")
+_DROPS_LAZILY = _Kind(
+    "keep-pages", "gives pages back with madvise and uses them again.", (0.5, 0.9, 1.0), only="drops_lazily"
+)
 _PROTECTS = _Kind(
     "protect-less", "changes the protection of memory with mprotect each time.", (0.5, 0.9, 1.0), only="protects"
 )

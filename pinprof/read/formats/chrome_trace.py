@@ -222,8 +222,8 @@ class _Trace:
             notes.append(f"{unclosed} slices never ended; left out.")
         if self.chunks:
             notes.append(
-                f"{self.chunks} chunks of a V8 profile hold samples, which are not read from a trace. Record the program"
-                " with `node --cpu-prof`, and convert the .cpuprofile with speedscope (Export)."
+                f"{self.chunks} chunks of a V8 profile hold samples, which are not read from a trace. Record the"
+                " program with `node --cpu-prof`, and convert the .cpuprofile with speedscope (Export)."
             )
         if self.broken:
             notes.append(f"{self.broken} events are damaged, or end without having begun; left out.")

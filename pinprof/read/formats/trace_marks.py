@@ -1,7 +1,7 @@
 """Slices that a trace marks at both ends, from events in any order: the format has them sorted by whoever reads them.
 
-Begin and end of a thread's slices (`B`, `E`) nest, and so do those of asynchronous spans that share an id (`b`, `e`, and
-of old traces `S`, `F`). Nothing of an event but what makes a slice is kept until its end is known.
+Begin and end of a thread's slices (`B`, `E`) nest, and so do those of asynchronous spans that share an id (`b`, `e`,
+and of old traces `S`, `F`). Nothing of an event but what makes a slice is kept until its end is known.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from pinprof.base.numbering import Numbering
 from pinprof.data.model import Int64
+
 
 class Slice(NamedTuple):
     """One slice."""

@@ -118,7 +118,7 @@ def _check_tables(source: OpenedExport) -> None:
     if any(table.startswith("rocpd_") for table in source.tables):
         raise CaptureError(
             f"{source.path} is a database of rocprofv3 (rocpd), not an Nsight Systems export.",
-            "Convert it with `rocpd convert -i FILE --output-format pftrace`, and that with Perfetto's `traceconv json`.",
+            "Convert it: `rocpd convert -i FILE --output-format pftrace`, then Perfetto's `traceconv json`.",
             "not-nsys",
         )
     if known <= {schema.STRINGS[0]} and len(source.tables) > len(known):

@@ -237,7 +237,9 @@ def _of_program(
     if tree and not known:
         own, others = (int(np.isin(samples.pid, each).sum()) for each in (np.array([*tree], np.int32), mapped))
         if is_timer(manifest.command) or own < LEAST_OF_MACHINE * others:
-            what = f"{PurePath(manifest.command[0]).name}, whose end ends it, has {own:,} of its {len(samples):,} samples"
+            what = (
+                f"{PurePath(manifest.command[0]).name}, whose end ends it, has {own:,} of its {len(samples):,} samples"
+            )
             return samples, 0, [f"The recording is of the whole machine: {what}. So it shows every process."]
     if not tree:
         return samples, 0, ["The recording is system-wide and does not name a program, so it shows every process."]

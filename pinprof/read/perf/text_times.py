@@ -50,7 +50,9 @@ class TextTimes:
             plain = np.array(self._plain, np.int64)
             if _falls(plain) < _falls(times):
                 times = plain
-                notes.append("The fractions of seconds are microseconds without leading zeros, as simpleperf prints them.")
+                notes.append(
+                    "The fractions of seconds are microseconds without leading zeros, as simpleperf prints them."
+                )
         back = np.flatnonzero(np.diff(times) < 0) + 1
         if not 0 < len(back) <= _MOST_JUMPS:
             return times, tuple(notes)

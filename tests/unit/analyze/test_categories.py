@@ -164,6 +164,10 @@ ROWS = [
     ("user.clock", "other", MAIN + "__vdso_clock_gettime@[vdso]"),
     ("user.unknown", "other", MAIN + "[anon]@[anon]"),
     ("mm.vma", "core", SYSCALL + "__x64_sys_mprotect do_mprotect_pkey vma_modify"),
+    ("mm.vma", "core", SYSCALL + "__x64_sys_mmap do_mmap __mmap_region perf_event_mmap build_id_parse_nofault "
+     "__filemap_get_folio filemap_get_entry"),
+    ("sys.proc", "core", SYSCALL + "__x64_sys_execve bprm_execve load_elf_binary elf_read kernel_read "
+     "ext4_file_read_iter filemap_read"),
     ("sys.irq", "entry", CORE + "do_anonymous_page clear_page_erms asm_sysvec_apic_timer_interrupt "
      "sysvec_apic_timer_interrupt"),
     ("sys.idle", "sched", "common_startup_64 cpu_startup_entry do_idle default_idle_call pv_native_safe_halt"),

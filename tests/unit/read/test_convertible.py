@@ -20,38 +20,49 @@ def message(number: int, body: bytes) -> bytes:
     return bytes([number << 3 | 2, len(body)]) + body
 
 
-OTLP = message(1, message(1, message(1, message(1, b"service.name") + message(2, b"\x0a\x03app"))) + message(2, b"\x08\x01"))
+OTLP = message(
+    1, message(1, message(1, message(1, b"service.name") + message(2, b"\x0a\x03app"))) + message(2, b"\x08\x01")
+)
+
+V8 = {"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "startTime": 1}
+SCALENE = {"alloc_samples": 1, "args": [], "elapsed_time_sec": 2.5, "files": {}}
+SNAPSHOT = {"segments": [{"device": 0}], "device_traces": [[]]}
+MESSAGE_OF_PROFILES = {"resourceProfiles": [{"resource": {"attributes": []}}], "dictionary": {}}
+
+
+def in_json(value: object) -> bytes:
+    return json.dumps(value, indent=1).encode()
+
 
 FILES = [
     ("a.jfr", b"FLR\0\0\2\0\1" + bytes(60), "Java Flight Recorder", "jfrconv"),
     ("perf.trace", b"SIMPLEPERF\1\0" + bytes(60), "simpleperf", "pprof_proto_generator.py"),
     ("a.trace", b"SLOW\3\0\x20\0" + bytes(60), "ART", "simpleperf"),
-    ("a.trace", b"*version\n3\ndata-file-overflow=false\nclock=dual\nelapsed-time-usec=99\n", "ART", "simpleperf"),
+    ("b.trace", b"*version\n3\ndata-file-overflow=false\nclock=dual\nelapsed-time-usec=99\n", "ART", "simpleperf"),
     ("a.ncu-rep", b"NVR\0\x0c\0\0\0" + bytes(60), "Nsight Compute", "nsys profile"),
     ("profiles.parquet", b"PAR1\x15\x04\x15\x08" + bytes(60), "Pyroscope", "profilecli"),
     ("a.bin", b"memray\0\x0c\0\0\0", "memray", "pinprof record"),
-    ("snapshot.pickle", pickle.dumps({"segments": [{"device": 0}], "device_traces": [[]]}), "memory snapshot of PyTorch",
-     "export_chrome_trace"),
+    ("snapshot.pickle", pickle.dumps(SNAPSHOT), "memory snapshot of PyTorch", "export_chrome_trace"),
     ("a.prof", marshal.dumps({("a.py", 1, "f"): (1, 1, 0.1, 0.1, {})}), "cProfile", "py-spy record"),
     ("a.otlp", OTLP, "OTLP", "pprof"),
     ("a.pftrace", message(1, b"\x40\x01") * 9, "Perfetto", "traceconv json"),
-    ("a.json", json.dumps({"resourceProfiles": [{"resource": {"attributes": []}}], "dictionary": {}}).encode(), "OTLP", "pprof"),
-    ("dhat.out", json.dumps({"dhatFileVersion": 2, "mode": "heap", "pps": []}).encode(), "DHAT", "pinprof record"),
-    ("a.json", json.dumps({"rocprofiler-sdk-tool": [{"metadata": {}}]}).encode(), "rocprofv3", "pftrace"),
+    ("otlp.json", in_json(MESSAGE_OF_PROFILES), "OTLP", "pprof"),
+    ("dhat.out", in_json({"dhatFileVersion": 2, "mode": "heap", "pps": []}), "DHAT", "pinprof record"),
+    ("results.json", in_json({"rocprofiler-sdk-tool": [{"metadata": {}}]}), "rocprofv3", "pftrace"),
     ("kernel_trace.csv", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH",1,2\n', "rocprofv3", "pftrace"),
-    ("a.cpuprofile", json.dumps({"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "startTime": 1}).encode(),
-     "V8", "speedscope"),
-    ("a.json", json.dumps({"meta": {"interval": 1, "version": 29}, "libs": [], "threads": []}).encode(), "Gecko", "speedscope"),
-    ("profile.json", json.dumps({"alloc_samples": 1, "args": [], "elapsed_time_sec": 2.5, "files": {}}, indent=1).encode(),
-     "scalene", "py-spy record"),
+    ("a.cpuprofile", in_json(V8), "V8", "speedscope"),
+    ("gecko.json", in_json({"meta": {"interval": 1, "version": 29}, "libs": [], "threads": []}), "Gecko", "speedscope"),
+    ("profile.json", in_json(SCALENE), "scalene", "py-spy record"),
     ("callgrind.out", b"# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\n", "Valgrind", "pinprof record"),
     ("massif.out", b"desc: (none)\ncmd: ./a\ntime_unit: i\nsnapshot=0\n", "Valgrind", "pinprof record"),
-    ("a.txt", b"Attaching 1 probe...\n\n@[\n    do_idle+1\n    start+2\n]: 12\n", "bpftrace", "stackcollapse-bpftrace.pl"),
-]  # fmt: skip
+    ("a.txt", b"Attaching 1 probe...\n\n@[\n    do_idle+1\n    start+2\n]: 12\n", "bpftrace", "stackcollapse-bpftrace"),
+]
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-@pytest.mark.parametrize(("name", "content", "what", "remedy"), FILES, ids=[f"{name}-{what}" for name, _, what, _ in FILES])
+@pytest.mark.parametrize(
+    ("name", "content", "what", "remedy"), FILES, ids=[f"{name}-{what}" for name, _, what, _ in FILES]
+)
 def test_the_format_is_named_with_the_way_to_one_that_is_read(
     name: str, content: bytes, what: str, remedy: str, packed: bool, tmp_path: Path
 ) -> None:
@@ -78,7 +89,7 @@ def test_a_database_of_rocprofv3_is_no_export_of_nsys(tmp_path: Path) -> None:
         b"SLOW_path;main 5\nmain;work 9\n",
         b"PAR1;main 5\nmain;work 9\n",
         b"memray;main 5\nmain;work 9\n",
-        json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2, "args": {"nodes": 1, "startTime": 2}}]}).encode(),
+        in_json({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2, "args": {"nodes": 1, "startTime": 2}}]}),
     ],
     ids=["ART", "Parquet", "memray", "V8"],
 )  # fmt: skip

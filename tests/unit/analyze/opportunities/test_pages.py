@@ -72,8 +72,23 @@ def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, f
         ([(50, SHARED), (10, SHARED_FREE)], pages._SHARES, 60, 0),
         ([(50, FORK)], pages._FORKS, 50, 0),
     ],
-    ids=["again", "huge again", "both", "once", "hardly freed", "zeros again", "zeros hardly shown", "zeros once",
-         "dropped", "dropped lazily", "protected", "signals", "mapped", "shared", "fork"],
+    ids=[
+        "again",
+        "huge again",
+        "both",
+        "once",
+        "hardly freed",
+        "zeros again",
+        "zeros hardly shown",
+        "zeros once",
+        "dropped",
+        "dropped lazily",
+        "protected",
+        "signals",
+        "mapped",
+        "shared",
+        "fork",
+    ],
 )
 def test_each_kind_of_page_has_its_cure_and_saves_its_share(
     parts: list[tuple[int, Sequence[str]]], kind: pages._Kind, small: int, huge: int
@@ -122,7 +137,9 @@ def test_no_cure_of_a_shared_mapping_makes_it_private() -> None:
         assert "MAP_PRIVATE" not in catalogue.CURES[kind.cure].code[catalogue.NATIVE]
 
 
-@pytest.mark.parametrize("allocator", ["free", "_int_free", "je_arena_decay", "operator delete(void*)", "runtime.sysUnused"])
+@pytest.mark.parametrize(
+    "allocator", ["free", "_int_free", "je_arena_decay", "operator delete(void*)", "runtime.sysUnused"]
+)
 def test_pages_that_an_allocator_drops_are_memory_that_is_allocated_again(allocator: str) -> None:
     (one,) = found((50, SMALL), (10, ("main@/app", f"{allocator}@/usr/lib/x.so", *DROPPED[1:])))
     assert one.cure.id == "reuse-memory"

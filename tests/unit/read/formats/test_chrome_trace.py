@@ -274,7 +274,9 @@ NESTED = [mark("B", "outer", 0), mark("B", "inner", 1), mark("E", "", 4), mark("
 
 @given(st.permutations(NESTED))
 @examples(50)
-def test_begins_and_ends_may_come_in_any_order(tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]) -> None:
+def test_begins_and_ends_may_come_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]
+) -> None:
     assert ranges_of(tmp_path_factory.mktemp("trace"), events) == [
         ("outer", 0, 9, 0, 2), ("inner", 1, 4, 1, 2), ("outer", 9, 19, 0, 2), ("inner", 11, 14, 1, 2)
     ]  # fmt: skip
@@ -290,7 +292,8 @@ def test_slices_without_length_stay_where_they_are(tmp_path: Path) -> None:
 def test_spans_that_share_an_id_nest_and_belong_to_no_thread(tmp_path: Path) -> None:
     events = [mark("b", "load", 0, id=1), mark("b", "load", 2, id="0x2"), mark("b", "parse", 3, id=1),
               mark("n", "now", 3, id=1), mark("e", "load", 8, id="0x2"), mark("e", "parse", 5, id=1),
-              mark("e", "load", 7, id=1), mark("b", "other", 1, id2={"local": 1}), mark("e", "other", 2, id2={"local": 1})]  # fmt: skip
+              mark("e", "load", 7, id=1), mark("b", "other", 1, id2={"local": 1}),
+              mark("e", "other", 2, id2={"local": 1})]  # fmt: skip
     found = ranges_of(tmp_path, events)
     assert [(name, start, end, tid) for name, start, end, _, tid in found] == [
         ("load", 0, 7, -1), ("other", 1, 2, -1), ("load", 2, 8, -1), ("parse", 3, 5, -1)
@@ -312,6 +315,9 @@ def test_samples_of_v8_that_are_not_read_are_counted(tmp_path: Path) -> None:
 def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> None:
     events = [x("kernel", "gemm", 5, 1, device=0, stream=0, correlation=0)]
     for turn in range(40):
-        events += [x("cuda_runtime", "hipMalloc", 10_000 * turn + 100, 3000), x("cuda_runtime", "hipFree", 10_000 * turn + 5000, 3000)]
+        events += [
+            x("cuda_runtime", "hipMalloc", 10_000 * turn + 100, 3000),
+            x("cuda_runtime", "hipFree", 10_000 * turn + 5000, 3000),
+        ]
     (finding,) = [one for one in analyze(parse(tmp_path, {"traceEvents": events})).findings if one.rule == "alloc-loop"]
     assert (finding.severity, "40 pairs of device memory" in finding.evidence[0]) == ("warning", True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from pinprof.read.perf.script import read_perf_script
@@ -36,7 +38,11 @@ def test_fractions_of_all_lengths_are_microseconds_where_only_so_times_ascend() 
 def test_samples_behind_a_clock_that_was_set_back_follow_those_before() -> None:
     first, second = ([f"{start}.{at:03}000" for at in range(0, 100, 10)] for start in (100, 50))
     found, notes = read_times(*first, *second)
-    assert [later - earlier for earlier, later in zip(found, found[1:], strict=False)] == [*[10 * MS] * 9, MS, *[10 * MS] * 9]
+    assert [later - earlier for earlier, later in pairwise(found)] == [
+        *[10 * MS] * 9,
+        MS,
+        *[10 * MS] * 9,
+    ]
     assert "goes back by 50.1 s" in notes[0]
 
 
