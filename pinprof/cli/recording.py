@@ -55,11 +55,11 @@ _OPTIONS = (
     _switch_off("cuda_calls", "Don't trace CUDA calls."),
     click.option(
         "--inside",
-        type=click.Choice(["on", "off"]),
-        default="off",
+        type=click.Choice(["auto", "on", "off"]),
+        default="auto",
         show_default=True,
-        help="Record CUDA calls by a library inside the program, in place of probes: each call with its own line, "
-        "without special rights.",
+        help="Record CUDA calls by a library inside the program: each call with its own line, without special rights. "
+        "Where it can't be loaded, or is off, probes record them, which needs root.",
     ),
     click.option(
         "--probe-budget",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,43 +23,67 @@ from pinprof.streams import store
 AGENT_VARIABLE = "PINPROF_INSIDE"
 """Environment variable: where the agent writes, an absolute path."""
 PRELOAD = "LD_PRELOAD"
+_SANITIZER, _ALLOWS_OTHERS = "ASAN_OPTIONS", "verify_asan_link_order=0"
+"""Programs with AddressSanitizer refuse to run where a library is loaded before theirs, unless told that it may be."""
 
 
 def _check(request: RecordRequest) -> None:
     """Raise where the agent is asked for and cannot come into the program."""
     if request.inside != "on":
         return
-    if request.pid or request.own_process:
-        raise CollectError(
-            "The agent can come into a program only at its start, but this one is already running.",
-            "Start the program with `pinprof record -- …`, or leave out --inside.",
-            "inside",
-        )
-    if reason := _refusal(find_program(request.command[0])):
+    if reason := _reason(request):
         raise CollectError(reason, "Leave out --inside.", "inside")
     INSIDE.find()
+
+
+def _reason(request: RecordRequest) -> str:
+    """Why the agent cannot come into the program; empty where it can."""
+    if request.pid or request.own_process:
+        return "The agent can come into a program only at its start, but this one is already running."
+    return _refusal(find_program(request.command[0]))
 
 
 def _refusal(executable: str) -> str:
     """Why the dynamic loader would not load the agent into a program; empty where it would."""
     try:
         status = Path(executable).stat()
-        with Path(executable).open("rb") as stream:
-            script = stream.read(2) == b"#!"
-            dynamic = script or any(part.kind == elf_headers.INTERPRETER for part in Headers(stream).segments)
+        loader, own = _loader(executable), _loader(sys.executable)
     except (OSError, ValueError, IndexError, struct.error):
         return ""
     if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and os.getuid() != status.st_uid:
         return f"{executable} runs with other rights (setuid), so no library can be loaded into it."
-    return "" if dynamic else f"{executable} is linked statically, so no library can be loaded into it."
+    if not loader:
+        return f"{executable} is linked statically, so no library can be loaded into it."
+    if loader != own:
+        return f"{executable} is for {loader}, but the agent for {own}, so it can't be loaded into it."
+    return ""
+
+
+def _loader(executable: str) -> str:
+    """The name of the dynamic loader of a program, of a script's interpreter pinprof's own; empty where it has none.
+
+    OSError, ValueError, IndexError or struct.error where it cannot be read.
+    """
+    with Path(executable).open("rb") as stream:
+        if stream.read(2) == b"#!":
+            return _loader(sys.executable)
+        headers = Headers(stream)
+        named = (part for part in headers.segments if part.kind == elf_headers.INTERPRETER)
+        return next((Path(os.fsdecode(_content(headers, part))).name for part in named), "")
+
+
+def _content(headers: Headers, part: elf_headers.Segment) -> bytes:
+    return headers.bytes_at(part.offset, part.size).rstrip(b"\0")
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
     """Put the agent into the program's environment, or note why not."""
     request, environment = setup.request, setup.environment
     environment.pop(AGENT_VARIABLE, None)  # under another pinprof it is that one's
-    if request.inside != "on" or any(part.traces_cuda for part in chosen(request)):
+    if request.inside == "off" or not request.cuda_calls or any(part.traces_cuda for part in chosen(request)):
         return []
+    if request.inside == "auto" and _reason(request):
+        return []  # probes see them
     given = [path for path in environment.get(PRELOAD, "").replace(" ", ":").split(":") if path]
     others = [path for path in given if not Path(path).name.startswith(INSIDE.prefix)]
     try:
@@ -66,7 +91,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
         folder = (setup.directory / store.INSIDE).resolve()
         folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
     except ToolMissing as error:
-        setup.notes.append(f"CUDA calls were not recorded from inside: {error}")
+        if request.inside == "on":
+            setup.notes.append(f"CUDA calls were not recorded from inside: {error}")
     except OSError as error:
         setup.notes.append(f"CUDA calls were not recorded from inside: {error.strerror}.")
     else:
@@ -78,6 +104,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
             return []
         # Last: what the user preloads stands before it.
         environment |= {PRELOAD: ":".join([*others, str(library)]), AGENT_VARIABLE: str(folder)}
+        options = [_ALLOWS_OTHERS, *filter(None, [environment.get(_SANITIZER)])]
+        environment[_SANITIZER] = ":".join(dict.fromkeys(options))
         setup.places.callback(files.remove_empty, folder)
     return []
 

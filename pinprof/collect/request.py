@@ -40,8 +40,9 @@ class RecordRequest:
     """Record why threads leave the processors, and for how long."""
     cuda_calls: bool = True
     """Record when CUDA's functions are entered and left, where that can be done."""
-    inside: str = "off"
-    """Whether they are recorded from inside the program, `on` or `off` (inside.py); then no probes are opened."""
+    inside: str = "auto"
+    """Whether they are recorded from inside the program (inside.py), for which no probes are opened: `auto`, where that
+    can be; `on` or `off`."""
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time; infinite: whatever it costs."""
     gpu: str = "auto"

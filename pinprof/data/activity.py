@@ -125,6 +125,8 @@ class ApiCallTable(Table):
     """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
     address: UInt64 | None = None
     """Where the memory begins that it made, registered or gives back; 0 where not known, and for other calls."""
+    rough: Bool | None = None
+    """Whether it is one of many calls that were summed: it began and ended about then, all of them took that long."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -295,6 +297,8 @@ class Activity:
     """Records of calls that found no room: there were more calls than `calls` has."""
     lost_memory: bool = False
     """Whether records of calls that grant or free memory may be among them."""
+    sited: frozenset[int] = frozenset()
+    """Processes whose calls were seen from inside: each has its own site and Python frames in its stack."""
     part: bool = False
     """It is a part of a longer recording: that it holds no call says nothing of the recorder."""
     start_utc_ns: int | None = None

@@ -11,6 +11,7 @@
  *   python.h     the thread's Python frames
  *   native.h     the thread's return addresses
  *   site.h       both, by number
+ *   mappings.h   what the program and the driver map
  *   calls.h      what is recorded of a call
  *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
@@ -31,6 +32,8 @@
 #include "native.h"
 
 #include "site.h"
+
+#include "mappings.h"
 
 #include "calls.h"
 
@@ -68,9 +71,12 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
         if (!(t = seat()))
             return real(PASSED, PASSED_MORE);
     uint32_t site = site_of(t, place);
+    int outer = t->calling;
+    t->calling = 1;
     word begin = ticks();
     int result = real(PASSED, PASSED_MORE);
     word end = ticks();
+    t->calling = outer;
     const word arguments[] = {PASSED, PASSED_MORE};
     note(slot->role, arguments, site, begin, end, result);
     return result;
@@ -98,9 +104,6 @@ _Static_assert(COUNT(wrappers) == SLOTS, "a wrapper for each slot");
 /* ---- Answers ---- */
 
 INTERNAL finder pinprof_inside_dlsym; /* the next one's */
-
-/* Sanitizers look up functions before they can check anything. */
-#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 
 static EARLY finder next_dlsym(void)
 {
@@ -153,6 +156,8 @@ static void *wrapped(void *real, const struct role *role)
     size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
     if (place >= SLOTS)
         return real;
+    if (!driver_end)
+        dl_iterate_phdr(driver_code, real);
     slots[place].role = role;
     __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
     return (void *)wrappers[place];
@@ -401,7 +406,7 @@ __attribute__((constructor)) static void begin(void)
     if (length && *folder == '/' && length < sizeof directory) {
         memcpy(directory, folder, length);
         size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        struct process *made = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        struct process *made = map_pages(page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (made != MAP_FAILED && !pthread_key_create(&at_thread_exit, thread_ends)) {
             bool wipes = !madvise(made, page, MADV_WIPEONFORK);
             counts_ticks = has_steady_ticks();
@@ -409,6 +414,7 @@ __attribute__((constructor)) static void begin(void)
             begun_ns = nanoseconds();
             find_python(next_dlsym());
             find_unwinder(next_dlsym());
+            find_mapping(next_dlsym());
             evaluation_loop =
                 thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
             process = made;

@@ -36,6 +36,8 @@
 #define EXPORTED __attribute__((visibility("default")))
 #define INTERNAL __attribute__((visibility("hidden"), used)) /* what assembly refers to */
 #define RARE __attribute__((noinline, cold))
+/* Sanitizers call such functions before they can check anything. */
+#define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -67,6 +69,15 @@ static inline word ticks(void)
     return nanoseconds();
 }
 
+/* ---- Memory of the agent's own, which it does not note ---- */
+
+static void *map_pages(size_t size, int flags, int file, word offset)
+{
+    return (void *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, flags, file, (off_t)offset);
+}
+
+static void unmap_pages(void *pages, size_t size) { syscall(SYS_munmap, pages, size); }
+
 /* ---- The file: a header with the functions' names, and chunks of units (docs/capture-format.md) ---- */
 
 enum { PAGE = 4096, UNIT = 64 };
@@ -80,8 +91,14 @@ enum kind {
     THREAD, /* address: thread id, and above 32 bits the number of this taking: what follows is its thread's */
     ANCHOR, /* begin: ticks; end: CLOCK_MONOTONIC at that moment */
     SITE,   /* site: its number; bytes: length of the text that the next units hold */
+    MAPPED, /* begin: ticks; address, source: where it begins and ends; bytes: length of the file's path, which the next
+             * units hold; extra: protection and, above 8 bits, flags, as mmap takes them */
+    UNMAPPED,
 };
-enum flag { SAMPLE = 1, /* of calls that are summed otherwise */ };
+enum flag {
+    SAMPLE = 1, /* of calls that are summed otherwise */
+    INSIDE = 2, /* a call of this thread made the mapping */
+};
 enum stop { RUNNING, NO_ROOM, LIMIT };
 
 struct record {
@@ -122,7 +139,8 @@ _Static_assert(sizeof(struct record) == UNIT && sizeof(struct chunk) == UNIT && 
 /* ---- A thread ---- */
 
 enum {
-    NATIVE_FRAMES = 8,
+    NATIVE_FRAMES = 24,
+    OTHER_FRAMES = 6, /* of them outside the vendor's libraries */
     PYTHON_FRAMES = 64,
     NATIVES = 256, /* power of two each */
     SITES = 4096,
@@ -149,6 +167,7 @@ struct tally {
 struct thread {
     uint32_t generation, units, capacity, chunk_number;
     volatile int busy; /* a signal handler may come in between */
+    int calling;       /* a function of the driver runs */
     struct chunk *chunk;
     int grown;
     uint32_t unwinds, calls;

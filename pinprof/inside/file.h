@@ -21,6 +21,7 @@ struct process {
     _Atomic word anchored, anchor_after; /* ticks */
     word opened_ticks;
     double ticks_a_ns;
+    struct thread *any; /* what no thread's own call is about is written here, under the lock */
     struct {
         struct chunk *chunk;
         uint32_t number;
@@ -120,7 +121,7 @@ static bool open_file(void)
     if (file >= 0 && fstat(file, &status) == 0 && reserve(0, size)) {
         process->device = status.st_dev;
         process->inode = status.st_ino;
-        struct header *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        struct header *mapped = map_pages(size, MAP_SHARED, file, 0);
         if (mapped != MAP_FAILED) {
             memcpy((char *)mapped + sizeof header, NAMES, sizeof NAMES - 1);
             memcpy(mapped, &header, sizeof header);
@@ -149,8 +150,7 @@ static struct chunk *new_chunk(uint32_t size)
     if (process->bytes + size <= LARGEST_FILE) {
         reason = NO_ROOM;
         if (reopened() && reserve(process->bytes, size)) {
-            struct chunk *chunk = mmap(
-                NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, process->file, (off_t)process->bytes);
+            struct chunk *chunk = map_pages(size, MAP_SHARED | MAP_POPULATE, process->file, process->bytes);
             if (chunk != MAP_FAILED) {
                 chunk->size = size;
                 memcpy(chunk->magic, "PINPCHNK", 8);
@@ -193,7 +193,7 @@ static bool give_chunk(struct thread *t)
     if (!chunk)
         return false;
     if (t->chunk)
-        munmap(t->chunk, t->chunk->size); /* full */
+        unmap_pages(t->chunk, t->chunk->size); /* full */
     t->chunk = chunk;
     t->chunk_number = number;
     t->capacity = chunk->size / UNIT - 1;
@@ -206,7 +206,7 @@ static bool give_chunk(struct thread *t)
 /* The state of a thread that has none, or its parent's; under the lock. */
 static struct thread *new_thread(uint32_t generation)
 {
-    struct thread *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct thread *t = map_pages(sizeof *t, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (t == MAP_FAILED)
         return NULL;
     t->generation = generation;
@@ -238,6 +238,9 @@ static void release(const struct held *held)
     errno = held->error;
 }
 
+/* The files that are mapped already; under the lock. */
+static void put_mapped_files(void);
+
 /* This thread's state for a call; NULL where it is not to be recorded. */
 static RARE struct thread *seat(void)
 {
@@ -254,9 +257,10 @@ static RARE struct thread *seat(void)
     uint32_t generation = atomic_load(&process->generation);
     if (!generation && !atomic_load(&process->stopped)) {
         generation = atomic_fetch_add(&next_generation, 1) + 1;
-        if (open_file())
+        if (open_file()) {
             atomic_store(&process->generation, generation);
-        else
+            put_mapped_files();
+        } else
             atomic_store(&process->stopped, 1);
     }
     struct thread *t = NULL;
@@ -265,7 +269,7 @@ static RARE struct thread *seat(void)
             self = t; /* what a forked child had of its parent is left: the parent has it still */
             pthread_setspecific(at_thread_exit, t);
         } else {
-            munmap(t, sizeof *t);
+            unmap_pages(t, sizeof *t);
             t = NULL;
         }
     }
@@ -307,9 +311,9 @@ static void thread_ends(void *state)
         process->spare[process->spares].chunk = t->chunk;
         process->spare[process->spares++].number = t->chunk_number;
     } else {
-        munmap(t->chunk, t->chunk->size);
+        unmap_pages(t->chunk, t->chunk->size);
     }
-    munmap(t, sizeof *t);
+    unmap_pages(t, sizeof *t);
     release(&held);
 }
 

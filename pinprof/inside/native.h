@@ -8,6 +8,7 @@ struct unwinding {
     struct native *found;
     word first; /* where the return address of the program's call lies */
     word loop;  /* the interpreter's evaluation loop: what called that is Python */
+    int others; /* frames outside the vendor's libraries */
 };
 
 static word evaluation_loop;
@@ -30,6 +31,34 @@ static void find_unwinder(void *(*find)(void *, const char *))
         backtrace = (_Unwind_Reason_Code (*)(_Unwind_Trace_Fn, void *))find(library, "_Unwind_Backtrace");
 }
 
+struct found_module {
+    word address, base;
+    char path[512];
+};
+
+static int in_module(struct dl_phdr_info *info, size_t size, void *given)
+{
+    (void)size;
+    struct found_module *to = given;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        word start = info->dlpi_addr + part->p_vaddr;
+        if (part->p_type != PT_LOAD || to->address < start || to->address >= start + part->p_memsz)
+            continue;
+        to->base = start - part->p_offset;
+        snprintf(to->path, sizeof to->path, "%s", info->dlpi_name ? info->dlpi_name : "");
+        return 1;
+    }
+    return 0;
+}
+
+static bool of_vendor(word address)
+{
+    struct found_module found = {.address = address - 1};
+    const char *name = dl_iterate_phdr(in_module, &found) ? strrchr(found.path, '/') : NULL;
+    return name && (!strncmp(name, "/libcu", 6) || !strncmp(name, "/libnv", 6) || !strncmp(name, "/libnccl", 8));
+}
+
 static _Unwind_Reason_Code unwound(struct _Unwind_Context *context, void *given)
 {
     struct unwinding *to = given;
@@ -42,7 +71,9 @@ static _Unwind_Reason_Code unwound(struct _Unwind_Context *context, void *given)
         return _URC_END_OF_STACK;
     to->found->at[to->found->count] = place;
     to->found->address[to->found->count++] = address;
-    return to->found->count == NATIVE_FRAMES ? _URC_END_OF_STACK : _URC_NO_REASON;
+    to->others += !of_vendor(address);
+    bool last = to->found->count == NATIVE_FRAMES || to->others == OTHER_FRAMES;
+    return last ? _URC_END_OF_STACK : _URC_NO_REASON;
 }
 
 static RARE void unwind(struct native *found, word slot)
@@ -50,7 +81,7 @@ static RARE void unwind(struct native *found, word slot)
     int error = errno;
     *found = (struct native){.slot = slot};
 #if defined __x86_64__ /* where a call puts its return address on the stack */
-    struct unwinding to = {found, slot, evaluation_loop};
+    struct unwinding to = {found, slot, evaluation_loop, 0};
     if (backtrace)
         backtrace(unwound, &to);
 #endif
@@ -89,27 +120,6 @@ static inline const struct native *native_frames(struct thread *t, word slot, st
     set[1] = set[0];
     unwind(&set[0], slot);
     return &set[0];
-}
-
-struct found_module {
-    word address, base;
-    char path[512];
-};
-
-static int in_module(struct dl_phdr_info *info, size_t size, void *given)
-{
-    (void)size;
-    struct found_module *to = given;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        word start = info->dlpi_addr + part->p_vaddr;
-        if (part->p_type != PT_LOAD || to->address < start || to->address >= start + part->p_memsz)
-            continue;
-        to->base = start - part->p_offset;
-        snprintf(to->path, sizeof to->path, "%s", info->dlpi_name ? info->dlpi_name : "");
-        return 1;
-    }
-    return 0;
 }
 
 /* `N place in the file, file`, separated by tabs; no file for code that none holds. */

@@ -120,13 +120,17 @@ def build(folder: Path) -> Path:
     return folder
 
 
+RECORD = (sys.executable, "-m", "pinprof", "record", "--inside", "off")
+"""With probes, as programs are recorded into which no agent comes."""
+
+
 def record(
     built: Path, tmp_path: Path, *options: str, program: str = "program", **environment: str
 ) -> tuple[Path, str]:
     """A capture of the program, and what it printed."""
     target = tmp_path / "calls.pinprof"
     result = subprocess.run(
-        [sys.executable, "-m", "pinprof", "record", "--python", "off", "-o", target, *options, "--", built / program],
+        [*RECORD, "--python", "off", "-o", target, *options, "--", built / program],
         env={**os.environ, "LD_LIBRARY_PATH": str(built), **environment},
         capture_output=True,
         text=True,
@@ -436,7 +440,7 @@ def test_calls_of_a_process_whose_parent_has_ended_are_traced(built: Path, tmp_p
     target = tmp_path / "orphan.pinprof"
     options = ("--python", "off", "--no-calibrate", "--no-report")
     result = subprocess.run(
-        [sys.executable, "-m", "pinprof", "record", *options, "-o", target, "--", "sh", "-c", script],
+        [*RECORD, *options, "-o", target, "--", "sh", "-c", script],
         env={**os.environ, "LD_LIBRARY_PATH": str(built)},
         capture_output=True,
         text=True,
@@ -457,7 +461,7 @@ def recorded_alone(built: Path, tmp_path: Path) -> Path:
 @needs_probes
 def test_a_program_that_opens_no_library_of_cuda_has_no_calls_and_no_event_on_them(built: Path, tmp_path: Path) -> None:
     target = tmp_path / "none.pinprof"
-    command = [sys.executable, "-m", "pinprof", "record", "--no-calibrate", "--no-report", "-o", target, "--", "true"]
+    command = [*RECORD, "--no-calibrate", "--no-report", "-o", target, "--", "true"]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
     subprocess.run(command, env=environment, capture_output=True, check=True)
     capture = read.read(target, read.ReadOptions())

@@ -175,11 +175,12 @@ def test_a_secret_is_found_however_it_is_packed(packed: Callable[[bytes], bytes]
     assert not tells(packed(b"nothing that anybody would keep to themselves" * 9), SECRET)
 
 
-@pytest.mark.parametrize("recorder", ["native", "perf", "native,nsys", "dwarf"])
+@pytest.mark.parametrize("recorder", ["native", "probes", "perf", "native,nsys", "dwarf"])
 def test_a_recording_and_its_exports_tell_nothing(recorder: str, tmp_path: Path) -> None:
-    if reason := missing(recorder):
+    if reason := missing("native" if recorder == "probes" else recorder):
         pytest.skip(reason)
-    how = ["--call-graph", "dwarf"] if recorder == "dwarf" else ["--with", recorder]
+    others = {"dwarf": ["--call-graph", "dwarf"], "probes": ["--with", "native", "--inside", "off"]}
+    how = others.get(recorder, ["--with", recorder])
     pinprof(tmp_path, "record", *how, "-o", "run", "--", *program())
     capture = tmp_path / "run.pinprof"
     assert {"perf.data", "memory.jsonl", "manifest.json", "symbols.json.gz"} <= {
@@ -208,11 +209,12 @@ def test_a_process_that_records_itself_tells_nothing(tmp_path: Path) -> None:
     assert_clean(tmp_path / "itself.pinprof")
 
 
-@pytest.mark.parametrize("recorder", ["native", "perf", "native,nsys", "dwarf"])
+@pytest.mark.parametrize("recorder", ["native", "probes", "perf", "native,nsys", "dwarf"])
 def test_a_secret_in_the_command_line_is_in_no_file_and_no_output(recorder: str, tmp_path: Path) -> None:
-    if reason := missing(recorder):
+    if reason := missing("native" if recorder == "probes" else recorder):
         pytest.skip(reason)
-    how = ["--call-graph", "dwarf"] if recorder == "dwarf" else ["--with", recorder]
+    others = {"dwarf": ["--call-graph", "dwarf"], "probes": ["--with", "native", "--inside", "off"]}
+    how = others.get(recorder, ["--with", recorder])
     words = ("--token", f"{SECRET}abc", f"--api-key={SECRET}", f"KEY={SECRET}", f"https://me:{SECRET}@host/")
     pinprof(tmp_path, "record", *how, "-o", "run", "--", *program(), *words)
     manifest = tmp_path / "run.pinprof" / "manifest.json"
@@ -242,28 +244,32 @@ def record_planted(folder: Path, program: Path, *how: str) -> Path:
     return folder / "run.pinprof"
 
 
-@pytest.mark.parametrize("recorder", ["native", "perf", "native,nsys", "dwarf"])
+@pytest.mark.parametrize("recorder", ["native", "probes", "perf", "native,nsys", "dwarf"])
 def test_memory_next_to_what_is_read_of_it_is_in_no_file(recorder: str, planted_program: Path, tmp_path: Path) -> None:
-    if reason := missing(recorder):
+    if reason := missing("native" if recorder == "probes" else recorder):
         pytest.skip(reason)
-    how = ["--call-graph", "dwarf"] if recorder == "dwarf" else ["--with", recorder]
+    others = {"dwarf": ["--call-graph", "dwarf"], "probes": ["--with", "native", "--inside", "off"]}
+    how = others.get(recorder, ["--with", recorder])
     capture = record_planted(tmp_path, planted_program, *how)
     assert len(read(capture).samples) > 100
     assert_clean(tmp_path)
 
 
 @needs_probes
+@pytest.mark.parametrize("inside", ["on", "off"])
 def test_every_watched_call_is_recorded_without_the_memory_next_to_its_arguments(
-    planted_program: Path, tmp_path: Path
+    inside: str, planted_program: Path, tmp_path: Path
 ) -> None:
-    capture = record_planted(tmp_path, planted_program, "--with", "native")
+    capture = record_planted(tmp_path, planted_program, "--with", "native", "--inside", inside)
     activity = read(capture).activity
     assert activity is not None
     calls = activity.calls
     assert calls.size_bytes is not None
     counted = {name: int((calls.name == number).sum()) for number, name in enumerate(calls.names)}
-    assert counted == dict.fromkeys(filter(is_traced, FUNCTIONS), 3)
-    batches = {name for name, function in FUNCTIONS.items() if function.sizes is not None}
+    of_driver = {name for name in FUNCTIONS if not name.startswith("cuda")}
+    watched = of_driver if inside == "on" else set(filter(is_traced, FUNCTIONS))
+    assert counted == dict.fromkeys(watched, 3)
+    batches = {name for name in watched if FUNCTIONS[name].sizes is not None}
     sizes = {calls.names[name]: size for name, size in zip(calls.name, calls.size_bytes, strict=True)}
     assert {name: sizes[name] for name in batches} == dict.fromkeys(batches, 60)
     copy = share.share(capture, tmp_path / "copy")

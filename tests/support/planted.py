@@ -7,7 +7,11 @@ from pathlib import Path
 
 from pinprof.data.gpu_functions import FUNCTIONS
 
-_VALUES = {"sizes": "(long)batch.sizes", "pieces": "3", "properties": "(long)&where.type"}
+_VALUES = {
+    "sizes": "(long)batch.sizes", "pieces": "3", "properties": "(long)&where.type", "granted": "(long)&granted.address",
+}  # fmt: skip
+_WORDS = 12
+"""As many arguments as any function has."""
 _PROGRAM = """
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -26,6 +30,7 @@ static char memory[4096] = SECRET SECRET SECRET SECRET;
 static struct {{ char before[32]; size_t sizes[3]; char behind[1200]; }} batch = {{SECRET, {{10, 20, 30}}, SECRET}};
 static struct {{ char before[32]; char type[8]; int location, id; char behind[64]; }} where = {{
     SECRET, "hunter2!", 1, 0, SECRET}};
+static struct {{ char before[32]; long address; char behind[64]; }} granted = {{SECRET, 1L << 40, SECRET}};
 static struct {{ void *next; char behind[128]; }} frame = {{&frame, SECRET SECRET}};
 {declarations}
 
@@ -106,7 +111,7 @@ def build(folder: Path, *options: str, spins: int = 400_000_000) -> Path:
         (folder / f"{short}.c").write_text("".join(f"int {name}(void) {{ return 0; }}\n" for name in names))
         _cc("-shared", "-fPIC", "-o", folder / libraries[short], folder / f"{short}.c")
     text = _PROGRAM.format(
-        declarations="".join(f"int {name}(long, long, long, long);\n" for name in FUNCTIONS),
+        declarations="".join(f"int {name}({', '.join(['long'] * _WORDS)});\n" for name in FUNCTIONS),
         calls="".join(f"        {name}({', '.join(_arguments(name))});\n" for name in FUNCTIONS),
     )
     (folder / "planted.c").write_text(text)
@@ -131,7 +136,9 @@ def _arguments(name: str) -> list[str]:
         "pool",
     }
     what = {getattr(role, place): place for place in places if getattr(role, place) is not None}
-    given = [what.get(place, "") for place in range(4)]
+    given = [what.get(place, "") for place in range(_WORDS)]
+    if role.grants:
+        given[0] = "granted"
     return [
         _VALUES.get(place, "(long)memory" if place in ("pointer", "target", "source") else "1") if place else "secret"
         for place in given

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.course.copies import WAYS, CopyTable
@@ -93,6 +94,7 @@ class Scene(CourseTable):
 
     calls: Calls | None
     copies: CopyTable | None
+    allocations: Allocations | None
     ledger: Ledger | None
     rates: RateBook
     blame: BlameResult | None = None
@@ -160,8 +162,9 @@ class Scene(CourseTable):
             found.append(rows[self._within(calls[thread == key], time)])
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
-    def rows_between(self, calls: Int64) -> Int64:
-        """The critical thread's wall rows between two of these calls that follow each other at once, at their place.
+    def rows_between(self, calls: Int64, *, others: bool = False) -> Int64:
+        """The critical thread's wall rows between two of these calls that follow each other at once, at their place;
+        with `others` also those between one of these and any other call.
 
         Empty where launches are not in the recording: the thread may have launched work between the calls.
         """
@@ -169,7 +172,7 @@ class Scene(CourseTable):
         table, none = self.calls.table, np.zeros(0, np.int64)
         mine = np.flatnonzero((table.pid == self.course.pid) & (table.tid == self.course.tid))
         inside = np.isin(mine, calls)
-        follows = inside[:-1] & inside[1:]
+        follows = (inside[:-1] | inside[1:]) if others else (inside[:-1] & inside[1:])
         start, end = table.end_ns[mine[:-1]][follows], table.start_ns[mine[1:]][follows]
         own = mine[inside]
         if not self.calls.is_for("launch").any() or not len(start):
@@ -178,8 +181,34 @@ class Scene(CourseTable):
         time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
         gap = np.searchsorted(start, time, "right") - 1
         between = (gap >= 0) & (time < end[gap]) & (end[gap] - start[gap] <= BACK_TO_BACK_NS)
-        places = self.place[np.intersect1d(self.rows_inside(own), rows)]
-        return rows[between & np.isin(self.place[rows], places[places != NOTHING])]
+        place = self.place_of(np.intersect1d(self.rows_inside(own), rows))
+        return rows[between & (self.place[rows] == place)] if place != NOTHING else none
+
+    def ns_until_launch(self, calls: Int64) -> int | None:
+        """From the end of each of these calls to the next launch of its thread, in all, before another of them begins;
+        None where launches are not in the recording.
+        """
+        assert self.calls is not None
+        table, launch = self.calls.table, self.calls.is_for("launch")
+        if not launch.any():
+            return None
+        found = 0
+        thread = pack(table.pid, table.tid)
+        for key in np.unique(thread[calls]).tolist():
+            mine = np.sort(calls[thread[calls] == key])
+            starts = np.append(np.sort(table.start_ns[launch & (thread == key)]), np.iinfo(np.int64).max)
+            end = table.end_ns[mine]
+            following = starts[np.searchsorted(starts, end)]
+            before = following < np.append(table.start_ns[mine[1:]], np.iinfo(np.int64).max)
+            found += int((following - end)[before].sum())
+        return found
+
+    def place_of(self, rows: Int64) -> int:
+        """The frame of the program's own code in which most of the time of these wall rows was sampled."""
+        places, which = np.unique(self.place[rows], return_inverse=True)
+        if not len(places):
+            return NOTHING
+        return int(places[np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows]).argmax()])
 
     def beside_context(self, rows: Int64) -> Int64:
         """Those of these wall rows in which no context is created; all where they are nothing else."""

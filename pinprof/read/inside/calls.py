@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import pack
+from pinprof.base.columns import pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
 from pinprof.data.gpu_functions import FUNCTIONS, Function
-from pinprof.data.model import Bool, Capture, Int32, Int64, UInt64
+from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import outermost
 from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import sums
 from pinprof.read.inside.file import InsideFile, Stop
-from pinprof.read.inside.sites import callers_of
+from pinprof.read.inside.sites import NOWHERE, Site, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
@@ -39,6 +40,8 @@ class InsideCalls:
     pids: frozenset[int]
     """The processes that have a file."""
     notes: tuple[str, ...]
+    stacks: StackTable | None = None
+    """The callers'; the calls' `stack` points into it."""
 
 
 def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
@@ -47,30 +50,32 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     if not files:
         return capture
     found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
-    return replace(capture.with_notes(*found.notes), activity=added(capture.activity, found))
+    activity = added(capture.activity, found)
+    return replace(capture.with_notes(*found.notes), activity=activity, call_stacks=found.stacks)
 
 
 def ask_symbols(folder: Path, resolver: Resolver) -> None:
     """Have a resolver know every address in a folder of files."""
     for path in sorted(folder.glob("*.bin")):
         if (file := inside_file.load(path)) is not None:
-            callers_of(file, resolver)
+            sites_of(file, resolver, StackBuilder())
 
 
 def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int = 0) -> InsideCalls:
     """The calls of several processes, by start."""
     names: dict[str, int] = {}
     sites: dict[Caller, int] = {}
+    stacks = StackBuilder()
     calls, memory, left_out = ApiCallTable.empty(), Activity("").memory, 0
     tables: list[ApiCallTable] = []
     for file in files:
         rows = sums.expanded(file)
         left_out += rows.left_out
-        table, arguments, summed = _table(file, rows, callers_of(file, resolver), names, sites)
+        table, arguments, summed = _table(file, rows, sites_of(file, resolver, stacks), names, sites)
         # All that CUDA grants has its address here, and any other memory is the program's own.
         process = Process(whole=True)
         process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
-        found = cuda_memory.with_memory(table, arguments, (), (), Known(processes={file.pid: process}))
+        found = cuda_memory.with_memory(table, arguments, file.areas, (), Known(processes={file.pid: process}))
         shift = sum(len(each) for each in tables)
         made = _with_ends_of_sums(found.calls, summed)
         tables.append(replace(made, correlation_id=made.correlation_id + shift))
@@ -87,8 +92,9 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         recorded=TRACED if files else frozenset(),
         lost_calls=lost,
         lost_memory=any(file.lost for file in files),
+        sited=frozenset(file.pid for file in files),
     )
-    return InsideCalls(activity, frozenset(file.pid for file in files), _notes(files, unreadable, left_out))
+    return InsideCalls(activity, activity.sited, _notes(files, unreadable, left_out), stacks.table())
 
 
 def added(activity: Activity | None, found: InsideCalls) -> Activity:
@@ -103,6 +109,7 @@ def added(activity: Activity | None, found: InsideCalls) -> Activity:
         calls=calls,
         memory=found.activity.memory,
         recorded=activity.recorded | found.activity.recorded,
+        sited=found.pids,
         call_overhead=None,
         given_up=(),
         lost_calls=found.activity.lost_calls,
@@ -121,7 +128,8 @@ def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
         name=called[others.name],
         site=caller[others.site] if others.site is not None else np.full(len(others), -1, np.int32),
         correlation_id=np.where(others.correlation_id > 0, others.correlation_id + len(calls), others.correlation_id),
-        stack=None,
+        stack=np.full(len(others), NO_NODE, np.int32),
+        rough=np.zeros(len(others), np.bool_),
         names=(),
         sites=(),
     )
@@ -130,7 +138,7 @@ def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
 
 
 def _table(
-    file: InsideFile, rows: sums.Expanded, callers: dict[int, Caller], names: dict[str, int], sites: dict[Caller, int]
+    file: InsideFile, rows: sums.Expanded, known: dict[int, Site], names: dict[str, int], sites: dict[Caller, int]
 ) -> tuple[ApiCallTable, Arguments, Bool]:
     """The outermost calls of a process, what else their arguments say, and which are of sums."""
     records, record = file.records, rows.record
@@ -140,8 +148,11 @@ def _table(
     kept = np.flatnonzero(outer == np.arange(len(outer)))
     folded = (np.bincount(outer, minlength=len(outer)) - 1)[kept]
     row = record[kept]
-    number = np.array([names.setdefault(name, len(names)) for name in file.names], np.int32)
     called = records["function"][row].astype(np.int64)
+    numbers = np.unique(records["site"][row])
+    made_by = [known.get(number, NOWHERE) for number in numbers.tolist()]
+    site = np.searchsorted(numbers, records["site"][row])
+    name, api = _named(file.names, called, made_by, site, names)
     roles = [FUNCTIONS.get(name, Function()) for name in file.names]
     summed = rows.summed[kept]
 
@@ -159,19 +170,21 @@ def _table(
     table = ApiCallTable(
         start_ns=rows.begin_ns[kept],
         end_ns=rows.end_ns[kept],
-        name=number[called] if len(number) else called.astype(np.int32),
+        name=name,
         pid=pid[kept],
         tid=file.tid[row],
         correlation_id=np.arange(1, len(row) + 1),
         status=records["result"][row].copy(),
-        api=np.full(len(row), Api.DRIVER, np.uint8),
+        api=api,
         folded=folded.astype(np.int32),
         names=tuple(names),
         size_bytes=rows.size_bytes[kept],
-        site=_sites(records["site"][row], callers, sites),
+        site=_of_sites([sites.setdefault(each.caller, len(sites)) if each.caller else -1 for each in made_by])[site],
         sites=tuple(sites),
         context_ns=np.zeros(len(row), np.int64),
         stream=np.where(summed, np.uint64(NO_STREAM), records["stream"][row]),
+        stack=_of_sites([each.stack for each in made_by])[site],
+        rough=summed,
     )
     arguments = Arguments(
         pointer, of("address", "target"), of("source", "source"), stated[called], of("extra", "pieces"),
@@ -180,10 +193,34 @@ def _table(
     return table, arguments, summed
 
 
-def _sites(site: UInt64, callers: dict[int, Caller], sites: dict[Caller, int]) -> Int32:
-    distinct, which = np.unique(site, return_inverse=True)
-    number = [sites.setdefault(callers[each], len(sites)) if each in callers else -1 for each in distinct.tolist()]
-    return np.array([*number, -1], np.int32)[which.reshape(-1)]
+def _of_sites(values: Sequence[int]) -> Int32:
+    """A number for each site, one more for none."""
+    return np.array([*values, -1], np.int32)
+
+
+def _does_the_same(runtime: str, driver: str) -> bool:
+    """Whether a call of the runtime is this call of the driver, and not one that sets something up for it."""
+    one, other = FUNCTIONS.get(runtime), FUNCTIONS.get(driver)
+    if one is None or other is None:
+        return False
+    if runtime.removeprefix("cuda") == driver.removeprefix("cu"):
+        return True
+    return one.purpose == other.purpose != "other" and one.memory == other.memory
+
+
+def _named(
+    functions: Sequence[str], called: Int64, made_by: Sequence[Site], site: Int64, names: dict[str, int]
+) -> tuple[Int32, UInt8]:
+    """The name of each call and its `Api`: the runtime's function that made it, where that one does the same."""
+    distinct, which = np.unique(pack(called, site), return_inverse=True)
+    name, api = np.zeros(len(distinct), np.int32), np.zeros(len(distinct), np.uint8)
+    for place, (number, at) in enumerate(pairs_of(distinct)):
+        driver, runtime = functions[number], made_by[at].runtime
+        same = _does_the_same(runtime, driver)
+        name[place] = names.setdefault(runtime if same else driver, len(names))
+        api[place] = Api.RUNTIME if same and runtime.startswith("cuda") else Api.DRIVER
+    which = which.reshape(-1)
+    return name[which], api[which]
 
 
 def _with_ends_of_sums(calls: ApiCallTable, summed: Bool) -> ApiCallTable:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,20 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.shapes import MOST
 from pinprof.data.model import Bool, Int32, Int64, UInt64
+from pinprof.read import chunked_file
+from pinprof.read.chunked_file import Bytes
+from pinprof.read.perf.cuda_processes import ANONYMOUS
+from pinprof.read.perf.records import DataArea
 
-MAGIC, CHUNK_MAGIC, VERSION = b"PINPCALL", b"PINPCHNK", 1
+MAGIC = b"PINPCALL"
 HEADER = np.dtype(
     [
-        ("magic", "S8"),
-        ("version", "<u4"),
-        ("pid", "<u4"),
-        ("token", "<u8"),
-        ("parent", "<u8"),
-        ("opened_ns", "<u8"),
-        ("lost", "<u8"),
-        ("size", "<u4"),
-        ("stop", "<u4"),
+        *chunked_file.HEADER,
         ("begun_ticks", "<u8"),
         ("begun_ns", "<u8"),
         ("opened_ticks", "<u8"),
@@ -34,7 +30,7 @@ HEADER = np.dtype(
         ("reserved", "<u4"),
     ]
 )
-CHUNK = np.dtype([("magic", "S8"), ("size", "<u4"), ("units", "<u4"), ("reserved", "<u8", 6)])
+CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 6)])
 RECORD = np.dtype(
     [
         ("begin", "<u8"),
@@ -63,6 +59,8 @@ class Kind(IntEnum):
     THREAD = 3
     ANCHOR = 4
     SITE = 5
+    MAPPED = 6
+    UNMAPPED = 7
 
 
 class Stop(IntEnum):
@@ -73,7 +71,15 @@ class Stop(IntEnum):
     LIMIT = 2
 
 
-_PAGE, _LARGEST_CHUNK, _LARGEST_FILE = 4096, 1 << 20, 1 << 31
+class Flag(IntFlag):
+    """What more a record says."""
+
+    SAMPLE = 1
+    """Of calls that are summed otherwise."""
+    INSIDE = 2
+    """A call of its thread made the mapping."""
+
+
 _LONGEST_TEXT = 1 << 13
 _LATEST_NS = 2**62
 _MOST_BYTES = 2**48
@@ -126,39 +132,36 @@ class InsideFile:
     end_ns: Int64
     took_ns: Int64
     """How long a call was, or all calls of a sum together."""
-    sites: Mapping[int, AgentSite]
+    sites: dict[int, AgentSite]
+    areas: tuple[DataArea, ...]
+    """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
+    Where something is mapped no more, there is the host's memory for all that is known."""
 
 
 def load(path: Path) -> InsideFile | None:
     """The calls of a file; None for one that is no such file, or cannot be read."""
-    if not path.is_file() or path.stat().st_size > _LARGEST_FILE:  # to open a FIFO would wait for a writer
-        return None
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return parse(data)
-    except (OSError, ValueError):  # mmap refuses an empty file
-        return None
+    return chunked_file.load(path, parse)
 
 
-def parse(data: mmap.mmap | bytes) -> InsideFile | None:
+def parse(data: Bytes) -> InsideFile | None:
     """The calls of a file's bytes; None when they do not begin like one of this version."""
-    if len(data) < HEADER.itemsize or data[:8] != MAGIC:
+    if (header := chunked_file.header_of(data, MAGIC, HEADER)) is None:
         return None
-    header = np.frombuffer(data[: HEADER.itemsize], HEADER)[0]
-    if header["version"] != VERSION:
-        return None
-    head = int(header["size"])
-    head = head if _PAGE <= head <= _LARGEST_CHUNK and head % _PAGE == 0 else _PAGE
+    head = chunked_file.first_chunk(header)
     names = data[HEADER.itemsize : HEADER.itemsize + min(int(header["names"]), head - HEADER.itemsize)]
     functions = tuple(names.decode("ascii", "replace").split("\n"))[:-1]
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     sites: dict[int, AgentSite] = {}
-    for units in _chunks(data, head):
-        if units is None:
+    paths: list[str] = []
+    for chunk in chunked_file.chunks(data, head, CHUNK, RECORD.itemsize):
+        if chunk is None:
             damaged += 1
             continue
-        records, found = _without_texts(units)
-        sites.update(found)
+        start, count = chunk[0] + CHUNK.itemsize, chunk[2]
+        units = np.frombuffer(data[start : start + count * RECORD.itemsize], RECORD)
+        records, texts = _without_texts(units, len(paths))
+        sites.update((number, _site(text)) for number, text in texts.sites)
+        paths += texts.paths
         row = np.arange(len(records))
         taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
         damaged += int((taken < 0).sum())
@@ -175,7 +178,13 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
     good &= (records["bytes"] < _MOST_BYTES) | (records["bytes"] == NOT_KNOWN) | (kind == Kind.SUM)
     good &= clock.sound(records["begin"]) & clock.sound(records["end"])
     good &= (kind != Kind.SUM) | _is_sum(records)
-    damaged += int((~good & ~np.isin(kind, (Kind.THREAD, Kind.ANCHOR))).sum())
+    maps = np.flatnonzero(np.isin(kind, (Kind.MAPPED, Kind.UNMAPPED)) & clock.sound(records["begin"]))
+    maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
+    settled = good | np.isin(kind, (Kind.THREAD, Kind.ANCHOR))
+    settled[maps] = True
+    damaged += int((~settled).sum())
+    pid = int(header["pid"]) & 0x7FFFFFFF
+    areas = _areas(records[maps], pid, tid[maps], clock.ns(records["begin"][maps]), paths)
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
     order = order[good[order]]
@@ -184,7 +193,7 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
     sums = records["kind"] == Kind.SUM
     took = np.where(sums, clock.length_ns(records["source"]), end - begin)
     return InsideFile(
-        pid=int(header["pid"]) & 0x7FFFFFFF,
+        pid=pid,
         token=int(header["token"]),
         stop=int(header["stop"]),
         lost=min(int(header["lost"]), _LATEST_NS),
@@ -197,7 +206,21 @@ def parse(data: mmap.mmap | bytes) -> InsideFile | None:
         end_ns=end,
         took_ns=np.where(sums, np.minimum(took, end - begin), took),
         sites=sites,
+        areas=areas,
     )
+
+
+def _areas(records: NDArray[np.void], pid: int, tid: Int64, time: Int64, paths: list[str]) -> tuple[DataArea, ...]:
+    columns = (records[name].tolist() for name in ("kind", "flags", "address", "source", "extra", "site"))
+    found = []
+    for when, thread, kind, flag, start, end, extra, path in zip(time.tolist(), tid.tolist(), *columns, strict=True):
+        mapped = kind == Kind.MAPPED
+        owner = thread if mapped and flag & Flag.INSIDE else -1
+        protection, flags = (extra & 0xFF, extra >> 8) if mapped else (mmap.PROT_READ | mmap.PROT_WRITE, 0)
+        anonymous = ANONYMOUS[flags & mmap.MAP_SHARED > 0]
+        found.append(DataArea(when, pid, owner, start, end, protection, flags, paths[path] or anonymous))
+    programs = {area.path for area in found if area.protection & mmap.PROT_EXEC and area.path not in ANONYMOUS}
+    return tuple(sorted(area for area in found if area.path not in programs))
 
 
 def _is_sum(records: NDArray[np.void]) -> Bool:
@@ -245,38 +268,33 @@ class _Clock:
         return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
 
 
-def _chunks(data: mmap.mmap | bytes, start: int) -> Iterator[NDArray[np.void] | None]:
-    """The units of every chunk, and None for each page that is neither in a chunk nor empty."""
-    while start + CHUNK.itemsize <= len(data):
-        head = np.frombuffer(data[start : start + CHUNK.itemsize], CHUNK)[0]
-        size = int(head["size"])
-        if head["magic"] == CHUNK_MAGIC and _PAGE <= size <= _LARGEST_CHUNK and size % _PAGE == 0:
-            room = (min(size, len(data) - start) - CHUNK.itemsize) // RECORD.itemsize
-            if int(head["units"]) > room:
-                yield None
-            begin = start + CHUNK.itemsize
-            yield np.frombuffer(data[begin : begin + min(int(head["units"]), room) * RECORD.itemsize], RECORD)
-            start += size
-        else:
-            # Reserved by a writer that was killed before it began to use it, or damaged.
-            if any(data[start : start + _PAGE]):
-                yield None
-            start += _PAGE
+class _Texts(NamedTuple):
+    sites: list[tuple[int, str]]
+    paths: list[str]
 
 
-def _without_texts(units: NDArray[np.void]) -> tuple[NDArray[np.void], dict[int, AgentSite]]:
-    """The records other than sites, and these; texts lie in place of records behind a site's."""
+def _without_texts(units: NDArray[np.void], before: int) -> tuple[NDArray[np.void], _Texts]:
+    """The records, mappings with the number of their path, counted from `before`, as `site`; and what texts say, which
+    lie in place of records behind those of sites and mappings.
+    """
     text = np.zeros(len(units), np.bool_)
-    sites: dict[int, AgentSite] = {}
-    for at in np.flatnonzero(units["kind"] == Kind.SITE).tolist():
+    texts = _Texts([], [])
+    units = units.copy()
+    for at in np.flatnonzero(np.isin(units["kind"], (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED))).tolist():
         length = int(units["bytes"][at])
         if text[at] or length > _LONGEST_TEXT:
+            text[at] = True
             continue  # bytes of a text, or damage
         size = -(-length // RECORD.itemsize)
-        text[at : at + 1 + size] = True
-        said = units[at + 1 : at + 1 + size].tobytes()[:length]
-        sites[int(units["site"][at])] = _site(said.decode("utf-8", "replace"))
-    return units[~text], sites
+        text[at + 1 : at + 1 + size] = True
+        said = units[at + 1 : at + 1 + size].tobytes()[:length].decode("utf-8", "replace")
+        if units["kind"][at] == Kind.SITE:
+            text[at] = True
+            texts.sites.append((int(units["site"][at]), said))
+        else:
+            units["site"][at] = before + len(texts.paths)
+            texts.paths.append(said)
+    return units[~text], texts
 
 
 def _site(text: str) -> AgentSite:

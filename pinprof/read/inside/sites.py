@@ -1,7 +1,7 @@
-"""Who made a call: the line of Python or of C++ that counts, of the frames that the agent noted.
+"""Who made a call: its stack as far as the agent noted it, which line of it counts, and the runtime's function in it.
 
-As everywhere, it is the innermost one of the program's own code, else the innermost one of Python, else the innermost
-function that is not CUDA's own.
+As everywhere, the line is the innermost one of the program's own code, else the innermost one of Python, else the
+innermost function that is not CUDA's own.
 """
 
 from __future__ import annotations
@@ -10,12 +10,26 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
-from pinprof.data.gpu_functions import of_vendor
-from pinprof.data.model import Dso
+from pinprof.data.gpu_functions import FUNCTIONS, of_vendor, plain_name
+from pinprof.data.model import NO_NODE, USER, Dso
 from pinprof.data.own_code import library_part
+from pinprof.read.assembly import StackBuilder
 from pinprof.read.inside.file import AgentSite, InsideFile, NativeFrame, PythonFrame
 from pinprof.read.symbols.resolver import Resolver
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is known of a call site."""
+
+    caller: Caller | None
+    """None where nothing is known of it."""
+    stack: int
+    """Its node in the builder's table."""
+    runtime: str
+    """The plain name of the runtime's function that called the driver; empty where there is none, or no name."""
 
 
 class _Function(NamedTuple):
@@ -24,11 +38,51 @@ class _Function(NamedTuple):
     line: int
 
 
-def callers_of(file: InsideFile, resolver: Resolver) -> dict[int, Caller]:
-    """The caller of each site of a process that has one."""
+NOWHERE = Site(None, NO_NODE, "")
+
+
+def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict[int, Site]:
+    """The sites of a process by number; their stacks are added to those that are being built."""
     names = _named({frame for site in file.sites.values() for frame in site.native}, file.pid, resolver)
-    callers = {number: _caller(site, names) for number, site in file.sites.items()}
-    return {number: caller for number, caller in callers.items() if caller is not None}
+    nodes = stacks.stacks([_chain(site, names, stacks) for site in file.sites.values()])
+    return {
+        number: Site(_caller(site, names), node, _runtime(site, names))
+        for (number, site), node in zip(file.sites.items(), nodes.tolist(), strict=True)
+    }
+
+
+def _chain(site: AgentSite, names: dict[NativeFrame, list[_Function]], stacks: StackBuilder) -> list[int]:
+    """Its frames, outermost first: native code was called by Python."""
+    chain = [
+        stacks.frame(frame.function, Dso(frame.file, "", "python"), USER, line=frame.line)
+        for frame in reversed(site.python)
+    ]
+    for frame in reversed(site.native):
+        dso = _dso(frame)
+        unnamed = [_Function(f"[{dso.name}]" if dso.kind == "file" else "[anon]", "", 0)]
+        chain += [
+            stacks.frame(function.name, dso, USER, function.file, function.line)
+            for function in reversed(names.get(frame) or unnamed)
+        ]
+    return chain
+
+
+def _runtime(site: AgentSite, names: dict[NativeFrame, list[_Function]]) -> str:
+    """The outermost of the vendor's functions that lead to the call without others in between."""
+    found = ""
+    for frame in site.native:
+        library = frame.file.rpartition("/")[2]
+        functions = names.get(frame) or [_Function("", "", 0)]
+        for function in functions:
+            if not of_vendor(function.name, library):
+                return found
+            if plain_name(function.name) in FUNCTIONS:
+                found = plain_name(function.name)
+    return found
+
+
+def _dso(frame: NativeFrame) -> Dso:
+    return Dso(frame.file, "", "file") if frame.file.startswith("/") else Dso("[anon]", "", "jit")
 
 
 def _named(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[NativeFrame, list[_Function]]:
@@ -36,7 +90,7 @@ def _named(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[Nativ
     found: dict[NativeFrame, list[_Function]] = {}
     for path in sorted({frame.file for frame in frames}):
         mine = sorted(frame for frame in frames if frame.file == path)
-        dso = Dso(path, "", "file") if path.startswith("/") else Dso("[anon]", "", "jit")
+        dso = _dso(mine[0])
         # The call before a return address.
         places = np.array([max(frame.place - 1, 0) for frame in mine], np.uint64)
         rows, runs = resolver.user(dso, places, pid), resolver.runs(dso, places)

@@ -195,8 +195,9 @@ class _Replay:
             process.hosted.append(Held(size, 0, before=False))
             return
         address, length = int(self._arguments.pointer[row]), size
-        if role.pointer is None and not address and kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
-            address, length = self._mapped_in(row, kind, process)
+        if role.pointer is None and kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
+            found, wanted = self._mapped_in(row, kind, process, address)
+            address, length = (address, max(size, 0)) if address else (found, wanted)
         self._usage.append((row, size, address, kind, MemoryOperation.ALLOCATE))
         self._address[row] = address
         if address:
@@ -218,9 +219,10 @@ class _Replay:
             return next(iter(process.pools)) if len(process.pools) == 1 else Location.UNKNOWN
         return int(self._arguments.location[row])
 
-    def _mapped_in(self, row: int, kind: MemoryKind, process: Process) -> tuple[int, int]:
-        """Where an allocation lies, and how long its mapping is: the smallest one made inside the call that can hold
-        it; 0 when there is none. All of the driver's own mappings made there are of its kind.
+    def _mapped_in(self, row: int, kind: MemoryKind, process: Process, address: int) -> tuple[int, int]:
+        """Where an allocation lies, and how long it is: in the smallest mapping made inside the call that can hold it,
+        and has its address where that is known; 0 when there is none. All of the driver's own mappings made there are
+        of its kind.
         """
         calls, wanted = self._calls, int(self._size[row])
         areas = self._made.get((int(calls.pid[row]), int(calls.tid[row])), [])
@@ -231,7 +233,11 @@ class _Replay:
         for area in usable:
             if area.flags & _SHARED:
                 process.mapped.put(area.start, area.end, place)
-        fitting = [area for area in usable if area.end - area.start >= wanted]
+        fitting = [
+            area
+            for area in usable
+            if area.end - area.start >= wanted and (not address or area.start <= address < area.end)
+        ]
         if not fitting:
             return 0, 0
         chosen = min(fitting, key=lambda area: area.end - area.start)

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import pack
+from pinprof.base.columns import pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_share
 from pinprof.data.activity import ApiCallTable, Caller
@@ -31,7 +31,7 @@ from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Int32, Int64, Samp
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import threads
 from pinprof.read.python.matching import CERTAIN, NONE, UNDECIDED
-from pinprof.read.python.stacks import NO_STACK, PythonStacks, Windows
+from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks, Windows
 
 _MOST = 12
 """Native callers next to CUDA that tell calls apart."""
@@ -138,6 +138,35 @@ def settle_samples(found: CallLines, samples: SampleTable, stacks: PythonStacks,
     for each in np.unique(seen[open_]).tolist():
         mine = open_[seen[open_] == each]
         seen[mine], how[mine] = stacks.either(each, each), UNDECIDED
+
+
+def settle_by_sites(
+    calls: ApiCallTable, native: StackTable, samples: SampleTable, stacks: PythonStacks, seen: Int32, how: UInt8
+) -> None:
+    """Let samples inside calls be in the lines that the calls' own stacks say, of calls that were seen from inside."""
+    assert calls.stack is not None
+    call = _calls_of(samples, calls)
+    row = np.flatnonzero(call >= 0)
+    node = calls.stack[call[row]]
+    pairs, which = np.unique(pack(node, seen[row]), return_inverse=True)
+    made = np.full(len(pairs), NO_STACK, np.int32)
+    for place, (at, looked) in enumerate(pairs_of(pairs)):
+        if python := _python_of(native, at):
+            made[place] = stacks.inside(looked, python)
+    made = made[which.reshape(-1)]
+    told = made != NO_STACK
+    seen[row[told]], how[row[told]] = made[told], CERTAIN
+
+
+def _python_of(native: StackTable, node: int) -> list[PythonFrame]:
+    """Python's functions of a call's stack, innermost first."""
+    frames = native.frames
+    numbers = [int(native.frame[above]) for above in native.chain(node)]
+    return [
+        (frames.function[number], frames.source_of(number), frames.lines[number])
+        for number in numbers
+        if frames.dsos[int(frames.dso[number])].kind == "python"
+    ]
 
 
 def _calls_of(samples: SampleTable, calls: ApiCallTable) -> Int64:

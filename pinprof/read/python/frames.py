@@ -46,7 +46,7 @@ from pinprof.data.model import (
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.directory import Reading
 from pinprof.read.python import stacks as python_stacks
-from pinprof.read.python.call_lines import settle_samples, with_lines
+from pinprof.read.python.call_lines import settle_by_sites, settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -141,6 +141,12 @@ def _with_call_lines(
     """
     activity, native = capture.activity, capture.call_stacks
     if activity is None or native is None or not stacks.threads:
+        return capture, ()
+    if activity.sited:
+        exact = np.isin(activity.calls.pid, list(activity.sited))
+        assert activity.calls.rough is not None
+        exact &= ~activity.calls.rough
+        settle_by_sites(activity.calls.take(np.flatnonzero(exact)), native, capture.samples, stacks, seen, how)
         return capture, ()
     kept = capture.samples.take(np.flatnonzero(_kept(capture)))
     found = with_lines(activity.calls, native, _kinds(native.frames).loop, stacks, kept)

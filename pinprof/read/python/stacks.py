@@ -23,7 +23,7 @@ middle between two looks. Where two segments overlap, the later one counts from 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,6 +149,7 @@ class PythonStacks:
     unnamed_threads: int = 0
     _undecided: dict[str, int] = field(default_factory=dict)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
+    _frames: dict[PythonFrame, int] = field(default_factory=dict)
     impossible_lines: int = 0
     """Frames whose line is unknown: their code changed while it was read."""
     damaged: bool = False
@@ -196,10 +197,32 @@ class PythonStacks:
         file = self.frames[first[depth]][1] if depth < len(first) else self.frames[second[depth]][1]
         return self._node(common, self._undecided_in(file))
 
+    def inside(self, looked: int, frames: Sequence[PythonFrame]) -> int:
+        """A stack that ends in these frames, innermost first; its callers are those of one that was seen about then,
+        as far as that one has the outermost of them.
+        """
+        function, file, _ = frames[-1]
+        caller, above = NO_STACK, looked
+        while above != NO_STACK:
+            above, frame = self.stacks[above]
+            if self.frames[frame][:2] == (function, file):
+                caller = above
+                break
+        for each in reversed(frames):
+            caller = self._node(caller, self._frame(each))
+        return caller
+
+    def _frame(self, frame: PythonFrame) -> int:
+        if not self._frames:
+            self._frames.update({each: number for number, each in enumerate(self.frames)})
+        number = self._frames.setdefault(frame, len(self.frames))
+        if number == len(self.frames):
+            self.frames.append(frame)
+        return number
+
     def _undecided_in(self, file: str) -> int:
         if file not in self._undecided:
-            self._undecided[file] = len(self.frames)
-            self.frames.append((UNDECIDED_LINE, file, 0))
+            self._undecided[file] = self._frame((UNDECIDED_LINE, file, 0))
         return self._undecided[file]
 
     def _node(self, caller: int, frame: int) -> int:

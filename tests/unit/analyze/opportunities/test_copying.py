@@ -243,6 +243,22 @@ def test_values_that_are_read_one_by_one_are_read_less_often() -> None:
     assert all(len(sentence) > 10 for sentence in one.basis)
 
 
+@pytest.mark.parametrize(("launch", "likely"), [(1.8, 202.5), (1.05, 15.0)])
+def test_a_wait_for_work_overlaps_with_what_the_thread_does_before_its_next_launch(
+    launch: float, likely: float
+) -> None:
+    """Of each wait of 1 ms, besides the 10 µs that any answer takes."""
+    calls = [
+        *every(2, 250, 1, to_host, size=4),
+        *(Traced("cuLaunchKernel", 2 * n + launch, 2 * n + 1.9) for n in range(250)),
+    ]
+    samples = [Sample(POLLS, MS, round((2 * n + 0.5) * MS), 100, 100) for n in range(250)]
+    (one,) = (one for one in found(calls, samples) if one.cure.id == "sync-less")
+    assert one.cost_ns == 250 * MS
+    assert one.saving.likely_ns == pytest.approx(likely * MS)
+    assert one.saving.low_ns == 0
+
+
 def test_few_values_long_waits_and_arrays_are_no_scalars() -> None:
     assert scalars(count=copying.SCALARS - 1) == []
     assert scalars(wait=2) == []

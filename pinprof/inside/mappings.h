@@ -1,0 +1,183 @@
+/* What the program maps, where that says something of its copies: mapped files, and all that the driver maps and
+ * unmaps. It stands before mmap and munmap; what lies mapped when the file is opened is read once.
+ */
+
+enum { LEAST_MAPPING = 64 << 10, MOST_PATH = 1024, LINE = MOST_PATH + 128 };
+
+static word driver_begin, driver_end; /* its code */
+
+static int driver_code(struct dl_phdr_info *info, size_t size, void *function)
+{
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        word start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
+        if (part->p_type != PT_LOAD || (word)(uintptr_t)function < start || (word)(uintptr_t)function >= end)
+            continue;
+        driver_begin = start;
+        __atomic_store_n(&driver_end, end, __ATOMIC_RELEASE);
+        return 1;
+    }
+    return 0;
+}
+
+static bool is_driver(const void *code)
+{
+    return (word)(uintptr_t)code < __atomic_load_n(&driver_end, __ATOMIC_ACQUIRE) &&
+           (word)(uintptr_t)code >= driver_begin;
+}
+
+static void *(*next_mmap)(void *, size_t, int, int, int, off_t);
+static int (*next_munmap)(void *, size_t);
+
+static void find_mapping(void *(*find)(void *, const char *))
+{
+    next_mmap = (void *(*)(void *, size_t, int, int, int, off_t))find(RTLD_NEXT, "mmap");
+    next_munmap = (int (*)(void *, size_t))find(RTLD_NEXT, "munmap");
+}
+
+static void put_mapping(struct thread *t, struct record *mapping, const char *path)
+{
+    size_t length = strlen(path), units = 1 + (length + UNIT - 1) / UNIT;
+    struct record *record = room(t, (uint32_t)units);
+    if (!record)
+        return;
+    mapping->bytes = length;
+    *record = *mapping;
+    memcpy(record + 1, path, length);
+    publish(t, (uint32_t)units);
+}
+
+/* Of no thread's own call; under the lock. */
+static void put_mapping_of_any(struct record *mapping, const char *path)
+{
+    struct thread *t = process->any;
+    if (!t && (t = process->any = new_thread(0)))
+        t->grown = 1; /* a chunk that another thread has left is small */
+    size_t units = 1 + (strlen(path) + UNIT - 1) / UNIT;
+    if (t && (t->units + units <= t->capacity || give_chunk(t)) && t->units + units <= t->capacity)
+        put_mapping(t, mapping, path);
+}
+
+/* The path of a file that is mapped; empty for none. */
+static void path_of(int file, char *path)
+{
+    char link[40];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = file < 0 ? 0 : readlink(link, path, MOST_PATH - 1);
+    path[length > 0 ? length : 0] = 0;
+}
+
+static RARE void note_mapping(
+    enum kind kind, void *begin, size_t length, int protection, int flags, int file, bool of_driver)
+{
+    uint32_t generation = atomic_load_explicit(&process->generation, memory_order_relaxed);
+    if (!generation || atomic_load_explicit(&process->stopped, memory_order_relaxed))
+        return; /* the driver has not been called yet */
+    struct thread *t = self;
+    bool seated = t && t->generation == generation;
+    if (seated && t->busy)
+        return; /* by the agent */
+    bool of_call = seated && t->calling, of_file = file >= 0 && !(flags & MAP_ANONYMOUS);
+    if (!of_call && !of_driver && (length < LEAST_MAPPING || (kind == MAPPED && !of_file)))
+        return;
+    int error = errno;
+    char path[MOST_PATH];
+    path_of(of_file ? file : -1, path);
+    struct record mapping = {.begin = ticks(),
+        .address = (word)(uintptr_t)begin,
+        .source = (word)(uintptr_t)begin + length,
+        .stream = UINT64_MAX,
+        .kind = (uint8_t)kind,
+        .flags = of_call ? INSIDE : 0,
+        .extra = (uint32_t)(protection & 0xFF) | (uint32_t)flags << 8};
+    mapping.end = mapping.begin;
+    if (of_call) {
+        t->busy = 1;
+        atomic_signal_fence(memory_order_seq_cst);
+        put_mapping(t, &mapping, path);
+        atomic_signal_fence(memory_order_seq_cst);
+        t->busy = 0;
+    } else {
+        struct held held;
+        hold(&held);
+        if (generation == atomic_load(&process->generation) && !atomic_load(&process->stopped))
+            put_mapping_of_any(&mapping, path);
+        release(&held);
+    }
+    errno = error;
+}
+
+EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
+{
+    void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
+                           : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
+    if (UNLIKELY(process != NULL) && made != MAP_FAILED)
+        note_mapping(MAPPED, made, length, protection, flags, file, is_driver(__builtin_return_address(0)));
+    return made;
+}
+
+EXPORTED void *mmap64(void *, size_t, int, int, int, off_t) __attribute__((alias("mmap")));
+
+EXPORTED EARLY int munmap(void *address, size_t length)
+{
+    if (UNLIKELY(process != NULL)) /* before others may map something there */
+        note_mapping(UNMAPPED, address, length, 0, 0, -1, is_driver(__builtin_return_address(0)));
+    return next_munmap ? next_munmap(address, length) : (int)syscall(SYS_munmap, address, length);
+}
+
+/* A line of /proc/self/maps. */
+struct line {
+    unsigned long long begin, end;
+    char access[8];
+    const char *path;
+};
+
+static bool is_library(const char *path)
+{
+    const char *name = strrchr(path, '/'), *suffix = strstr(name, ".so");
+    return suffix && (!suffix[3] || suffix[3] == '.');
+}
+
+/* Whether it is of a file that may hold data. */
+static bool is_data(struct line *line, char *text)
+{
+    int length = 0;
+    if (sscanf(text, "%llx-%llx %4s %*s %*s %*s %n", &line->begin, &line->end, line->access, &length) < 3 || !length)
+        return false;
+    line->path = text + length;
+    return *line->path == '/' && line->end - line->begin >= LEAST_MAPPING && strncmp(line->path, "/dev/", 5) != 0 &&
+           !is_library(line->path);
+}
+
+static void put_mapped_files(void)
+{
+    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    char text[4 * LINE];
+    size_t held = 0;
+    for (ssize_t more; maps >= 0 && (more = read(maps, text + held, sizeof text - 1 - held)) > 0;) {
+        char *begin = text, *end;
+        text[held += (size_t)more] = 0;
+        for (; (end = strchr(begin, '\n')); begin = end + 1) {
+            *end = 0;
+            struct line line;
+            if (strlen(begin) >= LINE || !is_data(&line, begin))
+                continue;
+            struct record mapping = {.begin = process->opened_ticks,
+                .end = process->opened_ticks,
+                .address = line.begin,
+                .source = line.end,
+                .stream = UINT64_MAX,
+                .kind = MAPPED,
+                .extra = (uint32_t)(line.access[0] == 'r') * PROT_READ |
+                         (uint32_t)(line.access[1] == 'w') * PROT_WRITE |
+                         (uint32_t)(line.access[2] == 'x') * PROT_EXEC |
+                         (uint32_t)(line.access[3] == 's' ? MAP_SHARED : MAP_PRIVATE) << 8};
+            put_mapping_of_any(&mapping, line.path);
+        }
+        held = strlen(begin) < sizeof text - 1 ? strlen(begin) : 0;
+        memmove(text, begin, held);
+    }
+    if (maps >= 0)
+        close(maps);
+}
