@@ -36,7 +36,7 @@ _ALLOCATOR = re.compile(
 
 
 @dataclass(frozen=True)
-class Marks:
+class PageMarks:
     """Per wall row what its cause and its stack say."""
 
     huge: Bool
@@ -70,7 +70,7 @@ class Marks:
     pins: Bool
 
     @classmethod
-    def of(cls, scene: Scene) -> Marks:
+    def of(cls, scene: Scene) -> PageMarks:
         """Each looked up once for all places."""
         copies = (scene.has(_COPIES) & scene.caused_by("fault.anon", "fault.file")) | scene.caused_by("fault.cow")
         fork, own = scene.has(_FORK), ~scene.has(_ALLOCATOR)

@@ -13,7 +13,7 @@ import numpy as np
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.page_marks import FREES, PINS, Marks
+from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
@@ -112,7 +112,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_work() & ~_inside_calls(scene))
     if not len(rows):
         return
-    marks = Marks.of(scene)
+    marks = PageMarks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     rows = rows[~scene.caused_by("sys.signal")[rows] | marks.signals[rows]]
     least = LEAST_SHARE * scene.undisturbed_ns("work")
@@ -135,7 +135,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         yield _candidate(scene, kind, place, concerned, remains, scene.ns(np.intersect1d(concerned, ends)))
 
 
-def _concerned(scene: Scene, marks: Marks, kind: _Kind, group: Int64) -> Int64:
+def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
     """The rows of a place that its cure concerns, and those elsewhere that belong to them."""
     if kind is _SYNCS:
         return np.union1d(group, np.flatnonzero(marks.syncs & scene.in_work()))
@@ -144,7 +144,7 @@ def _concerned(scene: Scene, marks: Marks, kind: _Kind, group: Int64) -> Int64:
     return group[getattr(marks, kind.only)[group]] if kind.only else group
 
 
-def _saved(scene: Scene, marks: Marks, kind: _Kind, rows: Int64) -> tuple[float, float, float]:
+def _saved(scene: Scene, marks: PageMarks, kind: _Kind, rows: Int64) -> tuple[float, float, float]:
     """What a cure saves of the cost of these rows: at least, likely, at most."""
     huge = scene.ns(rows[marks.huge[rows]])
     small = scene.ns(rows) - huge
@@ -182,7 +182,7 @@ def _unseen_ends(scene: Scene) -> Int64:
     return np.asarray(rows[unseen & scene.in_work()[rows]])
 
 
-def _with_handlers(scene: Scene, marks: Marks, rows: Int64) -> list[Int64]:
+def _with_handlers(scene: Scene, marks: PageMarks, rows: Int64) -> list[Int64]:
     """The rows by place; what handlers of signals do with protected memory counts where most of the signals come."""
     groups = list(scene.by_place(rows))
     signals = [scene.ns(group[marks.signals[group]]) for group in groups]
@@ -196,7 +196,7 @@ def _with_handlers(scene: Scene, marks: Marks, rows: Int64) -> list[Int64]:
 
 
 def _with_their_frees(
-    scene: Scene, marks: Marks, groups: Iterable[Int64], ends: Int64
+    scene: Scene, marks: PageMarks, groups: Iterable[Int64], ends: Int64
 ) -> Iterator[tuple[Int64, Int64]]:
     """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest.
 
@@ -218,7 +218,7 @@ def _with_their_frees(
         yield group, np.sort(np.concatenate(joined))
 
 
-def _by_parent(scene: Scene, marks: Marks, groups: list[Int64]) -> tuple[list[Int64], Int64 | None, Int64]:
+def _by_parent(scene: Scene, marks: PageMarks, groups: list[Int64]) -> tuple[list[Int64], Int64 | None, Int64]:
     """The groups without what other processes do as they come and go, the group that forks most, and these rows."""
     none = np.zeros(0, np.int64)
     own = scene.capture.samples.pid[scene.course.wall.sample] == scene.course.pid
@@ -231,7 +231,7 @@ def _by_parent(scene: Scene, marks: Marks, groups: list[Int64]) -> tuple[list[In
     return [group for group in left if len(group)], parent, np.concatenate([group[theirs[group]] for group in groups])
 
 
-def _made_again(scene: Scene, marks: Marks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
+def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
     """Whether memory is freed in turn with the pages that this place makes; and whether so if these are huge.
 
     The place frees memory itself, or any place does meanwhile: Python frees here what it made there. A place that is
@@ -262,7 +262,7 @@ def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:
     return False
 
 
-def _kind(scene: Scene, marks: Marks, group: Int64, again: bool, huge_again: bool) -> _Kind | None:
+def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again: bool) -> _Kind | None:
     """What most of the time at this place says; `again` and `huge_again` are those of `_made_again`. None where nothing
     is known that would help.
     """
@@ -301,7 +301,7 @@ def _kind(scene: Scene, marks: Marks, group: Int64, again: bool, huge_again: boo
     return _AGAIN if again else _ONCE
 
 
-def _of_copies(scene: Scene, marks: Marks, group: Int64) -> _Kind | None:
+def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
     """Why pages are copied at this place; None where none was seen to be."""
     handled = group[(marks.copies & marks.of_file)[group]]
     if 2 * scene.ns(handled) > scene.ns(group[marks.copies[group]]):
