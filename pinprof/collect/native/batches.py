@@ -21,14 +21,7 @@ class Batches:
     """Which events have sizes of a batch; `events` as they are written, with the ids of their instances."""
 
     def __init__(self, events: Iterable[tuple[EventSpec, Sequence[int]]]) -> None:
-        self._kinds: dict[int, int] = {}
-        for spec, numbers in events:
-            self.add(spec, numbers)
-
-    def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event."""
-        if spec.batched:
-            self._kinds.update(dict.fromkeys(numbers, spec.attr.sample_type))
+        self._kinds = {number: spec.attr.sample_type for spec, numbers in events if spec.batched for number in numbers}
 
     def cleaned(self, pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
         """Whole records, with zeros where no size stands."""
