@@ -44,7 +44,7 @@ class Batches:
 def _beyond(records: bytearray, at: int, end: int, sample_type: int) -> int:
     """Where what is no size begins: behind the id, of a sample that is not laid out as its event says."""
     place = at + perf.RECORD_HEADER.size + 8 * (sample_type & perf.FIXED_FIELDS).bit_count()
-    if sample_type & perf.SAMPLE_CALLCHAIN and place + 8 <= end:
+    if place + 8 <= end:
         place += 8 + 8 * int(_NUMBER.unpack_from(records, place)[0])
     # u32 size, then what was read.
     sizes = place + 4 + ARGUMENTS_END
