@@ -193,10 +193,10 @@ def _called_for(table: Any, calls: Any, part: Part) -> Bool:
 
 
 def _still_known(smaller: Calls, calls: Calls, rows: Int64) -> Calls:
-    """The part's calls with what all of them told: which created a context, and what memory they made."""
+    """The part's calls with what all of them told: which created a context."""
     place = {row: at for at, row in enumerate(rows.tolist())}
     typical = {place[row]: ns for row, ns in calls.typical_ns.items() if row in place}
-    return replace(smaller, initial=calls.initial[rows], typical_ns=typical, memory=calls.memory[rows])
+    return replace(smaller, initial=calls.initial[rows], typical_ns=typical)
 
 
 def _memory(log: MemoryLog | None, part: Part) -> MemoryLog | None:

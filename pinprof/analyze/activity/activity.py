@@ -107,7 +107,7 @@ def analyze_activity(
         whole=entries[0],
         ranges=entries[1:],
         context_init=context_init(capture, calls, samples),
-        loops=alloc_loops(calls, _began(activity, calls), iteration_spans(capture)),
+        loops=alloc_loops(calls, history, _began(activity, calls), iteration_spans(capture)),
         transfers=transfers,
         uvm=uvm,
         # Without a single call nothing is known of memory: a program may pin it without CUDA.

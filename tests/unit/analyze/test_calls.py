@@ -299,6 +299,21 @@ def test_pairs_after_the_first_kernel_are_counted_by_kind_and_size_class(sizes: 
     assert found.up_to_bytes == (4 * MIB if sizes else None)
 
 
+def test_without_sizes_there_are_pairs_and_no_ledger() -> None:
+    calls = [Call(name, at * MS, (at + 1) * MS) for at, name in enumerate(["cudaMalloc", "cudaFree"] * 4, 1)]
+    found = analyze(traced(calls, [kernel(0, 10)]))
+    assert found.activity is not None
+    assert [(loop.what, loop.pairs) for loop in found.activity.loops] == [("device", 4)]
+    assert found.allocations is not None
+    assert found.ledger is None
+
+
+def test_giving_back_nothing_to_create_a_context_is_of_no_pair() -> None:
+    free, creating = Call("cudaFree", 100 * MS, 101 * MS), Call("cudaFree", 0, 60 * MS)
+    assert analyze(traced([creating, free], [kernel(0, 5)])).allocations is not None
+    assert analyze(traced([creating], [kernel(0, 5)])).allocations is None
+
+
 def test_pairs_of_a_scenario_are_those_of_one_measured_iteration() -> None:
     assert not loop(8, MS, per_iteration=1).loops
     assert [found.pairs for found in loop(8, MS, per_iteration=4).loops] == [4]

@@ -33,6 +33,8 @@ ACME = Vendor(
         "acUnlock": Function(pointer=0, memory=MemoryKind.PINNED, registers=True),
         "acPinnedPut": Function(pointer=0, memory=MemoryKind.PINNED),
         "acDevicePut": Function(pointer=0, memory=MemoryKind.DEVICE),
+        "acArrayGet": Function(does="alloc device", array=True),
+        "acArrayPut": Function(does="free device", array=True),
         "acUpload": Function(copies=CopyKind.HOST_TO_DEVICE, target=0, source=1, size=2),
         "acDownload": Function(copies=CopyKind.DEVICE_TO_HOST, target=0, source=1, size=2),
         "acFill": Function(size=1, does="set"),
@@ -95,6 +97,7 @@ def test_its_own_functions_are_no_callers_and_its_questions_no_failures() -> Non
         ("acPinnedGet", "acPinnedPut", "pool-pinned"),
         ("acLock", "acUnlock", "register-once"),
         ("acDeviceGet", "acDevicePut", "pool-device"),
+        ("acArrayGet", "acArrayPut", "pool-device"),
         ("acManagedGet", "acDevicePut", "pool-managed"),
     ],
 )

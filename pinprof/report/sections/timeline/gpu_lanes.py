@@ -112,7 +112,7 @@ def allocations(history: Allocations | None, start: int, styles: Numbered[Style]
     """What the program allocated by its CUDA calls."""
     for title, kinds in _MEMORY_LEVELS.items():
         mine = of_kinds(history, kinds)
-        if not len(mine):
+        if not mine.size_bytes.any():
             continue
         level = StepFunction.of(mine, mine.size_bytes)
         # Beyond the limit each step keeps its peak.
