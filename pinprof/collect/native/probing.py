@@ -30,7 +30,7 @@ _LOOK_SHARE = 5
 """A look may take a fifth of the time between two: a rarer one lets the program pay for traced calls for longer."""
 
 
-class Budget:
+class TracingBudget:
     """What calls may cost, by their number alone."""
 
     def __init__(self, percent: float, now_ns: int) -> None:
@@ -78,7 +78,7 @@ class Probes:
         """Since when."""
         self._calls = self._pending = 0
         self._looked_ns, self._least_ns = time.monotonic_ns(), _OFTEN_NS
-        self._budget = Budget(percent, self._looked_ns)
+        self._budget = TracingBudget(percent, self._looked_ns)
         places = {spec.name.partition("/")[::2]: place for place, spec in enumerate(opened.specs)}
         for (when, name), enter in places.items():
             if when == CALL_ENTER:

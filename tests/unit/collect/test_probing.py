@@ -14,14 +14,14 @@ from pinprof.collect.native import opened, perf_event, probing
 from pinprof.collect.native.events import call_events, mappings
 from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.perf_event import EventAttr
-from pinprof.collect.native.probing import CREDIT_NS, PRICE_NS, Budget, Probes
+from pinprof.collect.native.probing import CREDIT_NS, PRICE_NS, TracingBudget, Probes
 from pinprof.collect.native.tracefs import Tracepoints
 
 POINTS = {"copies": Tracepoints(11, 12), "memory": Tracepoints(21, 22)}
 MS = 1_000_000
 
 
-def given_up(budget: Budget, rates: dict[str, float], seconds: float) -> list[tuple[int, str]]:
+def given_up(budget: TracingBudget, rates: dict[str, float], seconds: float) -> list[tuple[int, str]]:
     """Which kinds are given up and when, while each is called so often a second."""
     found, rates, step_ns = [], dict(rates), 10 * MS
     for now in range(step_ns, round(seconds * 1e9) + 1, step_ns):
@@ -33,11 +33,11 @@ def given_up(budget: Budget, rates: dict[str, float], seconds: float) -> list[tu
 
 def test_what_keeps_the_budget_is_traced() -> None:
     # 5,900 × 5 µs are 2.95 %.
-    assert given_up(Budget(3, 0), {"copies": 3900, "memory": 2000}, 30) == []
+    assert given_up(TracingBudget(3, 0), {"copies": 3900, "memory": 2000}, 30) == []
 
 
 def test_a_flood_is_given_up_at_once() -> None:
-    ((when, kind),) = given_up(Budget(3, 0), {"copies": 180_000, "memory": 1000}, 10)
+    ((when, kind),) = given_up(TracingBudget(3, 0), {"copies": 180_000, "memory": 1000}, 10)
     assert kind == "copies"
     assert when <= 20 * MS
 
@@ -45,11 +45,11 @@ def test_a_flood_is_given_up_at_once() -> None:
 @pytest.mark.parametrize("percent", [100, math.inf])
 def test_a_budget_of_everything_traces_whatever_it_costs(percent: float) -> None:
     """By the usual price, these calls take all of the time and more."""
-    assert given_up(Budget(percent, 0), {"copies": 400_000}, 10) == []
+    assert given_up(TracingBudget(percent, 0), {"copies": 400_000}, 10) == []
 
 
 def test_a_burst_is_no_flood() -> None:
-    budget, burst = Budget(3, 0), {"memory": CREDIT_NS // PRICE_NS}
+    budget, burst = TracingBudget(3, 0), {"memory": CREDIT_NS // PRICE_NS}
     assert budget.overdrawn(10 * MS, burst) is None
     assert budget.overdrawn(20 * MS, {"memory": 200}) == "memory", "the account was empty"
     assert budget.overdrawn(400 * MS, burst) is None, "it has filled again"
@@ -57,13 +57,13 @@ def test_a_burst_is_no_flood() -> None:
 
 def test_the_dearest_kind_gives_way_first_and_the_others_as_far_as_they_must() -> None:
     rates = {"copies": 4000.0, "memory": 5000.0, "other": 3500.0}  # 2 %, 2.5 %, 1.75 %
-    assert [kind for _, kind in given_up(Budget(3, 0), rates, 10)] == ["memory", "copies"]
+    assert [kind for _, kind in given_up(TracingBudget(3, 0), rates, 10)] == ["memory", "copies"]
 
 
 @pytest.mark.parametrize("passed", [0, -5])
 @pytest.mark.parametrize("percent", [3, 100])
 def test_no_time_decides_nothing(percent: float, passed: int) -> None:
-    assert Budget(percent, 100).overdrawn(100 + passed, {"copies": 10**9}) is None
+    assert TracingBudget(percent, 100).overdrawn(100 + passed, {"copies": 10**9}) is None
 
 
 class Kernel:
