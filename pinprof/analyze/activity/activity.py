@@ -27,6 +27,7 @@ from pinprof.analyze.activity.results import (
     UvmAnalysis,
     Work,
 )
+from pinprof.analyze.activity.sampled import gpu_samples
 from pinprof.analyze.activity.transfers import (
     DeviceSets,
     analyze_transfers,
@@ -113,6 +114,7 @@ def analyze_activity(
         # Without a single call nothing is known of memory: a program may pin it without CUDA.
         memory=peaks_of(history) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
         make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
+        sampled=gpu_samples(activity),
         failed_pins=failed_pins(activity, calls),
     )
     activity.unload()

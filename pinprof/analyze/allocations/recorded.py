@@ -62,7 +62,7 @@ def recorded(activity: Activity, calls: Calls) -> tuple[AllocationTable, FreeTab
     """What was allocated, still without ends, and what was given back.
 
     Where calls do not say it, what a tracing tool reports of memory does: it may see a process whose calls nobody
-    traced. Of what it does not report, calls say that it was there.
+    traced. Calls say that there was what it does not report.
     """
     table = calls.table
     made, gone = _by_calls(calls), _frees_of(calls)

@@ -69,7 +69,7 @@ class Allocations:
     """Allocations whose size is not known; they count as nothing."""
 
     def freeing(self, calls: int) -> Int64:
-        """Per call of so many, the call that gave back what it made, -1 where none is known."""
+        """Per call, the call that gave back what it made, -1 where none is known; `calls` is their number."""
         called = self.table.call >= 0
         result = np.full(calls, -1, np.int64)
         result[self.table.call[called]] = self.table.free[called]

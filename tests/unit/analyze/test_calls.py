@@ -107,6 +107,7 @@ def test_names_lose_their_suffix_and_tell_the_purpose(name: str, plain: str, pur
     assert (plain_name(name), purpose_of(plain_name(name))) == (plain, purpose)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pageable", "pinned", "uvm", "both"])
 def test_counts_and_times_by_name_are_those_of_the_export(name: str) -> None:
     found = exported(name)
@@ -203,6 +204,7 @@ def test_failed_calls_and_calls_without_name_are_counted() -> None:
     assert (found["cudaMalloc"].failures, found["(no name)"].count) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_ranges", [True, False])
 def test_allocation_calls_split_by_cause_and_the_split_sums_to_the_call(with_ranges: bool) -> None:
     found = by_name(joined(with_ranges))

@@ -48,6 +48,7 @@ def ledger(made: list[Made], frees: list[Free], ended: dict[int, int] | None = N
     return with_ends(table, gone, ("call",), ("a", "b", "c"), ended or {})
 
 
+@pytest.mark.slow
 def test_live_bytes_of_a_random_plan_are_exact_by_line() -> None:
     plan, alive, truth = random.Random(17), {}, []
     made: list[Made] = []
@@ -144,6 +145,7 @@ def test_what_a_process_leaves_ends_with_it() -> None:
     assert ledger([(10, 0, 0, 100, 4096)], [], {7: 50}).table.end_ns.tolist() == [50]
 
 
+@pytest.mark.slow
 def test_a_million_allocations_stay_bounded() -> None:
     """Half of them are given back, by a thousand lines; the tables that a report shows do not grow with them."""
     many = 1_000_000
@@ -182,6 +184,7 @@ def ranges_of(count: int) -> RangeTable:
     return capture([Sample(("main@/app",))], ranges).ranges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "held", "share", "beside"),
     [

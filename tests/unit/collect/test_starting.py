@@ -94,6 +94,7 @@ def test_symbols_that_cannot_be_written_are_an_error(
     copying.end()
 
 
+@pytest.mark.slow
 def test_a_fork_is_named_and_runs_the_module(tmp_path: Path) -> None:
     code = """
 import os

@@ -128,6 +128,7 @@ def test_its_allocations_are_in_the_ledgers_history() -> None:
     assert recorded(made.activity, calls) is not None
 
 
+@pytest.mark.slow
 def test_no_other_module_has_a_pattern_of_a_vendors_names() -> None:
     pattern = re.compile(r"\(cuda\|cu\)|cu\((\?:)?da\)\?[\[A-Z]|\b(cu|cuda)[A-Z]\w*(\\w|\|)|\b(cu|cuda)\[A-Z\]")
     found = set()
