@@ -14,7 +14,7 @@ from pinprof.collect.native import opened, perf_event, probing
 from pinprof.collect.native.events import call_events, mappings
 from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.perf_event import EventAttr
-from pinprof.collect.native.probing import CREDIT_NS, PRICE_NS, TracingBudget, Probes
+from pinprof.collect.native.probing import CREDIT_NS, PRICE_NS, Probes, TracingBudget
 from pinprof.collect.native.tracefs import Tracepoints
 
 POINTS = {"copies": Tracepoints(11, 12), "memory": Tracepoints(21, 22)}
