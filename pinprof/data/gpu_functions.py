@@ -480,7 +480,7 @@ def of_vendor(function: str, library: str) -> bool:
 
 
 COPIES, MEMORY, BATCHES, OTHER = KINDS = ("copies", "memory", "batches", "other")
-"""What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/budget.py)."""
+"""What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/probing.py)."""
 _COPYING = re.compile(r"Mem(cpy|set)")
 _GRANTING = re.compile(r"Alloc|Malloc|Free|Register|register|MemCreate|MemRelease|Mem(Un)?[Mm]ap|MemPool")
 

@@ -1270,17 +1270,6 @@ EXPORT struct unwinder *pinprof_unwind_new(const uint64_t *ids, const uint64_t *
     return u;
 }
 
-/* One more event; false when there is no memory for it. */
-EXPORT int pinprof_unwind_add(struct unwinder *u, uint64_t id, uint64_t sample_type)
-{
-    struct event *events = realloc(u->events, (u->event_count + 1) * sizeof *events);
-    if (!events)
-        return 0;
-    u->events = events;
-    insert(u, id, sample_type);
-    return 1;
-}
-
 struct piece {
     const uint8_t *bytes;
     uint64_t size;
@@ -1364,22 +1353,6 @@ EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[3])
     counts[0] = u->samples;
     counts[1] = u->completed;
     counts[2] = u->extended;
-}
-
-/* Does nothing, but begins as functions do: with a register saved. What a probe costs is measured with it. */
-EXPORT __attribute__((noinline)) void pinprof_unwind_nothing(void)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("" ::: "rbx");
-#elif defined(__aarch64__)
-    __asm__ volatile("" ::: "x19");
-#endif
-}
-
-EXPORT void pinprof_unwind_call_nothing(size_t times)
-{
-    while (times--)
-        pinprof_unwind_nothing();
 }
 
 EXPORT void pinprof_unwind_free(struct unwinder *u)
