@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from pinprof.base import files
-from pinprof.base.errors import CollectError
+from pinprof.base.errors import CollectError, system_error
+from pinprof.collect.limits import refuse_crowd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -48,6 +49,7 @@ class Recorder:
     def _begin(self, start: Callable[[int], int]) -> None:
         """Start the process, whose standard input is given to `start`, which returns its pid."""
         # In system-wide mode perf runs a `cat` that reads this pipe: it ends when pinprof is killed, and perf with it.
+        refuse_crowd()
         lifeline, self._lifeline = os.pipe()
         try:
             self.pid = start(lifeline)
@@ -143,6 +145,13 @@ class Recorder:
         if status is None or not os.WIFSIGNALED(status):
             return status == 0
         return os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM)
+
+
+def unstarted(who: str, error: OSError, slug: str) -> CollectError:
+    """What to say of a process that cannot be started."""
+    known = system_error(error)
+    remedy = known.remedy if known else "`pinprof doctor` checks this machine."
+    return CollectError(f"{who} can't start: {error.strerror}.", remedy, known.slug if known else slug)
 
 
 _STANDARD = (0, 1, 2)
