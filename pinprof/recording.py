@@ -28,8 +28,9 @@ from pinprof.collect.trouble import UNRECORDED, Trouble, described
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.streams import holds_recording
+from pinprof.streams import holds_recording, holds_samples
 from pinprof.streams.store import (
+    INSIDE,
     KALLSYMS,
     RATES,
     CaptureWriter,
@@ -243,7 +244,7 @@ class _Rates:
         measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
         if measured is None and self._say is not None and holds_recording(directory):
             with_cuda = _saw_cuda(directory)
-            if with_cuda or not self._short:
+            if with_cuda or (holds_samples(directory) and not self._short):
                 self._say(f"Measuring memory costs on this machine (up to {LIMIT_S:.0f} s; --no-calibrate skips this)")
                 found = calibration_of(
                     rates.machine_of(manifest.host), os.environ, cuda=with_cuda and not self._running
@@ -254,7 +255,9 @@ class _Rates:
 
 
 def _saw_cuda(directory: Path) -> bool:
-    """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file."""
+    """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file, and the agent calls."""
+    if any((directory / INSIDE).glob("*.bin")):
+        return True
     for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:

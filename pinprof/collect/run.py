@@ -42,9 +42,10 @@ class CollectorRun:
         self._started_utc = _now()
         if directory is None:
             return
-        with trouble.kept(kallsyms.LOST):
-            self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
-            places.callback(self._kernel.end)
+        if request.collectors:
+            with trouble.kept(kallsyms.LOST):
+                self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
+                places.callback(self._kernel.end)
         beside = (load(name) for name in BESIDE if name not in request.left_out)
         for part in (*chosen(request), *beside):
             with trouble.kept(part.lost):
@@ -104,7 +105,7 @@ class CollectorRun:
         for tool in self.tools:
             with self._trouble.kept(self._part_of[tool].lost):
                 results.append(tool.result())
-        if self._directory and kallsyms.modules() != self._modules:
+        if self._kernel and self._directory and kallsyms.modules() != self._modules:
             with self._trouble.kept(kallsyms.LOST):
                 self._setup.notes.append(kallsyms.save(self._directory))
         notes = [*self._setup.notes, *(note for result in results for note in result.notes)]

@@ -62,6 +62,8 @@ def record(
     except PinprofError as error:
         said = ended.complaint.removeprefix("pinprof: error: ")
         return RecordedRun(ended, None, said or error.problem)
+    if not capture.events:
+        return RecordedRun(ended, None, ended.complaint.removeprefix("pinprof: "))
     used = capture.manifest.outcome.get("resources")
     peak = used.get("max_resident_bytes") if isinstance(used, Mapping) else None
     wall = capture.manifest.outcome.get("duration_ns")
