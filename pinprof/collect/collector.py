@@ -140,6 +140,8 @@ class Collector:
     """It starts the program itself, and so cannot record one that runs already; of those, one at a time."""
     traces_cuda: bool = False
     """It records CUDA calls and NVTX ranges; nothing else needs to."""
+    forks: bool = False
+    """It records by a process of its own."""
     lost: str = "The recording is not complete"
     """What to say where it cannot take part."""
     leaves: tuple[str, ...] = ()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pinprof.base.errors import UsageError
+from pinprof.base.errors import CollectError, UsageError
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
 
@@ -54,10 +53,16 @@ def at_the_kernels_rate(request: RecordRequest) -> tuple[RecordRequest, str]:
     )
 
 
-def refuse_crowd() -> None:
-    """OSError where a process of pinprof's own could keep the program from starting one."""
-    if min(_processes_left(), default=LEFT_TO_THE_PROGRAM) < LEFT_TO_THE_PROGRAM:
-        raise OSError(errno.EAGAIN, "This container or user may start few processes, which are left to the program")
+def few_processes() -> CollectError | None:
+    """What to say where a process of pinprof's own could keep the program from starting one; None where not."""
+    left = min(_processes_left(), default=LEFT_TO_THE_PROGRAM)
+    if left >= LEFT_TO_THE_PROGRAM:
+        return None
+    return CollectError(
+        f"This container or user can start only {left} more processes, which pinprof leaves to the program.",
+        "Raise the limit (`ulimit -u`, `docker run --pids-limit`).",
+        "limits",
+    )
 
 
 def _processes_left() -> Iterator[int]:

@@ -290,5 +290,6 @@ COLLECTOR = Collector(
     launches=True,
     traces_cuda=True,
     leaves=(NSYS_SQLITE,),
+    forks=True,
     lost="Nsight Systems records nothing",
 )

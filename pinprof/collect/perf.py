@@ -257,4 +257,6 @@ def _output(*command: str) -> str:
     return asked(*command, environment=_perf_environment(), errors=True).output
 
 
-COLLECTOR = Collector(lambda setup: [AttachedPerf(setup)], check, samples=True, leaves=(PERF_DATA,), lost=SAMPLES_LOST)
+COLLECTOR = Collector(
+    lambda setup: [AttachedPerf(setup)], check, samples=True, leaves=(PERF_DATA,), forks=True, lost=SAMPLES_LOST
+)

@@ -14,7 +14,6 @@ from typing import NoReturn, Self
 
 from pinprof.base import files
 from pinprof.base.errors import CollectError, system_error
-from pinprof.collect.limits import refuse_crowd
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -49,7 +48,6 @@ class Recorder:
     def _begin(self, start: Callable[[int], int]) -> None:
         """Start the process, whose standard input is given to `start`, which returns its pid."""
         # In system-wide mode perf runs a `cat` that reads this pipe: it ends when pinprof is killed, and perf with it.
-        refuse_crowd()
         lifeline, self._lifeline = os.pipe()
         try:
             self.pid = start(lifeline)

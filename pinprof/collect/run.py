@@ -14,7 +14,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import BESIDE, chosen, counters, kallsyms, load
 from pinprof.collect.attach import RunningProgram
 from pinprof.collect.collector import Collector, Launcher, Setup, Tool, Waiter
-from pinprof.collect.limits import at_the_kernels_rate
+from pinprof.collect.limits import at_the_kernels_rate, few_processes
 from pinprof.collect.program import HeldSignals, Program, ending_note, exit_status
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
@@ -42,12 +42,17 @@ class CollectorRun:
         self._started_utc = _now()
         if directory is None:
             return
-        if request.collectors:
+        beside = (load(name) for name in BESIDE if name not in request.left_out)
+        parts = [*chosen(request), *beside]
+        few = None if trouble.raises else few_processes()
+        if few:
+            trouble.met(few, "Samples and Python lines are not recorded")
+            parts = [part for part in parts if not part.forks]
+        elif request.collectors:
             with trouble.kept(kallsyms.LOST):
                 self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
                 places.callback(self._kernel.end)
-        beside = (load(name) for name in BESIDE if name not in request.left_out)
-        for part in (*chosen(request), *beside):
+        for part in parts:
             with trouble.kept(part.lost):
                 joined = part.join(self._setup)
                 self._part_of |= dict.fromkeys(joined, part)

@@ -51,7 +51,11 @@ class Trouble:
         known = described(error)
         text = f"{lost}: {known}" if lost else str(known)
         # What one limit keeps from starting is many things, but one line to read.
-        again = known.slug == "limits" and any(other.slug == "limits" for other in self._met.values())
+        again = (
+            lost != UNRECORDED
+            and known.slug == "limits"
+            and any(other.slug == "limits" for other in self._met.values())
+        )
         if text in self._met:
             return
         self._met[text] = known

@@ -63,7 +63,8 @@ def record(
         said = ended.complaint.removeprefix("pinprof: error: ")
         return RecordedRun(ended, None, said or error.problem)
     if not capture.events:
-        return RecordedRun(ended, None, ended.complaint.removeprefix("pinprof: "))
+        notes = capture.manifest.outcome.get("notes")
+        return RecordedRun(ended, None, str(notes[0]) if isinstance(notes, list | tuple) and notes else ended.complaint)
     used = capture.manifest.outcome.get("resources")
     peak = used.get("max_resident_bytes") if isinstance(used, Mapping) else None
     wall = capture.manifest.outcome.get("duration_ns")

@@ -71,4 +71,4 @@ def _join(setup: Setup) -> Sequence[Tool]:
     return [AttachedNative(setup, kernel=samples_kernel(setup.request))]
 
 
-COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,), lost=SAMPLES_LOST)
+COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,), forks=True, lost=SAMPLES_LOST)
