@@ -209,6 +209,14 @@ def test_a_disk_with_little_room_stops_no_program(free_kb: int, small_disk: Path
     assert all("Free some disk space" in line or "enough space" in line for line in said)
 
 
+def test_a_standard_error_that_cannot_be_written_stops_no_program(tmp_path: Path) -> None:
+    for program, status in ((PROGRAM, 7), (("echo", "done"), 0)):
+        with Path("/dev/full").open("w") as full:
+            command = [*PINPROF, "record", "-o", "out", *LEAST, "--", *program]
+            done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+        assert (done.returncode, done.stdout) == (status, "done\n")
+
+
 def test_settings_that_are_no_toml_stop_no_program(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     (tmp_path / "pyproject.toml").write_text("[tool.pinprof.record\n<<<<<<< HEAD\n")
