@@ -115,11 +115,11 @@ def _sampler(request: RecordRequest) -> str:
             return "perf"
         if native.samples_kernel(request):
             return "native"
-    except PinprofError:
+    except (PinprofError, OSError):
         pass
     try:
         perf.check(request)
-    except PinprofError:
+    except (PinprofError, OSError):
         return "native"
     return "perf"
 

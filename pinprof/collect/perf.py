@@ -90,7 +90,7 @@ class AttachedPerf(Tool):
         try:
             self.recorder = Recorder(argv, _perf_environment(), self._log)
         except OSError as error:
-            raise unstarted("perf", error, "perf") from error
+            raise CollectError(*unstarted("perf", error), "perf") from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until perf has opened its events, and unless the program does so itself, switch them on."""

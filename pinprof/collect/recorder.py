@@ -145,11 +145,10 @@ class Recorder:
         return os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM)
 
 
-def unstarted(who: str, error: OSError, slug: str) -> CollectError:
-    """What to say of a process that cannot be started."""
+def unstarted(who: str, error: OSError) -> tuple[str, str]:
+    """What to say of a process that cannot be started: problem and remedy."""
     known = system_error(error)
-    remedy = known.remedy if known else "`pinprof doctor` checks this machine."
-    return CollectError(f"{who} can't start: {error.strerror}.", remedy, known.slug if known else slug)
+    return f"{who} can't start: {error.strerror}.", known.remedy if known else "`pinprof doctor` checks this machine."
 
 
 _STANDARD = (0, 1, 2)

@@ -76,7 +76,7 @@ class CollectorRun:
         return Program(request.command, environment, signals)
 
     def begin(self, program: Program, waiter: Waiter, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Attach all tools, and start the program when they are ready; `meanwhile` is called in between."""
+        """Attach all tools to a program that waits, until they are ready; `meanwhile` is called in between."""
         for tool in self.tools.copy():
             with self._needed(tool):
                 tool.attach(program)
@@ -89,7 +89,6 @@ class CollectorRun:
             with self._trouble.kept(kallsyms.LOST):
                 self._setup.notes.append(self._kernel.note())
         self._before, self._started_utc = counters.read(), _now()
-        program.start()
 
     def program_ended(self) -> None:
         """Note what counts up to here; the recorders still write."""
@@ -199,12 +198,15 @@ def _recorded(
     session = Session(program, run.tools, signals)
     try:
         if not program.over:
-            run.begin(program, session, hooks.meanwhile)
+            with trouble.kept():
+                run.begin(program, session, hooks.meanwhile)
+            program.start()
         with trouble.kept():
             session.until_program_ends()
         # As well where looking after the tools has failed.
         session.until_over()
-        run.program_ended()
+        with trouble.kept():
+            run.program_ended()
     finally:
         if not program.over:
             program.abandon()

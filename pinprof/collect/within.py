@@ -90,6 +90,7 @@ class OwnRecording:
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)
+            self._process.start()
             self._places = places.pop_all()
 
     @property

@@ -109,6 +109,9 @@ class CaptureWriter:
                 _remove(existing, force=force)
         try:
             partial.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(partial, error) from error
+        try:
             partial.mkdir(files.PRIVATE_FOLDER)
         except FileExistsError as error:
             raise NameTaken(f"{partial} exists already.", "Give another name with -o.", "output") from error

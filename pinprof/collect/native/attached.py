@@ -83,7 +83,7 @@ class AttachedNative(Tool):
         try:
             self.recorder = start(orders, control, self._log, "pinprof-native", fork=not request.own_process)
         except OSError as error:
-            raise unstarted("The collector", error, "native") from error
+            raise _failed(*unstarted("The collector", error)) from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""

@@ -10,6 +10,7 @@ import signal
 import time
 
 from pinprof import __version__
+from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
@@ -42,7 +43,7 @@ class LineRecorder(Tool):
         try:
             self.recorder = started(module, "pinprof-python", arguments, self._log, fork=fork)
         except OSError as error:
-            raise unstarted("The reader of Python lines", error, "python-lines") from error
+            raise CollectError(*unstarted("The reader of Python lines", error), "python-lines") from error
         if program.pid == os.getpid():
             _may_be_read_by(self.recorder.pid)
 
