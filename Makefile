@@ -1,5 +1,5 @@
 # make demo   a recorded scenario and its page, on a fresh machine
-# make quick  lint, types and unit tests, properties with fewer examples: less than a minute, before every commit
+# make quick  lint, types and the unit tests that are not marked slow, properties with fewer examples: before every commit
 # make test   everything that CI checks: lint, types and the whole test suite with coverage, including Chromium and the wheel
 # make format fixes what `make lint` reports, as far as tools can
 # make reports  the pages of all committed captures, in reports/h200; six of them are in the repository
@@ -27,10 +27,10 @@ demo: setup
 	$(BIN)/pinprof run zerocopy --record
 
 quick: setup-test
-	@$(MAKE) --no-print-directory --jobs 2 lint-beside quick-tests
+	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 
 quick-tests: setup-test
-	$(BIN)/python -m pytest --quiet --numprocesses 2 --hypothesis-profile=quick tests/unit tests/gold
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --hypothesis-profile=quick -m 'not slow' tests/unit tests/gold
 
 test: setup-test
 	@$(MAKE) --no-print-directory --jobs 2 lint-beside tests
@@ -40,7 +40,9 @@ lint-beside:
 	@nice $(MAKE) --no-print-directory lint site
 
 # One runs recordings, which mostly wait, one pages; the third has the processors that these leave.
+# pytest rewrites and compiles each test once before, instead of once in each worker; errors are the run's to say.
 tests: setup-test
+	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
 	$(BIN)/python -m pytest --cov --numprocesses 3
 
 lint: check-python check-types check-spelling check-c check-javascript check-shell

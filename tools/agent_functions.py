@@ -61,7 +61,7 @@ def exports(name: str) -> Iterator[str]:
     """The names that a driver may have for a function: its versions, with either default stream."""
     thread = "_ptsz" if _STREAMS.fullmatch(name) else "_ptds"
     versions = ("", "_v2", "_v3", "_v4") if name == "cuCtxCreate" else ("", "_v2")
-    takes_streams = re.match(r"cu(Memcpy|Memset|Launch|Stream|Event|GraphLaunch|Mem\w*Async)", name)
+    takes_streams = re.match(r"cu(Memcpy|Memset|Launch|Stream|Event|Graph(Launch|Upload)|Mem\w*Async)", name)
     for version in versions:
         yield name + version
         if takes_streams:

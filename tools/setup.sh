@@ -54,6 +54,13 @@ fi
 }
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 
+# npm tries an unreachable registry for many minutes. It installs while pip does.
+if [ "$purpose" = test ] && command -v npm >/dev/null; then
+  { timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
+    --fetch-retries=1 --prefix tests/tools || echo \
+    "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2; } &
+fi
+
 extras=
 [ "$purpose" = test ] && extras=dev,docs
 if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
@@ -62,10 +69,4 @@ if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
 # pip would compile all modules of all packages: most are never imported, and Python compiles those that are.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
   --editable ".${extras:+[$extras]}"
-
-# npm tries an unreachable registry for many minutes.
-if [ "$purpose" = test ] && command -v npm >/dev/null; then
-  timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
-    --fetch-retries=1 --prefix tests/tools || echo \
-    "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2
-fi
+wait

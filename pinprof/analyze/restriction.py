@@ -167,11 +167,14 @@ def _activity(capture: Capture, activity: Activity, part: Part) -> tuple[Activit
         return table.take(chosen)
 
     faults = activity.faults
+    by_time = part.threads is None and part.ranges is None and part.pids is None  # work in windows has no calls
     chosen_calls = _in_ranges(capture, calls.start_ns, calls.pid, part) & _of_threads(part, calls.pid, calls.tid)
     smaller = replace(
         activity,
         calls=calls.take(chosen_calls),
         gpu_ops=kept(activity.gpu_ops, called_for=True),
+        windows=activity.windows if by_time else activity.windows.take(slice(0)),
+        window_ops=activity.window_ops if by_time else activity.window_ops.take(slice(0)),
         os_calls=kept(activity.os_calls),
         sched=kept(activity.sched),
         faults=faults.take(_in_ranges(capture, faults.time_ns, faults.pid, part) & (part.threads is None)),
@@ -193,10 +196,10 @@ def _called_for(table: Any, calls: Any, part: Part) -> Bool:
 
 
 def _still_known(smaller: Calls, calls: Calls, rows: Int64) -> Calls:
-    """The part's calls with what all of them told: which created a context, and what memory they made."""
+    """The part's calls with what all of them told: which created a context."""
     place = {row: at for at, row in enumerate(rows.tolist())}
     typical = {place[row]: ns for row, ns in calls.typical_ns.items() if row in place}
-    return replace(smaller, initial=calls.initial[rows], typical_ns=typical, memory=calls.memory[rows])
+    return replace(smaller, initial=calls.initial[rows], typical_ns=typical)
 
 
 def _memory(log: MemoryLog | None, part: Part) -> MemoryLog | None:

@@ -165,8 +165,10 @@ class Run:
 
     @cached_property
     def ledger(self) -> Ledger | None:
-        """Which memory of CUDA lives when; None where no allocation was recorded."""
+        """Which memory of CUDA lives when; None where no allocation was recorded, or of none how much it was."""
         if self.calls is None or self.allocations is None or not self.searches:
+            return None
+        if 0 < len(self.allocations.table) == self.allocations.unsized:
             return None
         steps = self.course.steps if self.course else None
         starts = np.array(steps.starts_ns if steps else (), np.int64)
@@ -192,7 +194,7 @@ class Run:
         return search(
             Scene(
                 capture, attribution, self.doing.course, members, self.sites,
-                self.calls, self.copies, self.ledger, self.rates, self.blame,
+                self.calls, self.copies, self.allocations, self.ledger, self.rates, self.blame,
             )
         )  # fmt: skip
 

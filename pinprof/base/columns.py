@@ -33,7 +33,7 @@ _DTYPES: dict[str, Any] = {
     "Int64": np.int64, "Int32": np.int32, "Int16": np.int16, "Int8": np.int8, "UInt64": np.uint64, "UInt8": np.uint8,
     "Bool": np.bool_, "Float64": np.float64, "Texts": None,
 }  # fmt: skip
-_TIMES = ("time_ns", "start_ns", "end_ns")
+_TIMES = ("time_ns", "start_ns", "end_ns", "lived_ns")
 _AT_ONCE = 1 << 16
 """Rows that are worked on in one go."""
 _columns_of: dict[type, Mapping[str, Any]] = {}

@@ -70,11 +70,11 @@ _OPTIONS = (
     ),
     click.option(
         "--gpu",
-        type=click.Choice(["auto", "cupti", "uvm", "off"]),
+        type=click.Choice(["auto", "windows", "cupti", "uvm", "off"]),
         default="auto",
         show_default=True,
-        help="Record what the GPU does. auto: as long as it costs little and no other tool does; cupti: always; uvm: "
-        "like auto, and always record managed memory.",
+        help="Record what the GPU does. auto: as long as it costs little and no other tool does; windows: like auto, "
+        "then in windows at random times; cupti: always; uvm: like auto, and always record managed memory.",
     ),
     click.option(
         "--system-wide", is_flag=True, help="Sample every CPU, including kernel threads and teardown at exit."

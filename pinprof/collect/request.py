@@ -46,8 +46,9 @@ class RecordRequest:
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time; infinite: whatever it costs."""
     gpu: str = "auto"
-    """What of the GPU's work is recorded where nsys does not: `auto`, as much as costs the program little; `cupti`, all
-    of it, whatever it costs; `uvm`, as auto and all of managed memory; or `off` (cupti/, uvm/)."""
+    """What of the GPU's work is recorded where nsys does not: `auto`, as much as costs the program little; `windows`,
+    beyond that a fair sample; `cupti`, all of it, whatever it costs; `uvm`, as auto and all of managed memory; or `off`
+    (cupti/, uvm/)."""
     limits: SizeLimits = USUAL_LIMITS
     """How much of samples and memory over time may be written; beyond it they are thinned (pace.py)."""
     system_wide: bool = False

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import field, replace
 from typing import Any, NamedTuple, Self
 
-from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64, rows_of
+from pinprof.base.columns import Bool, Float64, Int32, Int64, Table, UInt8, UInt64, rows_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import (
     Access,
@@ -172,6 +172,20 @@ class GpuOpTable(Table):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class GpuWindowTable(Table):
+    """Windows in which GPU work was recorded, where recording all of it would have cost the program too much."""
+
+    start_ns: Int64
+    end_ns: Int64
+    pid: Int32
+    """The process whose work it is."""
+    chance: Float64
+    """With which the window was drawn, whatever the program did then; 1 where it was certain."""
+    lived_ns: Int64
+    """Until when the process lived, as far as is known: from its first window to here, its work may be anywhere."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class PageFaultTable(Table):
     """Faults on managed memory. A GPU row is a group that the driver served together, a CPU row one fault."""
 
@@ -278,6 +292,11 @@ class Activity:
     """Who wrote it: `Nsight Systems 2025.3.2.0, schema 3.20.3`."""
     calls: ApiCallTable = field(default_factory=ApiCallTable.empty)
     gpu_ops: GpuOpTable = field(default_factory=GpuOpTable.empty)
+    """The whole work of the GPU, never a part of it."""
+    windows: GpuWindowTable = field(default_factory=GpuWindowTable.empty)
+    """Where there are any, GPU work was recorded only in these, and is in `window_ops`."""
+    window_ops: GpuOpTable = field(default_factory=GpuOpTable.empty)
+    """What was begun in `windows`, by start; a sample, from which nothing follows for the time outside."""
     faults: PageFaultTable = field(default_factory=PageFaultTable.empty)
     memory: MemoryUsageTable = field(default_factory=MemoryUsageTable.empty)
     reported: MemoryUsageTable = field(default_factory=MemoryUsageTable.empty)
@@ -287,8 +306,8 @@ class Activity:
     marks: MarkTable = field(default_factory=MarkTable.empty)
     recorded: frozenset[str] = field(default_factory=frozenset)
     """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`;
-    `cuda calls` where it is the calls alone, without what the GPU did; `migrations` where it is the driver's events of
-    managed memory."""
+    `cuda calls` where it is the calls alone, without what the GPU did; `gpu windows` where that is in windows;
+    `migrations` where it is the driver's events of managed memory."""
     call_overhead: CallOverhead | None = None
     """What tracing a call costs; None where the recorder did not measure it."""
     given_up: tuple[GivenUp, ...] = ()

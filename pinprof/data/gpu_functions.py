@@ -48,6 +48,8 @@ class Function:
     """Whether memory lies at its pointer from then on, or no longer does; None for all others."""
     pooled: bool = False
     """The memory that it makes comes from a pool."""
+    array: bool = False
+    """It makes an array, or gives one back: no other function does that."""
     memory: MemoryKind | None = None
     """The kind that it makes, registers or gives back; None for all others."""
     copies: CopyKind | None = None
@@ -105,7 +107,13 @@ class Function:
 
 
 Allocated = Literal["pinned", "registered", "managed", "pool", "device"]
-Freed = Literal["host", "registered", "device"]
+Freed = Literal["host", "registered", "device", "array"]
+_ALLOCATED: Mapping[Purpose, Allocated] = MappingProxyType(
+    {"alloc pinned": "pinned", "register": "registered", "alloc managed": "managed", "alloc device": "device"}
+)
+_FREED: Mapping[Purpose, Freed] = MappingProxyType(
+    {"free pinned": "host", "unregister": "registered", "free device": "device"}
+)
 
 _PURPOSE_OF_MEMORY: Mapping[tuple[MemoryKind | None, bool], Purpose] = MappingProxyType(
     {
@@ -158,7 +166,8 @@ def _takes(kind: MemoryKind) -> Function:
 
 
 _DEVICE, _PINNED, _MANAGED = MemoryKind.DEVICE, MemoryKind.PINNED, MemoryKind.MANAGED
-_ARRAY, _ARRAY_FREED = Function(does="alloc device"), Function(does="free device")
+_PITCHED = Function(does="alloc device")
+_ARRAY, _ARRAY_FREED = replace(_PITCHED, array=True), Function(does="free device", array=True)
 """What is laid out by the driver: its size stands in a structure, or follows from the format."""
 _UNSIZED_COPY = Function(copies=CopyKind.UNKNOWN)
 _BATCH = Function(sizes=1, pieces=2, does="advise")
@@ -194,11 +203,12 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **dict.fromkeys(("cuMemFree", "cudaFree", "cuMemFreeAsync", "cudaFreeAsync"), _takes(_DEVICE)),
         **dict.fromkeys(
             (
-                "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate", "cudaMalloc3D", "cudaMallocArray",
-                "cudaMalloc3DArray", "cudaMallocMipmappedArray",
+                "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate", "cudaMallocArray", "cudaMalloc3DArray",
+                "cudaMallocMipmappedArray",
             ),
             _ARRAY,
         ),
+        "cudaMalloc3D": _PITCHED,
         **dict.fromkeys(
             ("cuArrayDestroy", "cuMipmappedArrayDestroy", "cudaFreeArray", "cudaFreeMipmappedArray"), _ARRAY_FREED
         ),
@@ -283,10 +293,15 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
         **_both(replace(_EVENT, asks=True), "EventQuery", "StreamQuery"),
         **_both(_EVENT, "EventCreate", "EventCreateWithFlags", "EventDestroy", "EventElapsedTime"),
         # What is made once, and its ends.
+        **_both(replace(_EVENT, stream=0), "StreamBeginCapture", "StreamBeginCaptureToGraph", "StreamEndCapture"),
+        **_both(replace(_EVENT, stream=1), "GraphUpload"),
+        **_both(
+            _EVENT, "GraphCreate", "GraphInstantiate", "GraphInstantiateWithFlags", "GraphInstantiateWithParams",
+            "GraphExecUpdate", "GraphExecDestroy", "GraphDestroy",
+        ),
         **dict.fromkeys(
             (
-                "cuGraphInstantiate", "cuGraphInstantiateWithFlags", "cuGraphInstantiateWithParams", "cuModuleLoad",
-                "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
+                "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
                 "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuCtxDestroy",
                 "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
             ),
@@ -409,26 +424,19 @@ def runs_on_host(name: str) -> bool:
 
 
 def allocates(name: str) -> Allocated | None:
-    """What a call allocates whose lifetime is known, by its name as for `purpose_of`; None for other calls."""
-    plain, _, place = name.partition(" (")
-    role = FUNCTIONS.get(plain)
-    if role is None or role.memory is None or role.size is None:
-        return None
-    if role.registers:
-        return "registered"
-    if role.memory == MemoryKind.PINNED or place.startswith("host"):
-        return "pinned"
-    return "pool" if role.pooled else "managed" if role.memory == MemoryKind.MANAGED else "device"
+    """What a call allocates, by its name as for `purpose_of`; None for other calls."""
+    made, plain = _ALLOCATED.get(purpose_of(name)), name.partition(" (")[0]
+    return "pool" if made == "device" and plain in FUNCTIONS and FUNCTIONS[plain].pooled else made
 
 
 def frees(name: str) -> Freed | None:
     """What a call gives back, by its plain name; None for other calls."""
-    role = FUNCTIONS.get(name)
-    if role is None or role.memory is None or role.size is not None:
-        return None
-    if role.registers:
-        return "registered"
-    return "host" if role.memory == MemoryKind.PINNED else "device"
+    return "array" if is_array(name) and allocates(name) is None else _FREED.get(purpose_of(name))
+
+
+def is_array(name: str) -> bool:
+    """Whether a call is about an array, by its plain name."""
+    return name in FUNCTIONS and FUNCTIONS[name].array
 
 
 def allocates_by_place(name: str) -> bool:

@@ -73,6 +73,8 @@ class TimeWindow:
         rows = table.take(self.reaches(rows.start_ns, rows.end_ns))
         start, end = np.maximum(rows.start_ns, self.start_ns), np.minimum(rows.end_ns, self.end_ns)
         changed: dict[str, Any] = {"start_ns": start, "end_ns": np.maximum(end, start)}
+        if "lived_ns" in table.times():
+            changed["lived_ns"] = np.minimum(rows.lived_ns, self.end_ns)
         size = getattr(rows, "size_bytes", None)
         if size is not None:
             length = rows.end_ns - rows.start_ns

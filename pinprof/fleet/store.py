@@ -191,7 +191,7 @@ def _joined(table: str, parts: Sequence[bytes | None]) -> bytes:
     arrow = package("pyarrow", "The tables of a fleet")
     parquet = package("pyarrow.parquet", "The tables of a fleet")
     schema = tables.schema_of(tables.COLUMNS[table])
-    found = [parquet.ParquetFile(io.BytesIO(part)).read() for part in parts if part]
+    found = [parquet.ParquetFile(io.BytesIO(part)).read(use_threads=False) for part in parts if part]
     return tables.to_parquet(arrow.concat_tables(found) if found else schema.empty_table())
 
 

@@ -109,9 +109,17 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreateWithFlags */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventElapsedTime */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamBeginCapture */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamBeginCaptureToGraph */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamEndCapture */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuGraphUpload */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphCreate */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiate */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithFlags */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithParams */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphExecUpdate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphExecDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoad */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadData */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadDataEx */
@@ -223,9 +231,17 @@ static const char NAMES[] =
     "cuEventCreateWithFlags\n"
     "cuEventDestroy\n"
     "cuEventElapsedTime\n"
+    "cuStreamBeginCapture\n"
+    "cuStreamBeginCaptureToGraph\n"
+    "cuStreamEndCapture\n"
+    "cuGraphUpload\n"
+    "cuGraphCreate\n"
     "cuGraphInstantiate\n"
     "cuGraphInstantiateWithFlags\n"
     "cuGraphInstantiateWithParams\n"
+    "cuGraphExecUpdate\n"
+    "cuGraphExecDestroy\n"
+    "cuGraphDestroy\n"
     "cuModuleLoad\n"
     "cuModuleLoadData\n"
     "cuModuleLoadDataEx\n"
@@ -569,40 +585,64 @@ static const char NAMES[] =
     X(327, cuEventElapsedTime_ptsz) \
     X(328, cuEventElapsedTime_v2) \
     X(329, cuEventElapsedTime_v2_ptsz) \
-    X(330, cuGraphInstantiate) \
-    X(331, cuGraphInstantiate_v2) \
-    X(332, cuGraphInstantiateWithFlags) \
-    X(333, cuGraphInstantiateWithFlags_v2) \
-    X(334, cuGraphInstantiateWithParams) \
-    X(335, cuGraphInstantiateWithParams_v2) \
-    X(336, cuModuleLoad) \
-    X(337, cuModuleLoad_v2) \
-    X(338, cuModuleLoadData) \
-    X(339, cuModuleLoadData_v2) \
-    X(340, cuModuleLoadDataEx) \
-    X(341, cuModuleLoadDataEx_v2) \
-    X(342, cuLibraryLoadData) \
-    X(343, cuLibraryLoadData_v2) \
-    X(344, cuLibraryLoadFromFile) \
-    X(345, cuLibraryLoadFromFile_v2) \
-    X(346, cuStreamCreate) \
-    X(347, cuStreamCreate_ptsz) \
-    X(348, cuStreamCreate_v2) \
-    X(349, cuStreamCreate_v2_ptsz) \
-    X(350, cuStreamCreateWithPriority) \
-    X(351, cuStreamCreateWithPriority_ptsz) \
-    X(352, cuStreamCreateWithPriority_v2) \
-    X(353, cuStreamCreateWithPriority_v2_ptsz) \
-    X(354, cuStreamDestroy) \
-    X(355, cuStreamDestroy_ptsz) \
-    X(356, cuStreamDestroy_v2) \
-    X(357, cuStreamDestroy_v2_ptsz) \
-    X(358, cuCtxDestroy) \
-    X(359, cuCtxDestroy_v2) \
-    X(360, cuDevicePrimaryCtxRelease) \
-    X(361, cuDevicePrimaryCtxRelease_v2) \
-    X(362, cuDevicePrimaryCtxReset) \
-    X(363, cuDevicePrimaryCtxReset_v2)
+    X(330, cuStreamBeginCapture) \
+    X(331, cuStreamBeginCapture_ptsz) \
+    X(332, cuStreamBeginCapture_v2) \
+    X(333, cuStreamBeginCapture_v2_ptsz) \
+    X(334, cuStreamBeginCaptureToGraph) \
+    X(335, cuStreamBeginCaptureToGraph_ptsz) \
+    X(336, cuStreamBeginCaptureToGraph_v2) \
+    X(337, cuStreamBeginCaptureToGraph_v2_ptsz) \
+    X(338, cuStreamEndCapture) \
+    X(339, cuStreamEndCapture_ptsz) \
+    X(340, cuStreamEndCapture_v2) \
+    X(341, cuStreamEndCapture_v2_ptsz) \
+    X(342, cuGraphUpload) \
+    X(343, cuGraphUpload_ptsz) \
+    X(344, cuGraphUpload_v2) \
+    X(345, cuGraphUpload_v2_ptsz) \
+    X(346, cuGraphCreate) \
+    X(347, cuGraphCreate_v2) \
+    X(348, cuGraphInstantiate) \
+    X(349, cuGraphInstantiate_v2) \
+    X(350, cuGraphInstantiateWithFlags) \
+    X(351, cuGraphInstantiateWithFlags_v2) \
+    X(352, cuGraphInstantiateWithParams) \
+    X(353, cuGraphInstantiateWithParams_v2) \
+    X(354, cuGraphExecUpdate) \
+    X(355, cuGraphExecUpdate_v2) \
+    X(356, cuGraphExecDestroy) \
+    X(357, cuGraphExecDestroy_v2) \
+    X(358, cuGraphDestroy) \
+    X(359, cuGraphDestroy_v2) \
+    X(360, cuModuleLoad) \
+    X(361, cuModuleLoad_v2) \
+    X(362, cuModuleLoadData) \
+    X(363, cuModuleLoadData_v2) \
+    X(364, cuModuleLoadDataEx) \
+    X(365, cuModuleLoadDataEx_v2) \
+    X(366, cuLibraryLoadData) \
+    X(367, cuLibraryLoadData_v2) \
+    X(368, cuLibraryLoadFromFile) \
+    X(369, cuLibraryLoadFromFile_v2) \
+    X(370, cuStreamCreate) \
+    X(371, cuStreamCreate_ptsz) \
+    X(372, cuStreamCreate_v2) \
+    X(373, cuStreamCreate_v2_ptsz) \
+    X(374, cuStreamCreateWithPriority) \
+    X(375, cuStreamCreateWithPriority_ptsz) \
+    X(376, cuStreamCreateWithPriority_v2) \
+    X(377, cuStreamCreateWithPriority_v2_ptsz) \
+    X(378, cuStreamDestroy) \
+    X(379, cuStreamDestroy_ptsz) \
+    X(380, cuStreamDestroy_v2) \
+    X(381, cuStreamDestroy_v2_ptsz) \
+    X(382, cuCtxDestroy) \
+    X(383, cuCtxDestroy_v2) \
+    X(384, cuDevicePrimaryCtxRelease) \
+    X(385, cuDevicePrimaryCtxRelease_v2) \
+    X(386, cuDevicePrimaryCtxReset) \
+    X(387, cuDevicePrimaryCtxReset_v2)
 
 /* Offsets in bytes, 0 where a version has no such field. */
 struct layout {

@@ -8,13 +8,14 @@ from pathlib import PurePath
 
 import numpy as np
 
+from pinprof.analyze.activity.sampled import Part
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.evidence import worth_telling
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.base.columns import Int64
 from pinprof.base.errors import CaptureError
-from pinprof.base.units import format_ns
+from pinprof.base.units import format_ns, format_share
 from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.headline import crowded_words, headline, rank_names
@@ -34,6 +35,8 @@ _LATEST_START = 0.25
 """The start is over by this part of the meetings."""
 _FIRST = 20
 """Meetings of a hold that are listed."""
+_MUCH = 1.25
+"""By so much longer GPUs are in collectives that wait there for a rank, not only work faster."""
 
 
 def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -> Launch:
@@ -287,6 +290,39 @@ def _together(meetings: Meetings, work_ns: int) -> list[str]:
     return [f"All ranks wait at the same time for {format_ns(waited)}, {for_whom}."]
 
 
+def _by_windows(runs: Sequence[RankRun]) -> list[str]:
+    """What windows say of collectives: a GPU that waits for others is in one, so the rank that is awaited is least."""
+    shares = {
+        run.number: max((part for gpu in run.sampled if (part := gpu.collectives)), key=lambda part: part.share)
+        for run in runs
+        if any(gpu.collectives and gpu.collectives.share for gpu in run.sampled)
+    }
+    if not shares:
+        return []
+    ordered = sorted(shares, key=lambda number: shares[number].share)
+    some = ordered if len(ordered) <= _FIRST else [*ordered[: _FIRST - 1], ordered[-1]]
+    said = ", ".join(
+        f"rank {number} {format_share(shares[number].share, 1)} "
+        f"({format_share(shares[number].low, 1)} to {format_share(shares[number].high, 1)})"
+        for number in some
+    )
+    last = next((at for at in range(1, len(ordered)) if _apart_from(shares, ordered, at)), 0)
+    awaited = f" The others' GPUs wait for {rank_names(sorted(ordered[:last]))}." if last else ""
+    note = (
+        "The GPUs' work was recorded in windows, so single collectives are not compared. By the windows, GPUs are in "
+    )
+    return [f"{note}collectives, waiting included, for this part of the time: {said}.{awaited}"]
+
+
+def _apart_from(shares: Mapping[int, Part], ordered: Sequence[int], at: int) -> bool:
+    """Whether the first ranks are in collectives for less of the time than all others, beyond what windows leave open.
+
+    By that much less that their GPUs are not just a little faster.
+    """
+    below, above = max(shares[one].high for one in ordered[:at]), min(shares[one].low for one in ordered[at:])
+    return above > _MUCH * below
+
+
 def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int, str], size: int) -> list[str]:
     notes = [f"Rank {number} is left out: {reason}" for number, reason in list(unreadable.items())[:_FIRST]]
     lost = [rank for rank in range(size) if rank not in {run.number for run in runs} and rank not in unreadable]
@@ -300,7 +336,15 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
         notes.append(
             f"The waits of {rank_names(blind)} were not recorded, so meetings of their threads are not visible."
         )
-    deaf = [run.number for run in runs if run.uses_nccl and not len(run.collectives)]
+    notes += _by_windows(runs)
+    silent = [run for run in runs if run.uses_nccl and not len(run.collectives)]
+    short = [run.number for run in silent if run.sampled and not any(gpu.collectives for gpu in run.sampled)]
+    if short:
+        notes.append(
+            f"{rank_names(short).capitalize()} used NCCL, but the GPUs' work was recorded only at the start, so"
+            " collectives are not visible. Record with --gpu windows."
+        )
+    deaf = [run.number for run in silent if not run.sampled]
     if deaf:
         notes.append(
             f"{rank_names(deaf).capitalize()} used NCCL, but the GPUs' work was not recorded, so collectives are not"

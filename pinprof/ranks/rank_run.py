@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.activity.sampled import COLLECTIVE, GpuSample
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.critical import AWAITS
 from pinprof.analyze.course.results import Course, Interval
@@ -28,8 +29,6 @@ from pinprof.data.model import Capture, clock_event
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
 
-COLLECTIVE = re.compile(r"\bnccl\w*|\brccl\w*", re.IGNORECASE)
-"""Names of the kernels in which GPUs meet."""
 SPINS = re.compile(
     r"P?MPI_(Barrier|All\w+|Neighbor_\w+|Bcast|Reduce\w*|Gatherv?|Scatterv?|Scan|Exscan|Recv|Sendrecv\w*|Wait\w*|Probe)(_c)?"
     r"|ompi_coll_\w+|opal_progress|MPIDI_\w*[Pp]rogress\w*|MPID_Progress\w*"
@@ -78,6 +77,8 @@ class RankRun:
     """Counter of the machine → (first, least, most)."""
     found: tuple[Opportunity, ...] = ()
     answer: str = ""
+    sampled: tuple[GpuSample, ...] = ()
+    """What windows say of its GPUs, where their work was recorded only in these: no meeting is seen then."""
     sampled_waits: bool = True
     """Whether waits were recorded."""
 
@@ -134,6 +135,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         },
         found=analysis.opportunities.found if analysis.opportunities else (),
         answer=analysis.answer,
+        sampled=analysis.activity.sampled if analysis.activity else (),
         sampled_waits=any(event.spans for event in capture.events),
     )
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_counted, format_ns
+from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.data.activity import (
     UNRECORDED,
     Activity,
@@ -25,6 +25,7 @@ from pinprof.data.activity import (
     CopyKind,
     GivenUp,
     GpuOpTable,
+    GpuWindowTable,
     MemoryKind,
     MemoryUsageTable,
     OpKind,
@@ -56,6 +57,7 @@ class CuptiKind(IntEnum):
     TOOL = 9
     NAME = 10
     OTHER_COUNTER = 11
+    WINDOW = 12
 
 
 class CuptiState(IntEnum):
@@ -68,8 +70,6 @@ class CuptiState(IntEnum):
     """Another tool began to use CUPTI."""
     NO_ROOM = 3
     LIMIT = 4
-    OVER_BUDGET = 5
-    """The program's calls were too many and short for CUPTI's cost."""
 
 
 HEADER = np.dtype(
@@ -86,7 +86,9 @@ HEADER = np.dtype(
         ("unknown", "<u4"),
         ("cost_ns", "<u8"),
         ("stopped_ns", "<u8"),
-        ("reserved", "<u8", 7),
+        ("saved_ns", "<u8"),
+        ("window_ns", "<u8"),
+        ("reserved", "<u8", 5),
     ]
 )
 RECORD = np.dtype(
@@ -117,6 +119,8 @@ _OPERATIONS = {
 }
 _MIGRATIONS = {1: CopyKind.UVM_HOST_TO_DEVICE, 2: CopyKind.UVM_DEVICE_TO_HOST, 8: CopyKind.UVM_DEVICE_TO_DEVICE}
 """By CUPTI's counter (CUpti_ActivityUnifiedMemoryCounterKind)."""
+_CERTAIN = 1 << 32
+"""A window's chance is in parts of this; the first one's is not drawn."""
 _LONGEST_NAME = 4096
 _LATEST_NS = 2**62
 _MOST_BYTES = 2**60
@@ -142,6 +146,8 @@ class GpuFile:
     """CPU time of translating and writing."""
     stopped_ns: int
     """When recording ended before the process did; 0 where it did not."""
+    saved_ns: int
+    """When the process last wrote."""
     records: NDArray[np.void]
     """`RECORD`, without names."""
     names: tuple[str, ...]
@@ -150,7 +156,20 @@ class GpuFile:
     @property
     def is_whole(self) -> bool:
         """Whether it holds the process's work to the end: sums of a part would be taken for those of the whole."""
-        return bool(self.api) and self.state in (CuptiState.RUNNING, CuptiState.ENDED)
+        return bool(self.api) and self.state in (CuptiState.RUNNING, CuptiState.ENDED) and not len(self.windows)
+
+    @property
+    def windows(self) -> GpuWindowTable:
+        """The windows of a recording that went over its budget; none of another."""
+        rows = self.records[self.records["kind"] == CuptiKind.WINDOW]
+        return GpuWindowTable.of(
+            len(rows),
+            start_ns=rows["start_ns"].astype(np.int64),
+            end_ns=rows["end_ns"].astype(np.int64),
+            pid=self.pid,
+            chance=np.where((rows["bytes"] == 0) | (rows["bytes"] > _CERTAIN), _CERTAIN, rows["bytes"]) / _CERTAIN,
+            lived_ns=max([self.saved_ns, *rows["end_ns"].tolist()]),
+        )
 
 
 @dataclass(frozen=True)
@@ -158,6 +177,9 @@ class GpuWork:
     """The files of a capture together."""
 
     operations: GpuOpTable
+    """All work of all processes, or that of `windows`."""
+    windows: GpuWindowTable
+    """As in `Activity`."""
     faults: PageFaultTable
     memory: MemoryUsageTable
     recorded: frozenset[str]
@@ -190,6 +212,8 @@ def parse(data: bytes) -> GpuFile | None:
     rows, names = _without_names(rows)
     # Where recording ended early, CUPTI hands over work that the GPU had not finished.
     rows = rows[(rows["start_ns"] > 0) & (rows["end_ns"] > 0)]
+    if header["window_ns"]:  # the process died in a window: how far it is recorded is not known
+        rows = rows[rows["start_ns"] < header["window_ns"]]
     sound = np.isin(rows["kind"], [kind.value for kind in CuptiKind])
     sound &= (rows["start_ns"] <= rows["end_ns"]) & (rows["end_ns"] < _LATEST_NS) & (rows["bytes"] < _MOST_BYTES)
     return GpuFile(
@@ -202,6 +226,7 @@ def parse(data: bytes) -> GpuFile | None:
         damaged=int(np.count_nonzero(~sound)) + (rest > 0) + int(header["unknown"]),
         cost_ns=min(int(header["cost_ns"]), _LATEST_NS),
         stopped_ns=min(int(header["stopped_ns"]), _LATEST_NS),
+        saved_ns=min(int(header["saved_ns"]), _LATEST_NS),
         records=rows[sound],
         names=names,
     )
@@ -242,24 +267,44 @@ def read_folder(folder: Path, activity: Activity | None) -> tuple[Activity, tupl
 
 def combine(files: Sequence[GpuFile], calls: ApiCallTable, *, unreadable: int = 0) -> GpuWork:
     """GPU work of several processes, ordered by start."""
-    used = [file for file in files if file.is_whole]
+    used = [file for file in files if file.api and file.state in (CuptiState.RUNNING, CuptiState.ENDED)]
+    windows = _windows(used)
     names: dict[str, int] = {}
     operations = GpuOpTable.empty().joined(*(_operations(file, names) for file in used))
     operations = replace(operations, names=tuple(names))
     operations = operations.take(np.lexsort((operations.end_ns, operations.start_ns)))
     faults = PageFaultTable.empty().joined(*map(_faults, used))
     memory = MemoryUsageTable.empty().joined(*map(_memory, used))
-    recorded = {"cuda", "memory"} if used else set()
+    recorded = {"gpu windows" if len(windows) else "cuda", "memory"} if used else set()
     if any(file.unified for file in used):
         recorded |= {"gpu_faults", "cpu_faults"}
+    joined = np.zeros(len(operations), np.int64) if len(windows) else _joined_with(calls, operations)
     return GpuWork(
-        operations=replace(operations, correlation_id=_joined_with(calls, operations)),
+        operations=replace(operations, correlation_id=joined),
+        windows=windows,
         faults=faults.take(np.argsort(faults.time_ns, kind="stable")),
         memory=memory.take(np.argsort(memory.time_ns, kind="stable")),
         recorded=frozenset(recorded),
-        complete=bool(used) and len(used) == len(files) and not unreadable and not any(file.dropped for file in used),
+        complete=bool(used)
+        and len(used) == len(files)
+        and not len(windows)
+        and not unreadable
+        and not any(file.dropped for file in used),
         notes=tuple(_notes(files, unreadable)),
     )
+
+
+def _windows(files: Sequence[GpuFile]) -> GpuWindowTable:
+    """Where a process's work was recorded in windows, those of all, ordered by start; a whole recording is one."""
+    if all(file.is_whole for file in files):
+        return GpuWindowTable.empty()
+    whole = [
+        GpuWindowTable.of(1, start_ns=file.opened_ns, end_ns=end, pid=file.pid, chance=1.0, lived_ns=end)
+        for file in files
+        if file.is_whole and (end := max([file.saved_ns, file.opened_ns, *file.records["end_ns"].tolist()]))
+    ]
+    windows = GpuWindowTable.empty().joined(*whole, *(file.windows for file in files))
+    return windows.take(np.argsort(windows.start_ns, kind="stable"))
 
 
 def _added(activity: Activity, work: GpuWork) -> Activity:
@@ -267,7 +312,11 @@ def _added(activity: Activity, work: GpuWork) -> Activity:
     return replace(
         activity,
         source=f"{activity.source}; {SOURCE}" if activity.source else SOURCE,
-        gpu_ops=work.operations,
+        **(
+            {"windows": work.windows, "window_ops": work.operations}
+            if len(work.windows)
+            else {"gpu_ops": work.operations}
+        ),
         faults=work.faults,
         memory=activity.memory if len(activity.memory) else work.memory,
         reported=work.memory,
@@ -429,6 +478,13 @@ def _join_rest(
             joined[rows] = calls.correlation_id[cause]
 
 
+def _covered(windows: GpuWindowTable) -> str:
+    """Which part of the processes' lives they are."""
+    processes = np.unique(windows.pid)
+    lived = sum(int((windows.lived_ns - windows.start_ns)[windows.pid == pid].max()) for pid in processes)
+    return format_share(int((windows.end_ns - windows.start_ns).sum()), max(lived, 1))
+
+
 def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
     """Sentences about what is missing, and what it cost."""
     notes = []
@@ -443,11 +499,11 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
             "The program began to profile itself with CUPTI, so pinprof stopped recording the GPU's work. "
             "It is left out."
         )
-    if CuptiState.OVER_BUDGET in states:
-        late = min(file.stopped_ns - file.opened_ns for file in files if file.state == CuptiState.OVER_BUDGET)
+    if len(windows := _windows([file for file in files if file.state in (CuptiState.RUNNING, CuptiState.ENDED)])):
         notes.append(
-            "The program calls CUDA so often that recording the GPU's work would slow it down. Recording ended after "
-            f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to record everything."
+            f"The GPU's work was recorded in {format_counted(len(windows), 'window', 'windows')}, together "
+            f"{_covered(windows)} of the time, because recording all would cost more than 3 %. "
+            "Record with --gpu cupti to record everything, or with --gpu windows to record a fair sample."
         )
     if CuptiState.RUNNING in states:
         notes.append("A process ended without exit(), so GPU work of its last half second may be missing.")

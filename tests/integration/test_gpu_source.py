@@ -8,8 +8,10 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinprof.data.activity import CopyKind, MemoryKind, OpKind
@@ -82,7 +84,14 @@ class Running:
         )
 
     def __call__(
-        self, code: str, *, loaded: bool = True, status: int = 0, named: str | None = None, budget: str = ""
+        self,
+        code: str,
+        *,
+        loaded: bool = True,
+        status: int = 0,
+        named: str | None = None,
+        budget: str = "",
+        resumes: bool = True,
     ) -> GpuFile:
         """The file that a program leaves; with `loaded` it has loaded CUPTI before the library comes."""
         place = self.folder / "gpu"
@@ -94,6 +103,7 @@ class Running:
             "PINPROF_GPU": str(place),
             "PINPROF_CUPTI": named or str(self.fake),
             "PINPROF_GPU_BUDGET": budget,
+            **({"PINPROF_GPU_WINDOWS": "1"} if resumes else {}),
         }
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
@@ -294,22 +304,116 @@ def test_a_cupti_of_an_unknown_version_is_left_alone(running: Running) -> None:
     assert any("no usable CUPTI" in note for note in work_of(file).notes)
 
 
-@pytest.mark.parametrize(
-    ("budget", "state"), [("30", CuptiState.OVER_BUDGET), ("", CuptiState.ENDED), ("1000", CuptiState.ENDED)]
-)
-def test_a_program_that_calls_too_often_is_let_go(running: Running, budget: str, state: CuptiState) -> None:
-    within = state == CuptiState.ENDED
-    code = f"""
-many = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000
-for _ in range(20):
-    deliver(many)
-    time.sleep(0.01)
-time.sleep(0.2)
+# Copies of now, as many as the budget lasts for until recording pauses; they begin and end in one instant.
+OFTEN = f"""
+import struct
+first = counts.enabled
+def copies(number):
+    record, now = bytearray({copy(1, 1, 3, 64, 0, 0, 1)!r}), time.monotonic_ns()
+    struct.pack_into("<QQ", record, 16, now, now)
+    deliver(bytes(record) * number)
+def work():
+    copies(400)
+    time.sleep(0.005)
+def windows():
+    return (counts.enabled - first) // 5
 """
-    file = running(code, budget=budget)
-    assert file.state == state
-    assert (len(file.records) == 40_000) == within
-    assert any("so often" in note for note in work_of(file).notes) != within
+
+
+@pytest.mark.parametrize("budget", ["", "1000"])
+def test_with_any_budget_all_is_recorded(running: Running, budget: str) -> None:
+    file = running(f"{OFTEN}\nfor _ in range(40): work()", budget=budget)
+    assert (file.state, len(file.records)) == (CuptiState.ENDED, 16_000)
+    assert work_of(file).recorded == {"cuda", "memory"}
+
+
+def test_over_budget_work_is_recorded_in_windows(running: Running) -> None:
+    code = f"""{OFTEN}
+wait_until(lambda: work() or windows() >= 4)
+for _ in range(10):
+    fake.fake_return(282, call())
+assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 and counts.unsafe == 0
+"""
+    file = running(code, budget="30")
+    work = work_of(file)
+    windows, begun = work.windows, work.operations.start_ns
+    assert file.state == CuptiState.ENDED
+    assert len(windows) >= 4
+    assert windows.start_ns[0] == file.opened_ns
+    assert windows.chance[0] == 1
+    assert np.all(windows.chance > 0)
+    assert windows.chance.min() < 0.5
+    assert np.all(windows.start_ns[1:] >= windows.end_ns[:-1])
+    at = np.searchsorted(windows.start_ns, begun, "right") - 1
+    slack_ns = 5_000_000  # between the fake's own switch and the clock's reading
+    assert np.all((at >= 0) & (begun <= windows.end_ns[at] + slack_ns))
+    assert (work.recorded, work.complete) == ({"gpu windows", "memory"}, False)
+    assert any(f"in {len(windows)} windows" in note for note in work.notes)
+
+
+def test_where_it_does_not_come_back_recording_ends_with_the_first_window(running: Running) -> None:
+    code = f"{OFTEN}\nwait_until(lambda: work() or counts.disabled)\nfor _ in range(200): work()\nassert not windows()"
+    file = running(code, budget="30", resumes=False)
+    assert file.windows.start_ns.tolist() == [file.opened_ns]
+    assert "gpu windows" in work_of(file).recorded
+    assert any("in 1 window," in note for note in work_of(file).notes)
+
+
+def test_which_slots_are_recorded_depends_on_the_time_of_day_alone(running: Running) -> None:
+    file = running(f"{OFTEN}\nwait_until(lambda: work() or windows() >= 6)", budget="30")
+    to_day_ns = time.time_ns() - time.monotonic_ns()
+    drawn = file.windows.take(slice(1, None))
+    for start, chance in zip(drawn.start_ns.tolist(), drawn.chance.tolist(), strict=True):
+        slot = (start + to_day_ns) // 20_000_000
+        assert lot(slot) <= chance * 2**32
+
+
+def lot(slot: int) -> int:
+    """The upper half of splitmix64's number."""
+    most = (1 << 64) - 1
+    slot = (slot + 0x9E3779B97F4A7C15) & most
+    slot = ((slot ^ (slot >> 30)) * 0xBF58476D1CE4E5B9) & most
+    slot = ((slot ^ (slot >> 27)) * 0x94D049BB133111EB) & most
+    return (slot ^ (slot >> 31)) >> 32
+
+
+def test_of_a_process_killed_in_a_window_the_windows_before_remain(running: Running) -> None:
+    code = f"""{OFTEN}
+wait_until(lambda: work() or (windows() >= 3 and counts.enabled - first == counts.disabled))
+for _ in range(10):
+    copies(600)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    file = running(code, budget="30", status=-signal.SIGKILL)
+    assert file.state == CuptiState.RUNNING
+    assert len(file.windows) >= 3
+    assert len(work_of(file).operations)
+    assert work_of(file).operations.start_ns.max() <= file.windows.end_ns.max() + 5_000_000
+
+
+def test_memory_is_recorded_between_windows_too(running: Running) -> None:
+    granted = struct.pack("<IIIIQQQQIIII", 49, 1, 2, 15, 0x7F00, 8192, 14_000, 0, 1, 0, 1, 0).ljust(128, b"\0")
+    code = f"{OFTEN}\nwait_until(lambda: work() or counts.disabled)\ndeliver({granted!r})"
+    assert len(work_of(running(code, budget="30")).memory) == 1
+
+
+def test_another_tool_gets_cupti_between_windows_for_good(running: Running) -> None:
+    code = f"""{OFTEN}
+wait_until(lambda: work() or windows() >= 2)
+assert fake.cuptiSubscribe(ctypes.byref(ctypes.c_void_p()), None, None) == 0
+enabled = counts.enabled
+time.sleep(1)
+assert counts.enabled == enabled and counts.unsubscribed == 1 and counts.unsafe == 0
+"""
+    file = running(code, budget="30")
+    assert file.state == CuptiState.STEPPED_BACK
+    assert len(work_of(file).windows) == 0
+
+
+def test_a_program_that_becomes_cheap_is_recorded_most_of_the_time(running: Running) -> None:
+    code = f"{OFTEN}\nwait_until(lambda: work() or counts.disabled)\ntime.sleep(4)\nprint(windows())"
+    windows = running(code, budget="30").windows
+    assert windows.chance[-1] > 4 * windows.chance[1]
 
 
 def test_a_burst_is_recorded(running: Running) -> None:
@@ -327,25 +431,7 @@ deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1100)
 time.sleep(0.3)
 assert counts.disabled
 """
-    assert running(code, budget="30").state == CuptiState.OVER_BUDGET
-
-
-OFTEN = f"""
-many = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000
-while not counts.disabled:
-    deliver(many)
-    time.sleep(0.01)
-"""
-
-
-def test_over_budget_cupti_stays_and_records_nothing(running: Running) -> None:
-    code = f"""{OFTEN}
-for _ in range(100):
-    fake.fake_return(282, call())
-    time.sleep(0.01)
-assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 and counts.unsafe == 0
-"""
-    assert running(code, budget="30").state == CuptiState.OVER_BUDGET
+    assert len(running(code, budget="30").windows) >= 1
 
 
 def test_a_program_that_calls_now_and_then_is_recorded_to_its_end(running: Running) -> None:

@@ -6,7 +6,8 @@ import struct
 
 import numpy as np
 
-from pinprof.read.inside.file import CHUNK, CHUNK_MAGIC, HEADER, MAGIC, NOT_KNOWN, RECORD, VERSION, Kind
+from pinprof.read.chunked_file import CHUNK_MAGIC, VERSION
+from pinprof.read.inside.file import CHUNK, HEADER, MAGIC, NOT_KNOWN, RECORD, Kind
 
 PAGE = 4096
 BEGUN_NS, TICKS_A_NS = 1_000_000, 2
@@ -60,7 +61,7 @@ def chunk(*units: bytes, tid: int = TID, taking: int = 1, size: int = 4 * PAGE, 
     body = record(Kind.THREAD, address=taking << 32 | tid) + b"".join(units)
     head = np.zeros(1, CHUNK)
     head["magic"], head["size"] = CHUNK_MAGIC, size
-    head["units"] = len(body) // 64 if counted is None else counted
+    head["records"] = len(body) // 64 if counted is None else counted
     return (head.tobytes() + body).ljust(size, b"\0")
 
 

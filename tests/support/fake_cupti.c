@@ -45,6 +45,7 @@ static struct {
     size_t used;
 } held[512];
 static unsigned holding, holds;
+static char on[64]; /* kinds of activity that are recorded */
 static size_t room, used;
 
 void fake_name(unsigned index, const char *text) { names[index] = strdup(text); }
@@ -95,7 +96,8 @@ int cuptiActivityFlushAll(uint32_t flag)
     return 0;
 }
 
-/* Put records, one after another in `data`, into buffers as CUPTI does; how many found no room. */
+/* Put records, one after another in `data`, into buffers as CUPTI does, those of kinds that are on; how many found no
+ * room. */
 int fake_deliver(const uint8_t *data, size_t size)
 {
     int lost = 0;
@@ -105,6 +107,9 @@ int fake_deliver(const uint8_t *data, size_t size)
         size_t length = size_of(kind);
         if (at + length > size)
             break;
+        at += length;
+        if (!on[kind % 64])
+            continue;
         if (buffer && used + length > room)
             cuptiActivityFlushAll(0);
         if (!buffer) {
@@ -112,17 +117,16 @@ int fake_deliver(const uint8_t *data, size_t size)
             requested(&buffer, &room, &most);
         }
         if (buffer) {
-            memcpy(buffer + used, data + at, length);
+            memcpy(buffer + used, data + at - length, length);
             if (kind == 10) {
                 uint64_t index;
-                memcpy(&index, data + at + 104, sizeof index);
+                memcpy(&index, data + at - length + 104, sizeof index);
                 memcpy(buffer + used + 104, &names[index % 64], sizeof(char *));
             }
             used += length;
         } else {
             lost++;
         }
-        at += length;
     }
     return lost;
 }
@@ -225,14 +229,15 @@ int cuptiActivitySetAttribute(int attribute, size_t *size, void *value)
 int cuptiActivityEnable(int kind)
 {
     fake_counts.enabled++;
+    on[kind % 64] = 1;
     fake_counts.unified |= kind == 25;
     return 0;
 }
 
 int cuptiActivityDisable(int kind)
 {
-    (void)kind;
     fake_counts.disabled++;
+    on[kind % 64] = 0;
     return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -23,14 +24,22 @@ static void spend(word nanoseconds)
 }
 
 EXPORTED int cuInit(unsigned flags) { return (int)flags; }
+/* With write-combining, memory of its own: 2 MiB or several. */
+enum { WRITE_COMBINED = 4, LARGE = 2 << 20 };
+static void *mapped;
+static size_t mapped_size;
 EXPORTED int cuMemHostAlloc(void **start, size_t size, unsigned flags)
 {
-    (void)flags;
+    if (flags & WRITE_COMBINED) {
+        mapped_size = (size + LARGE - 1) & ~(size_t)(LARGE - 1);
+        mapped = *start = mmap(NULL, mapped_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        return mapped == MAP_FAILED ? 2 : 0;
+    }
     return !(*start = aligned_alloc(4096, (size + 4095) & ~(size_t)4095)) ? 2 : 0;
 }
 EXPORTED int cuMemAllocHost_v2(void **start, size_t size) { return cuMemHostAlloc(start, size, 0); }
 EXPORTED int cuMemAllocManaged(void **start, size_t size, unsigned flags) { return cuMemHostAlloc(start, size, flags); }
-EXPORTED int cuMemFreeHost(void *start) { return free(start), 0; }
+EXPORTED int cuMemFreeHost(void *start) { return start == mapped ? munmap(start, mapped_size) : (free(start), 0); }
 
 /* Memory of the device: addresses that nothing lies at, never given twice. */
 EXPORTED int cuMemAlloc_v2(word *start, size_t size)

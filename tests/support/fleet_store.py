@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from pinprof.fleet import tables
@@ -21,6 +22,7 @@ def mapped(count: int = COUNT) -> Iterator[MappedCapture]:
     yield MappedCapture("bad.pinprof", "stamp-bad", "bad", tables.packed({"captures": [row]}), again=True)
 
 
+@cache
 def _readable(number: int) -> MappedCapture:
     name, slow = f"c{number}", number % 3 == 0
     work = WORK_NS + 1_000_000 * (number % 7) + 300_000_000 * slow

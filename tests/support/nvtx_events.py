@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.read.nvtx.file import CHUNK, CHUNK_MAGIC, CUT, HEADER, MAGIC, RECORD, REGISTERED, TEXT, VERSION, NvtxKind
+from pinprof.read.chunked_file import CHUNK_MAGIC, VERSION
+from pinprof.read.nvtx.file import CHUNK, CUT, HEADER, MAGIC, RECORD, REGISTERED, TEXT, NvtxKind
 
 PAGE = 4096
 

@@ -184,4 +184,4 @@ def scene(made: Capture, book: RateBook | None = None, steps: Steps | None = Non
     history = allocations_of(made, calls) if calls is not None else None
     ledger = ledger_of(made, calls, history, copies, np.zeros(0, np.int64)) if calls and history else None
     course, members, sites = replace(course, steps=steps), membership(made), Sites(made)
-    return Scene(made, attribution, course, members, sites, calls, copies, ledger, book or prices())
+    return Scene(made, attribution, course, members, sites, calls, copies, history, ledger, book or prices())

@@ -14,6 +14,7 @@ _RUN_BY_OTHERS = {
     "tests/unit/collect": "budget pace",
     "tests/unit/compare": "rows",
     "tests/unit/data": "unnamed_runs vendor",
+    "tests/unit/fleet": "damaged_store",
     "tests/unit/read": "archive hostile_side_files packed ranges",
     "tests/unit/read/formats": "folded",
     "tests/unit/read/nsys": "export pages",

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests/data/api_user.py"
 
 
+@pytest.mark.slow
 def test_a_users_script_passes_mypy_strict(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
     # Its own settings, as a user has them: none. `type: ignore` that is not needed is an error there, too.

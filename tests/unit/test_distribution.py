@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.distribution import LOOK_THROUGH_ALL, RECORD_NOTHING
 from tests.support.tracing import UNTRACED
 
@@ -31,6 +33,7 @@ MODULES = {
 }
 
 
+@pytest.mark.slow
 def test_every_recording_has_one_worker_and_every_page_has_one(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for path in (tmp_path / "tests" / module for modules in MODULES.values() for module in modules):

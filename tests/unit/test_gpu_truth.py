@@ -23,6 +23,7 @@ from tests.truth.gpu.work import Work, of_activity, of_export
 TO_GPU, PINNED_IN = "to the GPU", "host to device, pinned to device"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["both.sqlite", "uvm.sqlite"])
 def test_of_a_real_export_sql_and_pinprofs_reader_find_the_same_work(name: str) -> None:
     path = real(name)
@@ -134,7 +135,14 @@ def test_programs_that_cannot_be_compiled_are_said(tmp_path: Path, monkeypatch: 
     assert [program.name for program in programs] == ["copies", "train"]
     assert programs[0].command == (str(tmp_path / "copies"), "1000")
     assert notes == ["read_back was not compiled: no such GPU"]
-    assert {path.stem for path in runs.HERE.glob("*.cu")} == {"copies", "read_back", "batches", "managed", "start"}
+    assert {path.stem for path in runs.HERE.glob("*.cu")} == {
+        "copies",
+        "read_back",
+        "batches",
+        "kernels",
+        "managed",
+        "start",
+    }
 
 
 @pytest.fixture

@@ -104,6 +104,7 @@ def test_detectors_alone_look_at_scenes() -> None:
     assert {str(path.relative_to(ROOT / "pinprof/analyze")) for path in places} == {"run.py", "opportunities/scene.py"}
 
 
+@pytest.mark.slow
 def test_a_program_is_started_without_numpy() -> None:
     """What is heavy is imported while recorders begin, and after the program."""
     code = "import sys, pinprof.cli.record, pinprof.recording, pinprof.collect.run\n"
@@ -116,6 +117,7 @@ def test_a_program_is_started_without_numpy() -> None:
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_numpy_starts_no_threads_for_the_command_line_and_programs_do_not_notice() -> None:
     code = (
         "import os, sys\n"
@@ -136,6 +138,7 @@ def test_scenarios_import_only_the_scenario_room(path: Path) -> None:
     assert imported_rooms(path) <= {"scenario", "base"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["--version"], ["run", "--help"], ["report", "--help"], ["diff", "--help"], ["bench", "--help"]],
@@ -161,6 +164,7 @@ def test_every_package_of_the_source_is_in_the_wheel() -> None:
     assert found == set(listed) - elsewhere
 
 
+@pytest.mark.slow
 def test_what_is_imported_with_a_module_comes_with_every_installation() -> None:
     """Packages of extras are imported where they are needed, by functions that name the extra."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
@@ -188,6 +192,7 @@ def _imported_names() -> set[tuple[str, str]]:
     return taken
 
 
+@pytest.mark.slow
 def test_what_tests_and_tools_take_from_pinprof_is_there() -> None:
     missing = []
     for module, name in sorted(_imported_names()):

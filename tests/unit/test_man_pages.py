@@ -24,6 +24,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_every_command_has_a_page(pages: Path) -> None:
     assert {path.stem for path in pages.iterdir()} == {"pinprof", *(f"pinprof-{name}" for name in COMMANDS)}
     overview = (pages / "pinprof.1").read_text()
@@ -32,6 +33,7 @@ def test_every_command_has_a_page(pages: Path) -> None:
         assert summary in overview
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_groff_formats_them_without_a_warning(pages: Path) -> None:
     for page in sorted(pages.iterdir()):
@@ -41,6 +43,7 @@ def test_groff_formats_them_without_a_warning(pages: Path) -> None:
         assert done.stderr == "", page.name
 
 
+@pytest.mark.slow
 def test_the_shell_completes_commands_and_options() -> None:
     def completed(words: str) -> set[str]:
         environment = {**os.environ, "_PINPROF_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "2"}

@@ -12,6 +12,7 @@ MOST_AT_THE_ROOT = 10
 LONGEST = 160
 
 
+@pytest.mark.slow
 def test_the_list_of_modules_is_up_to_date() -> None:
     assert LIST.read_text("utf-8") == page(), "Run `python tools/module_list.py`."
 

@@ -27,6 +27,7 @@ from pinprof.analyze.activity.results import (
     UvmAnalysis,
     Work,
 )
+from pinprof.analyze.activity.sampled import gpu_samples
 from pinprof.analyze.activity.transfers import (
     DeviceSets,
     analyze_transfers,
@@ -107,12 +108,13 @@ def analyze_activity(
         whole=entries[0],
         ranges=entries[1:],
         context_init=context_init(capture, calls, samples),
-        loops=alloc_loops(calls, _began(activity, calls), iteration_spans(capture)),
+        loops=alloc_loops(calls, history, _began(activity, calls), iteration_spans(capture)),
         transfers=transfers,
         uvm=uvm,
         # Without a single call nothing is known of memory: a program may pin it without CUDA.
         memory=peaks_of(history) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
         make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
+        sampled=gpu_samples(activity),
         failed_pins=failed_pins(activity, calls),
     )
     activity.unload()

@@ -6,21 +6,18 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import UNKNOWN_SIZE, Calls, size_class
 from pinprof.analyze.activity.results import AllocLoop
+from pinprof.analyze.allocations.results import KINDS, Allocations
 from pinprof.analyze.groups import Groups, group
-from pinprof.data.activity import MemoryKind
-from pinprof.data.gpu_functions import PURPOSES, Purpose
 from pinprof.data.model import Bool, Int64
 
-_OPENING: dict[Purpose, str] = {
-    "alloc pinned": "pinned", "alloc device": "device", "alloc managed": "managed", "register": "registered",
-}  # fmt: skip
-_CLOSING: dict[Purpose, str] = {"free pinned": "pinned", "free device": "device", "unregister": "registered"}
-_LOOPS = ("pinned", "device", "managed", "registered")
 NO_ITERATIONS: tuple[Int64, Int64] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def alloc_loops(
-    calls: Calls, began_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
+    calls: Calls,
+    history: Allocations | None,
+    began_ns: int | None,
+    iterations: tuple[Int64, Int64] = NO_ITERATIONS,
 ) -> tuple[AllocLoop, ...]:
     """What was freed and allocated again after the program's work began, by kind and size class, most expensive first.
 
@@ -28,34 +25,27 @@ def alloc_loops(
     where its process had freed one of the class before. With the (starts, ends) of a scenario's measured iterations
     only calls inside them count, and pairs are those of one iteration on average: repeating a measurement repeats no
     allocation of the program.
-    cudaFree serves device and managed memory: where the recording does not say which, it counts as device.
     """
-    if began_ns is None:
+    if began_ns is None or history is None:
         return ()
-    kind_of = np.full(len(PURPOSES), -1, np.int8)
-    opens = np.zeros(len(PURPOSES), np.bool_)
-    for purpose, what in (*_OPENING.items(), *_CLOSING.items()):
-        kind_of[PURPOSES.index(purpose)] = _LOOPS.index(what)
-        opens[PURPOSES.index(purpose)] = purpose in _OPENING
-    kind = kind_of[calls.purpose]
-    kind[(calls.memory == MemoryKind.MANAGED) & (kind >= 0)] = _LOOPS.index("managed")
-    counted = (kind >= 0) & (calls.table.start_ns >= began_ns) & ~calls.initial & ~calls.failed
-    rows = np.flatnonzero(counted)
+    made = history.table.take(history.table.call >= 0)
+    freed = np.flatnonzero(made.free >= 0)
+    rows, of = np.concatenate([made.call, made.free[freed]]), np.concatenate([np.arange(len(made)), freed])
+    opening = np.arange(len(rows)) < len(made)
+    began = calls.table.start_ns[rows]
+    counted = (began >= began_ns) & ~calls.initial[rows]
     starts, ends = iterations
     place = np.zeros(len(rows), np.int64)
     if len(starts):
-        began = calls.table.start_ns[rows]
         place = np.searchsorted(starts, began, "right") - 1
-        inside = (place >= 0) & (began < ends[place])
-        rows, place = rows[inside], place[inside]
-    # Pairs need both sides in one class, so where either side's size is unknown all sizes count together.
-    sizes = size_class(calls.size_bytes[rows])
-    opening = opens[calls.purpose[rows]]
-    for number in range(len(_LOOPS)):
-        mine = kind[rows] == number
-        if (sizes[mine] < 0).any():
-            sizes[mine] = UNKNOWN_SIZE
-    cells = group(kind[rows], sizes + 1)
+        counted &= (place >= 0) & (began < ends[place])
+    order = np.flatnonzero(counted)[np.argsort(began[counted], kind="stable")]
+    rows, of, opening, place = rows[order], of[order], opening[order], place[order]
+    kind = np.where(made.kind == KINDS.index("pool"), KINDS.index("device"), made.kind)[of]
+    # Where a size is unknown, or what was freed is not certain, all sizes count together.
+    sizes = size_class(calls.size_bytes[made.call])[of]
+    sizes = np.where(np.isin(kind, kind[(sizes < 0) | (~opening & (made.freed[of] == 0))]), UNKNOWN_SIZE, sizes)
+    cells = group(kind, sizes + 1)
     opened = cells.sum(opening.astype(np.int64))
     again = _again(group(cells.of, calls.table.pid[rows].astype(np.int64), place), opening, len(cells))
     # Each repetition joins two pairs, the one before and its own.
@@ -63,7 +53,7 @@ def alloc_loops(
     cost = cells.sum(calls.duration_ns[rows]) * (2 * pairs / np.maximum(cells.count, 1))
     loops = [
         AllocLoop(
-            what=_LOOPS[cells.keys[0][cell]],
+            what=KINDS[cells.keys[0][cell]],
             up_to_bytes=1 << int(cells.keys[1][cell] - 1) if cells.keys[1][cell] else None,
             pairs=int(pairs[cell]) // max(len(starts), 1),
             cost_ns=round(float(cost[cell])),

@@ -29,7 +29,6 @@ from pinprof.data.activity import (
     Activity,
     ApiCallTable,
     Location,
-    MemoryKind,
     OpKind,
 )
 from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
@@ -68,8 +67,6 @@ class Calls:
     """Index into `PURPOSES`."""
     size_bytes: Int64
     """UNKNOWN_SIZE where not recorded."""
-    memory: NDArray[np.uint8]
-    """`MemoryKind` of what was allocated or freed; UNKNOWN where not recorded."""
     initial: Bool
     """Whether the call created its process's context."""
     typical_ns: dict[int, int]
@@ -116,7 +113,7 @@ class Calls:
 
 
 def prepare_calls(activity: Activity) -> Calls:
-    """Name, purpose, size and memory kind of every call, and which of them created a context."""
+    """Name, purpose and size of every call, and which of them created a context."""
     table = activity.calls
     names = (*table.names, "(no name)")
     name = table.name.astype(np.int64)
@@ -127,14 +124,11 @@ def prepare_calls(activity: Activity) -> Calls:
     size = np.full(len(table), UNKNOWN_SIZE, np.int64)
     if table.size_bytes is not None:
         size[:] = table.size_bytes
-    memory = np.full(len(table), MemoryKind.UNKNOWN, np.uint8)
     usage, operations = activity.memory, activity.gpu_ops
     row = correlation.find(usage.pid, usage.correlation_id)
-    known = row >= 0
     # One more element, read by -1: no call.
-    unsized = known & (np.append(size, 0)[row] < 0)
+    unsized = (row >= 0) & (np.append(size, 0)[row] < 0)
     _add_sizes(size, row[unsized], usage.size_bytes[unsized])
-    memory[row[known]] = usage.memory_kind[known]
     moved = np.flatnonzero((operations.kind == OpKind.COPY) | (operations.kind == OpKind.MEMSET))
     row = correlation.find(operations.pid[moved], operations.correlation_id[moved])
     # What arguments say is whole: the work of the GPU says the same again.
@@ -143,7 +137,7 @@ def prepare_calls(activity: Activity) -> Calls:
     # What failed allocated and copied nothing.
     size[table.status > 0] = UNKNOWN_SIZE
     initial, typical = _context_init(table, name, size)
-    return Calls(table, names, narrowed(name), purpose, size, packed(memory), packed(initial), typical, correlation)
+    return Calls(table, names, narrowed(name), purpose, size, packed(initial), typical, correlation)
 
 
 def _by_location(names: tuple[str, ...], name: Int64, table: ApiCallTable) -> tuple[tuple[str, ...], Int64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pinprof.analyze.activity.results import ActivityAnalysis, DeviceTime, Direction, UvmAnalysis
+from pinprof.analyze.activity.sampled import sample_words
 from pinprof.analyze.activity.uvm import at_most
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
 from pinprof.data.gpu_functions import Purpose
@@ -18,6 +19,9 @@ _MEMORY_CALLS: tuple[Purpose, ...] = (
 )  # fmt: skip
 
 _WAYS: tuple[tuple[Direction, str], ...] = (("H2D", "to the device"), ("D2H", "to the host"))
+
+
+_FEW = 2
 
 
 def activity_headline(activity: ActivityAnalysis) -> str:
@@ -94,6 +98,8 @@ def _is_full(activity: ActivityAnalysis, device: DeviceTime, direction: Directio
 
 def _gpu_work(activity: ActivityAnalysis) -> str:
     """`kernels run 8 ms, copies 2 ms`, of any GPU; what was not recorded is said to be so."""
+    if activity.sampled:
+        return "; ".join(map(sample_words, activity.sampled[:_FEW]))
     whole, unknown = activity.whole, activity.unrecorded
     if not unknown and not activity.transfers.devices:
         return "the recording has no GPU work"

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from pinprof.analyze.activity.row_tables import ActivityRows
+from pinprof.analyze.activity.sampled import GpuSample
 from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.base.columns import Float64, Table
@@ -449,6 +450,8 @@ class ActivityAnalysis:
     """None when memory was not recorded."""
     make_rows: Callable[[], ActivityRows]
     """Makes `rows`."""
+    sampled: tuple[GpuSample, ...] = ()
+    """What windows say of each GPU, where its work was recorded only in these."""
     failed_pins: tuple[FailedPin, ...] = ()
     """Most bytes first."""
 

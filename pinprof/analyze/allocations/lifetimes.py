@@ -52,10 +52,10 @@ def with_ends(
     made: AllocationTable, frees: FreeTable, names: tuple[str, ...], sites: tuple[str, ...], ended: Mapping[int, int]
 ) -> Allocations:
     """The allocations with their ends; `ended`: when processes did that ended before the recording."""
-    end, freed = made.end_ns.copy(), made.freed.copy()
-    family = families_of(made, names)
-    left = _by_address(made, family, frees, end, freed)
-    unknown, undecided = _by_exclusion(made, family, frees, left, end, freed)
+    made = replace(made, end_ns=made.end_ns.copy(), freed=made.freed.copy(), free=made.free.copy())
+    family, end = families_of(made.kind, names, made.api), made.end_ns
+    left = _by_address(made, family, frees)
+    unknown, undecided = _by_exclusion(made, family, frees, left)
     for pid, time in ended.items():
         mine = (made.pid == pid) & (end == FOREVER)
         end[mine] = np.maximum(made.start_ns[mine], time)
@@ -63,16 +63,15 @@ def with_ends(
     table = replace(
         made,
         end_ns=np.maximum(end, made.start_ns),
-        freed=freed,
         size_bytes=np.where(unsized, 0, made.size_bytes),
         wanted_bytes=np.where(unsized, 0, made.wanted_bytes),
         granted_bytes=np.maximum(made.granted_bytes, 0),
     )
     table = table.take(np.argsort(table.start_ns, kind="stable"))
-    return Allocations(table, names, sites, int(freed.sum()), unknown, undecided, int(unsized.sum()))
+    return Allocations(table, names, sites, int(table.freed.sum()), unknown, undecided, int(unsized.sum()))
 
 
-def _by_address(made: AllocationTable, of: UInt8, frees: FreeTable, end: Int64, freed: UInt8) -> Int64:
+def _by_address(made: AllocationTable, of: UInt8, frees: FreeTable) -> Int64:
     """Set the ends that addresses tell; the frees that are left. `of`: the family of each allocation."""
     placed = np.flatnonzero(made.address > 0)
     rows = np.concatenate([placed, -1 - np.arange(len(frees))])
@@ -89,32 +88,33 @@ def _by_address(made: AllocationTable, of: UInt8, frees: FreeTable, end: Int64, 
     after = np.append(rows[1:], 0)
     closed = np.flatnonzero((rows >= 0) & follows & (after < 0))
     lost = np.flatnonzero((rows >= 0) & follows & (after >= 0))
-    end[rows[closed]] = time[closed + 1]
-    freed[rows[closed]] = 1
-    end[rows[lost]] = time[lost + 1]
+    made.end_ns[rows[closed]] = time[closed + 1]
+    made.freed[rows[closed]] = 1
+    made.free[rows[closed]] = frees.call[-1 - after[closed]]
+    made.end_ns[rows[lost]] = time[lost + 1]
     used = np.zeros(len(frees), np.bool_)
     used[-1 - after[closed]] = True
     return np.flatnonzero(~used)
 
 
-def _by_exclusion(
-    made: AllocationTable, family: UInt8, frees: FreeTable, left: Int64, end: Int64, freed: UInt8
-) -> tuple[int, int]:
+def _by_exclusion(made: AllocationTable, family: UInt8, frees: FreeTable, left: Int64) -> tuple[int, int]:
     """Let frees of unknown addresses end allocations of unknown address; how many are of nothing, and undecided."""
     adrift = np.flatnonzero(made.address == 0)
     events = sorted(
         [
-            *zip(made.start_ns[adrift].tolist(), [1] * len(adrift), range(len(adrift)), strict=True),
-            *zip(frees.start_ns[left].tolist(), [0] * len(left), left.tolist(), strict=True),
+            *zip(made.start_ns[adrift].tolist(), [0] * len(adrift), range(len(adrift)), strict=True),
+            *zip(frees.start_ns[left].tolist(), [1] * len(left), left.tolist(), strict=True),
         ]
     )
     alive: dict[tuple[int, int], dict[tuple[int, int, int], list[int]]] = defaultdict(dict)
+    latest: dict[tuple[int, int], list[int]] = defaultdict(list)
     unknown = undecided = 0
     pids, of, kinds = made.pid[adrift].tolist(), family[adrift].tolist(), made.kind[adrift].tolist()
     sizes, sites = made.size_bytes[adrift].tolist(), made.site[adrift].tolist()
     free_pids, free_of = frees.pid.tolist(), frees.family.tolist()
-    for time, makes, at in events:
-        if makes:
+    for time, frees_it, at in events:
+        if not frees_it:
+            latest[pids[at], of[at]].append(adrift[at])
             alike = alive[pids[at], of[at]]
             alike.setdefault((kinds[at], sizes[at], sites[at]), []).append(at)
             continue
@@ -123,10 +123,15 @@ def _by_exclusion(
             unknown += 1
         elif len(alike) > 1:
             undecided += 1
+            likely = latest[free_pids[at], free_of[at]]
+            while likely and (made.freed[likely[-1]] or made.free[likely[-1]] >= 0):
+                likely.pop()
+            if likely:
+                made.free[likely.pop()] = frees.call[at]
         else:
             ((key, mine),) = alike.items()
             row = adrift[mine.pop()]
-            end[row], freed[row] = time, 1
+            made.end_ns[row], made.freed[row], made.free[row] = time, 1, frees.call[at]
             if not mine:
                 del alike[key]
     return unknown, undecided

@@ -19,7 +19,7 @@ from pinprof.analyze.groups import group
 from pinprof.base.columns import Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
-from pinprof.data.gpu_functions import Allocated, Freed, allocates, frees
+from pinprof.data.gpu_functions import Allocated, Freed, allocates, frees, is_array
 from pinprof.data.model import Int32
 
 _FAMILY = {"pinned": "host", "registered": "registered", "managed": "device", "pool": "device", "device": "device"}
@@ -33,10 +33,15 @@ _REPORTED: dict[int, Allocated] = {
 }
 
 
-def families_of(made: AllocationTable, names: tuple[str, ...]) -> UInt8:
-    """Per allocation, which family gives it back; what lies where arguments say is a device's, on the host as well."""
-    by_place = np.array([" (" in name for name in names], np.bool_)[made.api]
-    return np.where(by_place, FAMILIES.index("device"), FAMILY_OF_KIND[made.kind]).astype(np.uint8)
+def families_of(kind: UInt8, names: tuple[str, ...], name: Int32) -> UInt8:
+    """Which family gives back memory of these kinds, which calls of these names concern.
+
+    Memory that lies where arguments say is a device's, on the host as well.
+    """
+    named = [FAMILIES.index("device" if " (" in text else "array") if " (" in text or is_array(text) else 255
+             for text in names]  # fmt: skip
+    by_name = np.array(named, np.uint8)[name]
+    return np.where(by_name < len(FAMILIES), by_name, FAMILY_OF_KIND[kind]).astype(np.uint8)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -48,19 +53,25 @@ class FreeTable(Table):
     family: UInt8
     """Index into `FAMILIES`."""
     address: UInt64
+    """0 where not known."""
+    call: Int64
+    """Row of the calls' table, -1 where no call was recorded."""
 
 
 def recorded(activity: Activity, calls: Calls) -> tuple[AllocationTable, FreeTable]:
     """What was allocated, still without ends, and what was given back.
 
-    Where no call says it, what a tracing tool reports of memory does: it may see a process whose calls nobody traced.
+    Where calls do not say it, what a tracing tool reports of memory does: it may see a process whose calls nobody
+    traced. Calls say that there was what it does not report.
     """
     table = calls.table
-    if table.size_bytes is not None and table.address is not None:
-        made, gone = _by_calls(calls), _frees_of(calls)
-        if len(made) or len(gone):
-            return _with_reported(made, activity.reported, table.start_ns), gone
-    return _by_usage(activity.memory, calls)
+    made, gone = _by_calls(calls), _frees_of(calls)
+    if table.size_bytes is not None and table.address is not None and (len(made) or len(gone)):
+        return _with_reported(made, activity.reported, table.start_ns), gone
+    seen, back = _by_usage(activity.memory, calls)
+    known = np.append(families_of(seen.kind, calls.names, seen.api), back.family)
+    unseen = ~np.isin(families_of(made.kind, calls.names, made.api), known)
+    return seen.joined(made.take(unseen)), back.joined(gone.take(~np.isin(gone.family, known)))
 
 
 def _by_calls(calls: Calls) -> AllocationTable:
@@ -71,7 +82,6 @@ def _by_calls(calls: Calls) -> AllocationTable:
     row = row[np.argsort(table.end_ns[row], kind="stable")]
     size = np.maximum(calls.size_bytes[row], UNKNOWN)
     granted = size if table.granted_bytes is None else np.maximum(table.granted_bytes[row], size)
-    assert table.address is not None
     return AllocationTable(
         start_ns=table.end_ns[row],
         end_ns=np.full(len(row), FOREVER),
@@ -83,10 +93,16 @@ def _by_calls(calls: Calls) -> AllocationTable:
         size_bytes=size,
         wanted_bytes=size,
         granted_bytes=granted,
-        address=table.address[row],
+        address=_addresses(calls)[row],
         call=row,
         freed=np.zeros(len(row), np.uint8),
+        free=np.full(len(row), -1),
     )
+
+
+def _addresses(calls: Calls) -> UInt64:
+    address = calls.table.address
+    return np.zeros(len(calls.table), np.uint64) if address is None else address
 
 
 def _sites(calls: Calls, row: Int64) -> Int32:
@@ -96,14 +112,15 @@ def _sites(calls: Calls, row: Int64) -> Int32:
 
 
 def _frees_of(calls: Calls) -> FreeTable:
-    table = calls.table
-    assert table.address is not None
+    table, address = calls.table, _addresses(calls)
     families = [frees(name) for name in calls.names]
     number = np.array([-1 if family is None else FAMILIES.index(family) for family in families], np.int16)[calls.name]
-    row = np.flatnonzero((number >= 0) & (table.status == 0) & (table.address > 0))
+    # Programs give back nothing, as cudaFree(0), above all to create a context.
+    something = ~calls.initial if table.address is None else (address > 0) | (number == FAMILIES.index("array"))
+    row = np.flatnonzero((number >= 0) & (table.status == 0) & something)
     row = row[np.argsort(table.start_ns[row], kind="stable")]
     return FreeTable(
-        table.start_ns[row], table.pid[row].astype(np.int32), number[row].astype(np.uint8), table.address[row]
+        table.start_ns[row], table.pid[row].astype(np.int32), number[row].astype(np.uint8), address[row], row
     )
 
 
@@ -144,6 +161,7 @@ def _by_usage(usage: MemoryUsageTable, calls: Calls) -> tuple[AllocationTable, F
     of_kind = np.array([KINDS.index(_REPORTED[kind]) if kind in _REPORTED else 255 for kind in range(256)], np.uint8)
     kind = of_kind[usage.memory_kind]
     call = calls.launching(usage.pid, usage.correlation_id)
+    name = np.append(calls.name, len(calls.names) - 1)[call].astype(np.int32)
     row = np.flatnonzero((usage.operation == MemoryOperation.ALLOCATE) & (kind < len(KINDS)))
     made = AllocationTable(
         start_ns=usage.time_ns[row],
@@ -151,7 +169,7 @@ def _by_usage(usage: MemoryUsageTable, calls: Calls) -> tuple[AllocationTable, F
         pid=usage.pid[row].astype(np.int32),
         tid=np.where(call[row] >= 0, np.append(calls.table.tid, -1)[call[row]], -1).astype(np.int32),
         kind=kind[row],
-        api=np.append(calls.name, len(calls.names) - 1)[call[row]].astype(np.int32),
+        api=name[row],
         site=_sites(calls, call[row]),
         size_bytes=usage.size_bytes[row],
         wanted_bytes=usage.size_bytes[row],
@@ -159,7 +177,10 @@ def _by_usage(usage: MemoryUsageTable, calls: Calls) -> tuple[AllocationTable, F
         address=usage.address[row],
         call=call[row],
         freed=np.zeros(len(row), np.uint8),
+        free=np.full(len(row), -1),
     )
-    back = np.flatnonzero((usage.operation == MemoryOperation.FREE) & (kind < len(KINDS)) & (usage.address > 0))
-    family = np.append(FAMILY_OF_KIND, 0)[np.minimum(kind[back], len(KINDS))]
-    return made, FreeTable(usage.time_ns[back], usage.pid[back].astype(np.int32), family, usage.address[back])
+    back = np.flatnonzero((usage.operation == MemoryOperation.FREE) & (kind < len(KINDS)))
+    family = families_of(kind[back], calls.names, name[back])
+    return made, FreeTable(
+        usage.time_ns[back], usage.pid[back].astype(np.int32), family, usage.address[back], call[back]
+    )

@@ -46,6 +46,9 @@ class AllocationTable(Table):
     """Row of the calls' table, -1 where no call was recorded."""
     freed: UInt8
     """1 where a call gave it back."""
+    free: Int64
+    """Row of the call that gave it back, -1 where none is known. Where `freed` is 0, which of several allocations that
+    call gave back is not certain, and this is the one made last."""
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,10 @@ class Allocations:
     """Calls that gave back one of several allocations whose addresses are not known: they stay alive here."""
     unsized: int
     """Allocations whose size is not known; they count as nothing."""
+
+    def freeing(self, calls: int) -> Int64:
+        """Per call, the call that gave back what it made, -1 where none is known; `calls` is their number."""
+        called = self.table.call >= 0
+        result = np.full(calls, -1, np.int64)
+        result[self.table.call[called]] = self.table.free[called]
+        return result

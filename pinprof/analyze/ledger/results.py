@@ -49,16 +49,10 @@ class Pages:
 
 
 @dataclass(frozen=True)
-class SiteResult:
-    """What one call at one line of one thread holds; sizes in bytes."""
+class Total:
+    """Allocations of one kind."""
 
     kind: Allocated
-    api: str
-    line: str
-    """`function (file:line)`, empty where not known."""
-    pid: int
-    tid: int
-    thread: str
     allocations: int
     frees: int
     requested_bytes: int
@@ -67,11 +61,23 @@ class SiteResult:
     live_bytes: int
     """At the end: what leaks, where the process is to give it back."""
     live_granted_bytes: int
-    live_count: int
     peak_bytes: int
     """The most that lived at once, as requested."""
     peak_granted_bytes: int
     peak_ns: int
+
+
+@dataclass(frozen=True)
+class SiteResult(Total):
+    """What one call at one line of one thread holds; sizes in bytes."""
+
+    api: str
+    line: str
+    """`function (file:line)`, empty where not known."""
+    pid: int
+    tid: int
+    thread: str
+    live_count: int
     unused_bytes: int | None
     """What is live at the end and no copy has reached since it was made; None where copies are not all known."""
     reached_bytes: int | None
@@ -83,22 +89,6 @@ class SiteResult:
     growth: Growth | None
     pages: Pages | None
     """None where no look knows any: the device's memory, small allocations, and those that live shortly."""
-
-
-@dataclass(frozen=True)
-class Total:
-    """All allocations of one kind."""
-
-    kind: Allocated
-    allocations: int
-    frees: int
-    requested_bytes: int
-    granted_bytes: int
-    live_bytes: int
-    live_granted_bytes: int
-    peak_bytes: int
-    peak_granted_bytes: int
-    peak_ns: int
 
 
 @dataclass(frozen=True)

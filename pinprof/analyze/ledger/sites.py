@@ -13,7 +13,6 @@ from pinprof.analyze.ledger.pages import pages_of
 from pinprof.analyze.ledger.results import BASES, Growth, Pages, SiteResult, Total, Use
 from pinprof.analyze.ledger.trend import trend_of
 from pinprof.base.columns import Int64, UInt8
-from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import PageTable
 
 LEAST_STEPS = 8
@@ -62,34 +61,23 @@ def _site(
 ) -> SiteResult:
     mine = allocations.table.take(rows)
     site, pid, tid = int(mine.site[0]), int(mine.pid[0]), int(mine.tid[0])
-    level = StepFunction.of(mine, mine.size_bytes)
-    (peak, peak_ns), (granted_peak, _) = level.peak, StepFunction.of(mine, mine.granted_bytes).peak
-    live = mine.end_ns == FOREVER
-    on_host = KINDS[int(mine.kind[0])] in (*HOST_KINDS, "managed")
+    total, live = _total(mine), mine.end_ns == FOREVER
+    on_host = total.kind in (*HOST_KINDS, "managed")
     last = None if use is None else use.last_ns[rows]
     reached = None if use is None else int(use.reached_bytes[rows].sum())
     return SiteResult(
-        kind=KINDS[int(mine.kind[0])],
+        **vars(total),
         api=allocations.names[int(mine.api[0])],
         line=allocations.sites[site] if site >= 0 else "",
         pid=pid,
         tid=tid,
         thread=threads.get((pid, tid), ""),
-        allocations=len(mine),
-        frees=int(mine.freed.sum()),
-        requested_bytes=int(mine.wanted_bytes.sum()),
-        granted_bytes=int(mine.granted_bytes.sum()),
-        live_bytes=int(mine.size_bytes[live].sum()),
-        live_granted_bytes=int(mine.granted_bytes[live].sum()),
         live_count=int(live.sum()),
-        peak_bytes=peak,
-        peak_granted_bytes=granted_peak,
-        peak_ns=peak_ns,
         unused_bytes=None if last is None or not on_host else int(mine.size_bytes[live & (last == UNKNOWN)].sum()),
         reached_bytes=reached if on_host else None,
         last_copy_ns=None if last is None or (last == UNKNOWN).all() else int(last.max()),
         requested_by=BASES[int(basis[rows].max())],
-        growth=growth_of(level, steps_ns),
+        growth=growth_of(StepFunction.of(mine, mine.size_bytes), steps_ns),
         pages=pages,
     )
 
@@ -108,18 +96,17 @@ def growth_of(level: StepFunction, steps_ns: Int64) -> Growth | None:
 
 def totals_of(table: AllocationTable) -> tuple[Total, ...]:
     """For each kind that there is."""
-    return tuple(_total(kind, table.take(table.kind == number)) for number, kind in enumerate(KINDS)
-                 if (table.kind == number).any())  # fmt: skip
+    return tuple(_total(table.take(table.kind == number)) for number in np.unique(table.kind))
 
 
-def _total(kind: Allocated, mine: AllocationTable) -> Total:
+def _total(mine: AllocationTable) -> Total:
+    """Of allocations of one kind."""
     (peak, peak_ns), (granted_peak, _) = (
-        StepFunction.of(mine, mine.size_bytes).peak,
-        StepFunction.of(mine, mine.granted_bytes).peak,
+        StepFunction.of(mine, size).peak for size in (mine.size_bytes, mine.granted_bytes)
     )
     live = mine.end_ns == FOREVER
     return Total(
-        kind=kind,
+        kind=KINDS[int(mine.kind[0])],
         allocations=len(mine),
         frees=int(mine.freed.sum()),
         requested_bytes=int(mine.wanted_bytes.sum()),

@@ -34,36 +34,31 @@ _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.cor
 class _Kind:
     what: str
     opens: Purpose
-    closes: Purpose
     verbs: str
     cure: str
 
 
 _KINDS = (
-    _Kind("pinned", "alloc pinned", "free pinned", "pins and frees", "pool-pinned"),
-    _Kind("registered", "register", "unregister", "registers and unregisters", "register-once"),
-    _Kind("device", "alloc device", "free device", "allocates and frees device memory:", "pool-device"),
-    _Kind("managed", "alloc managed", "free device", "allocates and frees managed memory:", "pool-managed"),
+    _Kind("pinned", "alloc pinned", "pins and frees", "pool-pinned"),
+    _Kind("registered", "register", "registers and unregisters", "register-once"),
+    _Kind("device", "alloc device", "allocates and frees device memory:", "pool-device"),
+    _Kind("managed", "alloc managed", "allocates and frees managed memory:", "pool-managed"),
 )
 
 
 def pairs(scene: Scene) -> Iterator[Candidate]:
     """Memory that is allocated and freed repeatedly, by the site that allocates it and its size."""
     calls = scene.calls
-    if calls is None:
+    if calls is None or scene.allocations is None:
         return
-    begun = scene.course.start_ns
+    begun, freeing = scene.course.start_ns, scene.allocations.freeing(len(calls.table))
     for kind in _KINDS:
         opening = np.flatnonzero(
             calls.is_for(kind.opens) & ~calls.failed & ~calls.initial & (calls.table.start_ns >= begun)
         )
-        closing = np.flatnonzero(calls.is_for(kind.closes) & ~calls.failed)
-        sizes = size_class(calls.size_bytes)
-        for opened in scene.call_groups(opening, sizes[opening] + 1):
-            # A free knows its size where its allocation was seen; else any free of the kind may belong to it.
-            same = np.isin(sizes[closing], np.unique(np.append(sizes[opened], -1)))
-            closed = closing[same & (calls.table.start_ns[closing] > calls.table.start_ns[opened].min())][: len(opened)]
-            count = min(len(opened), len(closed))
+        for opened in scene.call_groups(opening, size_class(calls.size_bytes[opening]) + 1):
+            closed = freeing[opened][freeing[opened] >= 0]
+            count = len(closed)
             if count < LEAST_PAIRS or 2 * count < len(opened):
                 continue
             yield _repeated(scene, kind, opened, closed, count)

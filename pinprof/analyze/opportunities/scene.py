@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.course.copies import WAYS, CopyTable
@@ -93,6 +94,7 @@ class Scene(CourseTable):
 
     calls: Calls | None
     copies: CopyTable | None
+    allocations: Allocations | None
     ledger: Ledger | None
     rates: RateBook
     blame: BlameResult | None = None

@@ -207,6 +207,8 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
     activity = scene.capture.activity
     if activity is None and scene.uses_cuda:
         missing.append("CUDA calls were not recorded, so pins and copies are judged only by samples.")
+    elif activity is not None and len(activity.windows):
+        missing.append("The GPU's work was recorded only in windows, so it is not known when it waits for the host.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("The GPU's work was not recorded, so it is not known how long the GPU waits for the host.")
     if activity is not None and activity.untraced():

@@ -81,7 +81,10 @@ EVERY_CALL = Need(lambda view: not view.may_lack(), _SOME_MISSING.format("All CU
 EVERY_ALLOCATION = Need(lambda view: not view.may_lack(MEMORY), _SOME_MISSING.format("All allocations"))
 ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
 CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
-_NO_GPU = "{}: calls requested them, but the recording has none. Record again with nsys --trace=cuda."
+_NO_GPU = (
+    "{}: calls requested them, but the recording has none, or only a sample. "
+    "Record again with --gpu cupti, or with nsys --trace=cuda."
+)
 KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
 COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
 """Where CUDA was traced, migrations are next to copies."""

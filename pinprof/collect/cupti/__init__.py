@@ -32,8 +32,10 @@ CUPTI_VARIABLE = "PINPROF_CUPTI"
 and may be folders."""
 
 BUDGET_VARIABLE = "PINPROF_GPU_BUDGET"
-"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends, 1000 for any
+"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording pauses, 1000 for any
 cost. Where it is unset CUPTI records managed memory as well, at any cost."""
+WINDOWS_VARIABLE = "PINPROF_GPU_WINDOWS"
+"""Environment variable: set where recording comes back after a pause, in windows, and does not end with the first."""
 
 _BUDGET, _ANY = 30, 1000
 _PATTERN = "libcupti.so.1[1-9]*"
@@ -73,7 +75,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
     """Put the library into the program's environment, or note why not."""
     request = setup.request
     environment = setup.environment
-    for name in (FOLDER_VARIABLE, BUDGET_VARIABLE):
+    for name in (FOLDER_VARIABLE, BUDGET_VARIABLE, WINDOWS_VARIABLE):
         environment.pop(name, None)  # under another pinprof they are that one's
     if request.gpu == "off" or request.pid or request.own_process or any(part.traces_cuda for part in chosen(request)):
         return []
@@ -95,6 +97,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
         }  # fmt: skip
         if request.gpu != "cupti":
             environment[BUDGET_VARIABLE] = str(_BUDGET)
+            if request.gpu == "windows":
+                environment[WINDOWS_VARIABLE] = "1"
         elif records_events(request):
             environment[BUDGET_VARIABLE] = str(_ANY)
         setup.places.callback(files.remove_empty, folder)

@@ -19,7 +19,8 @@
  * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, here one of ours in
  * the other tool's thread, and while no other call is seen to run. cuptiFinalize beside a call that ran inside CUPTI
  * ended programs with SIGSEGV, and at a call of a PyTorch program that launched kernels without a pause with a
- * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records nothing.
+ * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records no more, or in windows where it
+ * is told to: a PyTorch program ended with SIGSEGV while its recording was switched on and off.
  *
  * Nothing here runs in the program's own calls but the callbacks while CUPTI is let go of, and the one at an allocation
  * of managed memory, which switches the counters of unified memory on. These slow down migrations (a program that reads
@@ -91,6 +92,7 @@ struct kernel_record {
     uint32_t device, context, stream, grid[3], block[3], unused_too[4], correlation;
     uint64_t grid_id;
     const char *name;
+    uint64_t unused_at_last[4], graph_node; /* 0: launched by a call of its own */
 };
 
 struct synchronization_record {
@@ -122,7 +124,7 @@ _Static_assert(
 _Static_assert(offsetof(struct memset_record, correlation) == 44 && offsetof(struct memset_record, memory_kind) == 50,
     "CUPTI's layout");
 _Static_assert(offsetof(struct kernel_record, grid) == 52 && offsetof(struct kernel_record, correlation) == 92 &&
-                   offsetof(struct kernel_record, name) == 104,
+                   offsetof(struct kernel_record, name) == 104 && offsetof(struct kernel_record, graph_node) == 144,
     "CUPTI's layout");
 _Static_assert(offsetof(struct memory_record, process) == 48 && offsetof(struct unified_record, flags) == 56 &&
                    offsetof(struct overhead_record, start) == 24,
@@ -207,8 +209,21 @@ static const struct {
 
 /* ---- The file ---- */
 
-enum kind { COPY = 1, SET, LAUNCH, WAIT, MIGRATION, GPU_FAULT, CPU_FAULT, ALLOCATION, TOOL, NAME, OTHER_COUNTER };
-enum state { RUNNING, ENDED, STEPPED_BACK, NO_ROOM, LIMIT, OVER_BUDGET };
+enum kind {
+    COPY = 1,
+    SET,
+    LAUNCH,
+    WAIT,
+    MIGRATION,
+    GPU_FAULT,
+    CPU_FAULT,
+    ALLOCATION,
+    TOOL,
+    NAME,
+    OTHER_COUNTER,
+    WINDOW,
+};
+enum state { RUNNING, ENDED, STEPPED_BACK, NO_ROOM, LIMIT };
 
 struct record {
     uint8_t kind, detail; /* detail: copy kind, wait kind, operation, counter */
@@ -216,7 +231,8 @@ struct record {
     int32_t device;
     uint32_t stream, correlation;
     uint64_t start_ns, end_ns;
-    uint64_t bytes, address; /* LAUNCH: blocks, threads a block; NAME: length of the text, its hash */
+    /* LAUNCH: blocks, threads a block; NAME: length of the text, its hash; WINDOW: its slot's chance in 2^-32, or 0 */
+    uint64_t bytes, address;
     uint32_t name, flags;    /* name: number of a NAME, from 1; flags: cause of a migration, access of a fault */
     uint64_t reserved;
 };
@@ -230,7 +246,9 @@ struct header {
     uint32_t unified, unknown; /* whether counters of unified memory were on; records of unknown kinds */
     uint64_t cost_ns;          /* CPU time of translating and writing */
     uint64_t stopped_ns;       /* when recording ended before the process did; 0: it did not */
-    uint64_t reserved[7];
+    uint64_t saved_ns;         /* when the process wrote this */
+    uint64_t window_ns;        /* when the window that is open began; 0: the first, or none */
+    uint64_t reserved[5];
 };
 _Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "layout");
 
@@ -243,20 +261,31 @@ enum { UNSEEN_MS = 20, TRIES = 50 }; /* for calls that began unseen to return; f
 /* What a call of the program takes longer while CUPTI works, which is about one for each record: 1.3 us for copies of
  * 4 KiB, 2.1 us for launches that the CPU limits, 5 to 8 us for each kernel of a training loop that the GPU limits. */
 enum { CALL_COST_NS = 4000 };
+/* And a kernel that a graph launches: 0.24 us, for the GPU. */
+enum { NODE_COST_NS = 500 };
 /* What calls may cost beyond their share of the time, in a burst: that of 750. */
 enum { CREDIT_NS = 3000000 };
+enum { SLOT_NS = 20000000, SLOTS_OF_A_PERIOD = PERIOD_MS * 1000000 / SLOT_NS };
+/* What a slot costs is the mean of about so many; a debt is paid by as many. */
+enum { FIRST_SLOTS = 4, SLOTS = 16 };
 
 /* ---- State ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file and what goes into it */
 static struct header header = {.magic = {'P', 'I', 'N', 'P', 'C', 'U', 'P', 'T'}, .version = 1};
 static int file = -1;
-static uint64_t calls;     /* records of what the program asked for, since they were last charged */
+static uint64_t cost_ns;   /* of what the program asked for, since it was last charged */
 static unsigned budget;    /* thousandths of the time that CUPTI may cost; 0: any */
+static int resumes;        /* over budget recording goes on in windows, and does not end with the first */
 static int managed;        /* nobody else records managed memory */
 static int64_t account_ns; /* that share of the time, less what calls cost */
 static uint64_t charged_ns;
-static int over_budget; /* the account was overdrawn */
+static int over_budget;      /* the account was overdrawn */
+static uint32_t window_chance;
+static int in_window = 1;
+static uint64_t spent_ns;    /* what was charged and is of no slot yet */
+static uint64_t slot_ns;     /* what a slot costs */
+static unsigned slots_seen;
 static pthread_cond_t overdrawn;
 static dev_t file_device;
 static ino_t file_inode;
@@ -270,6 +299,8 @@ static _Atomic unsigned buffers;
 static _Atomic int active, fresh; /* CUPTI works for us; a buffer was asked for since the last flush */
 static void *subscriber;
 static const int activities[] = {CONCURRENT_KERNEL, MEMCPY, MEMCPY_PEER, MEMSET, SYNCHRONIZATION, MEMORY, OVERHEAD};
+enum { OF_WINDOWS = 5 }; /* the first of these; the others are rare, and cost other calls nothing */
+static pthread_mutex_t switching = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int unified_on;
 static _Atomic int held;                 /* CUPTI is ours, subscriber and all */
 static _Atomic int leaving;              /* the next call that returns alone lets go of CUPTI */
@@ -308,6 +339,7 @@ static int file_is_ours(void)
 
 static void save_header(void)
 {
+    header.saved_ns = now();
     if (file_is_ours() && pwrite(file, &header, sizeof header, 0) < 0)
         header.state = NO_ROOM;
 }
@@ -430,7 +462,10 @@ static void translate(const void *activity)
 {
     struct record *to;
     uint32_t kind = *(const uint32_t *)activity;
-    calls += kind == MEMCPY || kind == MEMSET || kind == CONCURRENT_KERNEL;
+    if (kind == CONCURRENT_KERNEL && ((const struct kernel_record *)activity)->graph_node)
+        cost_ns += NODE_COST_NS;
+    else if (kind == MEMCPY || kind == MEMSET || kind == CONCURRENT_KERNEL)
+        cost_ns += CALL_COST_NS;
     switch (kind) {
     case MEMCPY:
     case MEMCPY_PEER: {
@@ -522,10 +557,10 @@ static void charge(void)
 {
     uint64_t time_ns = now();
     int64_t share_ns = (int64_t)((time_ns - charged_ns) / 1000 * budget);
-    account_ns =
-        (account_ns + share_ns < CREDIT_NS ? account_ns + share_ns : CREDIT_NS) - (int64_t)calls * CALL_COST_NS;
+    account_ns = (account_ns + share_ns < CREDIT_NS ? account_ns + share_ns : CREDIT_NS) - (int64_t)cost_ns;
     charged_ns = time_ns;
-    calls = 0;
+    spent_ns += cost_ns;
+    cost_ns = 0;
     if (budget && account_ns < 0) {
         over_budget = 1;
         pthread_cond_signal(&overdrawn);
@@ -618,6 +653,129 @@ static void called(void *user, int domain, uint32_t id, const void *data)
         counters_of_unified_memory();
 }
 
+/* ---- Windows ---- */
+
+/* Over budget, work is recorded in slots of the time of day. Whether in a slot is drawn by its number alone, with a
+ * chance that depends on what slots have cost: no slot knows what the program does, so they are a fair sample, and
+ * processes and machines of one launch draw the same ones, as far as their chances go. */
+static uint32_t lot(uint64_t slot)
+{
+    slot += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    slot = (slot ^ (slot >> 30)) * 0xbf58476d1ce4e5b9u;
+    slot = (slot ^ (slot >> 27)) * 0x94d049bb133111ebu;
+    return (uint32_t)((slot ^ (slot >> 31)) >> 32);
+}
+
+static uint64_t time_of_day(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void nap_until(uint64_t day_ns)
+{
+    uint64_t left = day_ns - time_of_day();
+    if (left <= (uint64_t)SLOT_NS * SLOTS_OF_A_PERIOD) /* else the time has passed, or the clock was set */
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec){.tv_nsec = (long)(left % 1000000000u)}, NULL);
+}
+
+/* The chance of a slot, such that slots cost their share of the time. */
+static uint32_t chance(void)
+{
+    if (!resumes)
+        return 0;
+    pthread_mutex_lock(&lock);
+    charge();
+    int64_t share = (int64_t)SLOT_NS / 1000 * budget, allowed = share + account_ns / SLOTS;
+    allowed = allowed > share / 8 ? allowed : share / 8; /* a debt leaves each slot some chance */
+    uint64_t cost = slot_ns;
+    pthread_mutex_unlock(&lock);
+    return (uint64_t)allowed >= cost ? UINT32_MAX : (uint32_t)(((uint64_t)allowed << 32) / cost);
+}
+
+/* Under the lock. */
+static void write_window(uint64_t end_ns)
+{
+    struct record *record = append(WINDOW, header.window_ns ? header.window_ns : header.opened_ns, end_ns);
+    record->bytes = window_chance;
+    header.window_ns = 0;
+    flush_batch();
+    save_header();
+}
+
+/* Whether a window begins (`on`), or none; another tool's being there ends them all. A window that follows another at
+ * once switches nothing; what switching costs is charged. */
+static int switch_windows(int on, uint32_t its_chance)
+{
+    uint64_t begun = now();
+    pthread_mutex_lock(&switching);
+    int ours = atomic_load(&active), before = in_window;
+    for (unsigned i = 0; ours && on != before && i < OF_WINDOWS; i++)
+        (on ? cupti.enable : cupti.disable)(activities[i]);
+    pthread_mutex_lock(&lock);
+    uint64_t ended = now();
+    cost_ns += ended - begun;
+    if (ours && before)
+        write_window(on ? ended : begun);
+    if (ours && on) {
+        header.window_ns = ended;
+        window_chance = its_chance;
+        save_header();
+    }
+    in_window = on;
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&switching);
+    return ours;
+}
+
+/* After a slot: the next ones' chance depends on what it cost. */
+static void reckon(void)
+{
+    cupti.flush_all(0);
+    pthread_mutex_lock(&lock);
+    charge();
+    slots_seen += slots_seen < SLOTS;
+    slot_ns = (slot_ns * (slots_seen - 1) + spent_ns) / slots_seen;
+    spent_ns = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static void record_in_windows(void)
+{
+    pthread_mutex_lock(&lock);
+    slot_ns = (uint64_t)(CREDIT_NS - account_ns);
+    slots_seen = FIRST_SLOTS;
+    pthread_mutex_unlock(&lock);
+    switch_windows(0, 0);
+    cupti.flush_all(0);
+    pthread_mutex_lock(&lock);
+    spent_ns = 0;
+    pthread_mutex_unlock(&lock);
+    uint64_t slot = 0;
+    uint32_t drawn = chance();
+    while (atomic_load(&active)) {
+        if (in_window) {
+            slot++;
+        } else {
+            slot = (time_of_day() + SLOT_NS / 2) / SLOT_NS;
+            for (uint64_t last = slot + SLOTS_OF_A_PERIOD - 1; slot < last && lot(slot) >= drawn;)
+                slot++;
+            nap_until(slot * SLOT_NS);
+        }
+        if (lot(slot) < drawn && switch_windows(1, drawn)) {
+            nap_until((slot + 1) * SLOT_NS);
+            reckon();
+            drawn = chance();
+            if (lot(slot + 1) >= drawn || slot + 1 - time_of_day() / SLOT_NS > 1) /* not drawn, or not now */
+                switch_windows(0, 0);
+        } else {
+            cupti.flush_all(0); /* work of an earlier window that ended late */
+            drawn = chance();
+        }
+    }
+}
+
 /* ---- Beginning and ending ---- */
 
 /* Once: hand over what there is, and have CUPTI record no more. */
@@ -625,6 +783,8 @@ static void stop(enum state state)
 {
     if ((pid_t)header.pid != getpid() || !atomic_exchange(&active, 0))
         return;
+    pthread_mutex_lock(&switching);
+    uint64_t ended = now();
     cupti.flush_all(state == ENDED ? FLUSH_FORCED : 0);
     if (state != ENDED) {
         for (unsigned i = 0; i < sizeof activities / sizeof *activities; i++)
@@ -638,9 +798,12 @@ static void stop(enum state state)
     if (header.state == RUNNING)
         header.state = state;
     if (state != ENDED)
-        header.stopped_ns = now();
+        header.stopped_ns = ended;
+    if (header.window_ns)
+        write_window(ended);
     save_header();
     pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&switching);
 }
 
 /* Whether calls have cost more than they may by the end of a period, or earlier. */
@@ -666,7 +829,7 @@ static void *flusher(void *unused)
     /* A program that calls often does so from its first calls on, and CUPTI may keep a buffer that is full. */
     for (unsigned periods = 0; atomic_load(&active); periods++) {
         if (over_budget_within(periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS))
-            stop(OVER_BUDGET);
+            record_in_windows();
         else if (atomic_load(&active) && atomic_exchange(&fresh, 0))
             cupti.flush_all(0);
     }
@@ -969,6 +1132,7 @@ static void begin(void)
     budget = allowed ? (unsigned)strtoul(allowed, NULL, 10) : 0;
     managed = !budget;
     budget = budget < 1000 ? budget : 0;
+    resumes = getenv("PINPROF_GPU_WINDOWS") != NULL;
     if (!directory || !open_file(directory))
         return;
     void *library = find_cupti();

@@ -35,7 +35,7 @@ class ManagedMemoryTool(Tool):
     def __init__(self, setup: Setup) -> None:
         self._log, self._folder = setup.directory / LOG, (setup.directory / UVM).resolve()
         self._own_process, self._asked = setup.request.own_process, setup.request.gpu == "uvm"
-        self._budget = BUDGET if setup.request.gpu == "auto" else math.inf
+        self._budget = BUDGET if setup.request.gpu in ("auto", "windows") else math.inf
         self._folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
         setup.places.callback(self._remove_empty)
 

@@ -22,7 +22,7 @@ from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import sums
 from pinprof.read.inside.file import InsideFile, Stop
-from pinprof.read.inside.sites import NOWHERE, Site, sites_of
+from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
@@ -138,7 +138,7 @@ def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
 
 
 def _table(
-    file: InsideFile, rows: sums.Expanded, known: dict[int, Site], names: dict[str, int], sites: dict[Caller, int]
+    file: InsideFile, rows: sums.Expanded, known: dict[int, KnownSite], names: dict[str, int], sites: dict[Caller, int]
 ) -> tuple[ApiCallTable, Arguments, Bool]:
     """The outermost calls of a process, what else their arguments say, and which are of sums."""
     records, record = file.records, rows.record
@@ -209,7 +209,7 @@ def _does_the_same(runtime: str, driver: str) -> bool:
 
 
 def _named(
-    functions: Sequence[str], called: Int64, made_by: Sequence[Site], site: Int64, names: dict[str, int]
+    functions: Sequence[str], called: Int64, made_by: Sequence[KnownSite], site: Int64, names: dict[str, int]
 ) -> tuple[Int32, UInt8]:
     """The name of each call and its `Api`: the runtime's function that made it, where that one does the same."""
     distinct, which = np.unique(pack(called, site), return_inverse=True)

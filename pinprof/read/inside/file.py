@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
@@ -14,21 +13,15 @@ from numpy.typing import NDArray
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import MOST
 from pinprof.data.model import Bool, Int32, Int64, UInt64
+from pinprof.read import chunked_file
+from pinprof.read.chunked_file import Bytes
 from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
-MAGIC, CHUNK_MAGIC, VERSION = b"PINPCALL", b"PINPCHNK", 1
+MAGIC = b"PINPCALL"
 HEADER = np.dtype(
     [
-        ("magic", "S8"),
-        ("version", "<u4"),
-        ("pid", "<u4"),
-        ("token", "<u8"),
-        ("parent", "<u8"),
-        ("opened_ns", "<u8"),
-        ("lost", "<u8"),
-        ("size", "<u4"),
-        ("stop", "<u4"),
+        *chunked_file.HEADER,
         ("begun_ticks", "<u8"),
         ("begun_ns", "<u8"),
         ("opened_ticks", "<u8"),
@@ -37,7 +30,7 @@ HEADER = np.dtype(
         ("reserved", "<u4"),
     ]
 )
-CHUNK = np.dtype([("magic", "S8"), ("size", "<u4"), ("units", "<u4"), ("reserved", "<u8", 6)])
+CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 6)])
 RECORD = np.dtype(
     [
         ("begin", "<u8"),
@@ -87,7 +80,6 @@ class Flag(IntFlag):
     """A call of its thread made the mapping."""
 
 
-_PAGE, _LARGEST_CHUNK, _LARGEST_FILE = 4096, 1 << 20, 1 << 31
 _LONGEST_TEXT = 1 << 13
 _LATEST_NS = 2**62
 _MOST_BYTES = 2**48
@@ -148,33 +140,25 @@ class InsideFile:
 
 def load(path: Path) -> InsideFile | None:
     """The calls of a file; None for one that is no such file, or cannot be read."""
-    if not path.is_file() or path.stat().st_size > _LARGEST_FILE:  # to open a FIFO would wait for a writer
-        return None
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return parse(data)
-    except (OSError, ValueError):  # mmap refuses an empty file
-        return None
+    return chunked_file.load(path, parse)
 
 
-def parse(data: mmap.mmap | bytes) -> InsideFile | None:
+def parse(data: Bytes) -> InsideFile | None:
     """The calls of a file's bytes; None when they do not begin like one of this version."""
-    if len(data) < HEADER.itemsize or data[:8] != MAGIC:
+    if (header := chunked_file.header_of(data, MAGIC, HEADER)) is None:
         return None
-    header = np.frombuffer(data[: HEADER.itemsize], HEADER)[0]
-    if header["version"] != VERSION:
-        return None
-    head = int(header["size"])
-    head = head if _PAGE <= head <= _LARGEST_CHUNK and head % _PAGE == 0 else _PAGE
+    head = chunked_file.first_chunk(header)
     names = data[HEADER.itemsize : HEADER.itemsize + min(int(header["names"]), head - HEADER.itemsize)]
     functions = tuple(names.decode("ascii", "replace").split("\n"))[:-1]
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     sites: dict[int, AgentSite] = {}
     paths: list[str] = []
-    for units in _chunks(data, head):
-        if units is None:
+    for chunk in chunked_file.chunks(data, head, CHUNK, RECORD.itemsize):
+        if chunk is None:
             damaged += 1
             continue
+        start, count = chunk[0] + CHUNK.itemsize, chunk[2]
+        units = np.frombuffer(data[start : start + count * RECORD.itemsize], RECORD)
         records, texts = _without_texts(units, len(paths))
         sites.update((number, _site(text)) for number, text in texts.sites)
         paths += texts.paths
@@ -282,25 +266,6 @@ class _Clock:
     def length_ns(self, ticks: UInt64) -> Int64:
         """The length of some ticks."""
         return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
-
-
-def _chunks(data: mmap.mmap | bytes, start: int) -> Iterator[NDArray[np.void] | None]:
-    """The units of every chunk, and None for each page that is neither in a chunk nor empty."""
-    while start + CHUNK.itemsize <= len(data):
-        head = np.frombuffer(data[start : start + CHUNK.itemsize], CHUNK)[0]
-        size = int(head["size"])
-        if head["magic"] == CHUNK_MAGIC and _PAGE <= size <= _LARGEST_CHUNK and size % _PAGE == 0:
-            room = (min(size, len(data) - start) - CHUNK.itemsize) // RECORD.itemsize
-            if int(head["units"]) > room:
-                yield None
-            begin = start + CHUNK.itemsize
-            yield np.frombuffer(data[begin : begin + min(int(head["units"]), room) * RECORD.itemsize], RECORD)
-            start += size
-        else:
-            # Reserved by a writer that was killed before it began to use it, or damaged.
-            if any(data[start : start + _PAGE]):
-                yield None
-            start += _PAGE
 
 
 class _Texts(NamedTuple):

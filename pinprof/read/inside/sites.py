@@ -21,7 +21,7 @@ from pinprof.read.symbols.resolver import Resolver
 
 
 @dataclass(frozen=True)
-class Site:
+class KnownSite:
     """What is known of a call site."""
 
     caller: Caller | None
@@ -38,15 +38,15 @@ class _Function(NamedTuple):
     line: int
 
 
-NOWHERE = Site(None, NO_NODE, "")
+NOWHERE = KnownSite(None, NO_NODE, "")
 
 
-def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict[int, Site]:
+def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict[int, KnownSite]:
     """The sites of a process by number; their stacks are added to those that are being built."""
     names = _named({frame for site in file.sites.values() for frame in site.native}, file.pid, resolver)
     nodes = stacks.stacks([_chain(site, names, stacks) for site in file.sites.values()])
     return {
-        number: Site(_caller(site, names), node, _runtime(site, names))
+        number: KnownSite(_caller(site, names), node, _runtime(site, names))
         for (number, site), node in zip(file.sites.items(), nodes.tolist(), strict=True)
     }
 

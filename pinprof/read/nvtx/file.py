@@ -6,7 +6,6 @@ any instruction, the disk may have been full, and the file may be of a hostile p
 
 from __future__ import annotations
 
-import mmap
 from enum import IntEnum
 from pathlib import Path
 
@@ -15,10 +14,10 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.read import chunked_file
+from pinprof.read.chunked_file import Bytes
 
 MAGIC = b"PINPNVTX"
-CHUNK_MAGIC = b"PINPCHNK"
-VERSION = 1
 
 
 class NvtxKind(IntEnum):
@@ -36,20 +35,8 @@ class NvtxKind(IntEnum):
     THREAD_NAME = 10
 
 
-HEADER = np.dtype(
-    [
-        ("magic", "S8"),
-        ("version", "<u4"),
-        ("pid", "<u4"),
-        ("token", "<u8"),
-        ("parent", "<u8"),
-        ("opened_ns", "<u8"),
-        ("lost", "<u8"),
-        ("size", "<u4"),
-        ("stop", "<u4"),
-    ]
-)
-CHUNK = np.dtype([("magic", "S8"), ("size", "<u4"), ("records", "<u4"), ("reserved", "<u8", 2)])
+HEADER = np.dtype(chunked_file.HEADER)
+CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 2)])
 RECORD = np.dtype(
     [
         ("time_ns", "<u8"),
@@ -64,9 +51,6 @@ RECORD = np.dtype(
 )
 TEXT, REGISTERED, CUT = 1, 2, 4
 """Bits of `flags`."""
-
-_PAGE = 4096
-_LARGEST_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,23 +90,15 @@ class NvtxFile:
 
 def load(path: Path) -> NvtxFile | None:
     """The events of a file; None for one that is no such file, or cannot be read."""
-    if not path.is_file():  # to open a FIFO would wait for a writer
-        return None
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return parse(data)
-    except (OSError, ValueError):  # mmap refuses an empty file
-        return None
+    return chunked_file.load(path, parse)
 
 
-def parse(data: mmap.mmap | bytes) -> NvtxFile | None:
+def parse(data: Bytes) -> NvtxFile | None:
     """The events of a file's bytes; None when they do not begin like one of this version."""
-    if len(data) < HEADER.itemsize or data[:8] != MAGIC:
+    if (header := chunked_file.header_of(data, MAGIC, HEADER)) is None:
         return None
-    header = np.frombuffer(data[: HEADER.itemsize], HEADER)[0]
-    if header["version"] != VERSION:
-        return None
-    chunks, damaged = _chunks(data, int(header["size"]))
+    found = list(chunked_file.chunks(data, chunked_file.first_chunk(header), CHUNK, RECORD.itemsize))
+    chunks, damaged = [chunk for chunk in found if chunk is not None], found.count(None)
     parts = [
         np.frombuffer(data[start + CHUNK.itemsize : start + CHUNK.itemsize + count * RECORD.itemsize], RECORD)
         for start, _, count in chunks
@@ -171,27 +147,6 @@ def _small(number: int) -> int:
     return number if number < 2**31 else -1
 
 
-def _chunks(data: mmap.mmap | bytes, start: int) -> tuple[list[tuple[int, int, int]], int]:
-    """(start, size, records) of every chunk, and the number of pages that are neither a chunk nor empty."""
-    chunks = []
-    lost = 0
-    start = start if _PAGE <= start <= _LARGEST_CHUNK and start % _PAGE == 0 else _PAGE
-    while start + CHUNK.itemsize <= len(data):
-        head = np.frombuffer(data[start : start + CHUNK.itemsize], CHUNK)[0]
-        size = int(head["size"])
-        if head["magic"] == CHUNK_MAGIC and _PAGE <= size <= _LARGEST_CHUNK and size % _PAGE == 0:
-            there = min(size, len(data) - start)
-            room = (there - CHUNK.itemsize) // RECORD.itemsize
-            lost += int(head["records"]) > room
-            chunks.append((start, there, min(int(head["records"]), room)))
-            start += size
-        else:
-            # Reserved by a writer that was killed before it began to use it, or damaged.
-            lost += any(data[start : start + _PAGE])
-            start += _PAGE
-    return chunks, lost
-
-
 def _sound(records: NDArray[np.void], size: Int64) -> tuple[Bool, Int64, Int64]:
     """Which records make sense, and offset and length of their texts inside their chunks."""
     offset, length = (records["text"] & 0xFFFF).astype(np.int64), (records["text"] >> 16).astype(np.int64)
@@ -202,9 +157,7 @@ def _sound(records: NDArray[np.void], size: Int64) -> tuple[Bool, Int64, Int64]:
     return good, offset, length
 
 
-def _texts(
-    data: mmap.mmap | bytes, own: Bool, start: Int64, length: Int64, cut: Bool
-) -> tuple[Int64, tuple[str, ...], int]:
+def _texts(data: Bytes, own: Bool, start: Int64, length: Int64, cut: Bool) -> tuple[Int64, tuple[str, ...], int]:
     """Per record its text as an index into distinct texts, -1 for none; the texts; how many of them were cut."""
     index = np.full(len(own), -1, np.int64)
     key = (start << 16 | length) << 1 | cut

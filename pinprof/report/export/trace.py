@@ -38,6 +38,7 @@ _MIGRATION_TID = 1 << 30
 """Track of a GPU's migrations, which belong to no stream."""
 
 _FAULT_TID = _MIGRATION_TID + 1
+_WINDOW_TID = _MIGRATION_TID + 2
 _ACCESS_NAMES: dict[int, str] = {int(access): access.name.lower() for access in Access}
 
 _OP_CATEGORIES: dict[int, str] = {
@@ -162,7 +163,10 @@ def _calls(calls: ApiCallTable, begin: int) -> Iterator[Json]:
 
 def _gpu_work(activity: Activity, begin: int) -> Iterator[Json]:
     """GPU work on tracks of its own, a process per device and a thread per stream, joined to the calls by arrows."""
-    ops, calls = activity.gpu_ops.take(in_order(activity.gpu_ops.start_ns)), activity.calls
+    ops, calls = activity.window_ops if len(activity.windows) else activity.gpu_ops, activity.calls
+    ops = ops.take(in_order(ops.start_ns))
+    for start, end in zip(activity.windows.start_ns.tolist(), activity.windows.end_ns.tolist(), strict=True):
+        yield _slice("GPU work recorded", "gpu_window", (_GPU_PIDS, _WINDOW_TID), (start - begin, end - start))
     for device in np.unique(ops.device).tolist():
         name = {"name": f"GPU {device}" if device >= 0 else "GPU"}
         yield {"ph": "M", "name": "process_name", "pid": _GPU_PIDS + device, "tid": 0, "args": name}

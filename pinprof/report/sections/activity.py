@@ -57,6 +57,7 @@ class ActivityEntry(Section[Explained]):
                 picked(entry, "name pid duration_ns typical_ns") | {"split": _split(entry.split)}
                 for entry in activity.context_init
             ],
+            "sampled": [asdict(sample) for sample in activity.sampled],
             "loops": [asdict(loop) for loop in activity.loops],
             "link": asdict(activity.transfers.link) if activity.transfers.link else None,
             "devices": [

@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.activity.sampled import sample_words
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Losses
@@ -30,6 +31,8 @@ _SHORTEST_NS = 1_000_000
 _LONG_NS = 200_000_000
 """From this wall time on, sampling noise no longer explains a difference of 3 % between the clocks."""
 
+_GPUS = 8
+"""GPUs of which the report says what windows tell."""
 _UNRECORDED = {
     "gpu_faults": "GPU page faults were not recorded.",
     "cpu_faults": "CPU page faults on managed memory were not recorded.",
@@ -203,6 +206,9 @@ def _activity_notes(activity: ActivityAnalysis) -> list[str]:
     source = f"CUDA activity comes from {activity.source}."
     if "migrations" in activity.recorded:
         return [source, "Managed memory was recorded, but GPU copies and kernels were not."]
+    if activity.sampled:
+        gpus = "; ".join(sample_words(sample) for sample in activity.sampled[:_GPUS])
+        return [source, f"By the windows in which the GPU's work was recorded, {gpus}."]
     if not calls:
         return [f"{activity.source} recorded no CUDA calls."]
     return [source, "The GPU's work (copies, kernels, migrations) was not recorded, only the calls."]

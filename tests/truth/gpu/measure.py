@@ -101,7 +101,7 @@ def _agreement(given: argparse.Namespace, place: Path) -> Table:
 
 
 def _overhead(given: argparse.Namespace, place: Path, size: int) -> Table:
-    own, notes = runs.own_programs(place, ("start", "copies", "launches", "train"), given.count)
+    own, notes = runs.own_programs(place, ("start", "copies", "kernels", "launches", "train"), given.count)
     script = str(runs.HERE / "scenario.py")
     command = (sys.executable, script)
     scenarios = [Program(name, (*command, name, f"--size-bytes={size}", "--iterations=5")) for name in SCENARIOS]

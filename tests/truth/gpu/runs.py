@@ -17,9 +17,9 @@ from pinprof.machine import nsys
 HERE = Path(__file__).parent / "programs"
 PINPROF = (sys.executable, "-m", "pinprof", "record", "--no-report", "--no-calibrate", "--force")
 NONE, NATIVE, DEFAULT, WHOLE, NSYS = "none", "native", "native + CUPTI", "--gpu cupti", "nsys"
-INSIDE = "--inside on"
-_OPTIONS = {NATIVE: ("--gpu=off",), INSIDE: ("--inside=on", "--gpu=off"), DEFAULT: (), WHOLE: ("--gpu=cupti",)}
-RECORDERS = (NONE, NATIVE, INSIDE, DEFAULT, WHOLE, NSYS)
+PROBES = "probes"
+_OPTIONS = {NATIVE: ("--gpu=off",), PROBES: ("--inside=off", "--gpu=off"), DEFAULT: (), WHOLE: ("--gpu=cupti",)}
+RECORDERS = (NONE, NATIVE, PROBES, DEFAULT, WHOLE, NSYS)
 LIMIT_S = 300
 _TAIL = 300
 
@@ -105,7 +105,7 @@ def own_programs(folder: Path, names: Sequence[str], count: int) -> tuple[list[P
     """
     made, notes = [], []
     for name in names:
-        counted = [str(count)] if name in ("copies", "launches") else []
+        counted = [str(count)] if name in ("copies", "kernels", "launches") else []
         if (script := HERE / f"{name}.py").is_file():
             made.append(Program(name, (sys.executable, str(script), *counted)))
             continue

@@ -419,6 +419,7 @@ def test_hostile_host_facts_do_not_break_a_verdict() -> None:
         assert len(findings) == len({entry.rule for entry in findings})
 
 
+@pytest.mark.slow
 def test_a_recording_of_nsys_alone_has_a_headline_about_calls() -> None:
     assert export("pinned").headline.startswith("cudaHostAlloc takes 32 % of the run: 100 ms in 3 calls for 192 MiB;")
     assert export("uvm").headline == (

@@ -264,6 +264,7 @@ def weight_in(data: Capture, name: str) -> int:
     return int(data.samples.weight[inside].sum())
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.lists(SAMPLES, max_size=30), st.lists(RANGES, max_size=8))
 def test_leaves_sum_to_the_total_exactly_everywhere(samples: list[Sample], ranges: list[Range]) -> None:
@@ -279,6 +280,7 @@ def test_leaves_sum_to_the_total_exactly_everywhere(samples: list[Sample], range
         assert all(part.total <= whole.total for part, whole in zip(entry.events, result.events, strict=True))
 
 
+@pytest.mark.slow
 @examples(100)
 @given(st.lists(SAMPLES.filter(lambda sample: sample.pid != 0), min_size=1, max_size=20), st.lists(RANGES, max_size=6))
 def test_a_flat_range_of_no_known_process_counts_every_sample_inside_once(
@@ -315,6 +317,7 @@ def grown_capture(size: int, ranges: int) -> Capture:
     )
 
 
+@pytest.mark.slow
 def test_neither_samples_nor_ranges_take_a_step_each() -> None:
     small, large = grown_capture(10_000, 1_000), grown_capture(200_000, 1_000)
     analyze(small)

@@ -6,6 +6,7 @@ import tracemalloc
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.blame.table import MOST_ARROWS, MOST_ROWS, blame_of
@@ -44,6 +45,7 @@ def waiting() -> Capture:
     return replace(made, samples=both, wakeups=woken)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_waits_stay_bounded() -> None:
     made = waiting()
     attribution = attribute(made)

@@ -107,6 +107,7 @@ def test_names_lose_their_suffix_and_tell_the_purpose(name: str, plain: str, pur
     assert (plain_name(name), purpose_of(plain_name(name))) == (plain, purpose)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pageable", "pinned", "uvm", "both"])
 def test_counts_and_times_by_name_are_those_of_the_export(name: str) -> None:
     found = exported(name)
@@ -203,6 +204,7 @@ def test_failed_calls_and_calls_without_name_are_counted() -> None:
     assert (found["cudaMalloc"].failures, found["(no name)"].count) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_ranges", [True, False])
 def test_allocation_calls_split_by_cause_and_the_split_sums_to_the_call(with_ranges: bool) -> None:
     found = by_name(joined(with_ranges))
@@ -297,6 +299,21 @@ def test_pairs_after_the_first_kernel_are_counted_by_kind_and_size_class(sizes: 
     (found,) = loop(3, MS, sizes=sizes).loops
     assert (found.what, found.pairs, found.cost_ns) == ("pinned", 3, 6 * MS)
     assert found.up_to_bytes == (4 * MIB if sizes else None)
+
+
+def test_without_sizes_there_are_pairs_and_no_ledger() -> None:
+    calls = [Call(name, at * MS, (at + 1) * MS) for at, name in enumerate(["cudaMalloc", "cudaFree"] * 4, 1)]
+    found = analyze(traced(calls, [kernel(0, 10)]))
+    assert found.activity is not None
+    assert [(loop.what, loop.pairs) for loop in found.activity.loops] == [("device", 4)]
+    assert found.allocations is not None
+    assert found.ledger is None
+
+
+def test_giving_back_nothing_to_create_a_context_is_of_no_pair() -> None:
+    free, creating = Call("cudaFree", 100 * MS, 101 * MS), Call("cudaFree", 0, 60 * MS)
+    assert analyze(traced([creating, free], [kernel(0, 5)])).allocations is not None
+    assert analyze(traced([creating], [kernel(0, 5)])).allocations is None
 
 
 def test_pairs_of_a_scenario_are_those_of_one_measured_iteration() -> None:

@@ -255,6 +255,7 @@ def alternatives(pattern: str) -> list[str]:
     return re.split(r"\|(?![^()]*\))", pattern)
 
 
+@pytest.mark.slow
 def test_every_name_not_marked_unseen_is_a_function_of_the_captured_kernel_and_driver() -> None:
     names = kernel_functions()
     lines = {scope: "\n".join(known) for scope, known in names.items()}

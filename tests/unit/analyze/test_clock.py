@@ -44,6 +44,7 @@ def without_ranges(data: Capture) -> Capture:
     return replace(data, ranges=ranges_of())
 
 
+@pytest.mark.slow
 def test_shared_ranges_give_the_offset_to_microseconds() -> None:
     match = match_clocks(perf_of_both(), export("both").capture)
     assert match is not None

@@ -71,6 +71,7 @@ def test_intersection_and_difference_are_those_of_sets(left: Pairs, right: Pairs
         assert held(difference(of(left), of(right))) == instants(left) - instants(right)
 
 
+@pytest.mark.slow
 def test_sets_of_many_intervals_meet_in_little_more_memory_than_what_they_share() -> None:
     start = np.arange(400_000) * 10
     many, one = Intervals(start, start + 6), union(np.array([5]), np.array([10**9]))

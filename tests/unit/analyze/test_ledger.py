@@ -35,13 +35,20 @@ def ledger(made: list[Made], frees: list[Free], ended: dict[int, int] | None = N
     start, kind, site, size, address = (np.array(column, np.int64) for column in zip(*made, strict=True))
     table = AllocationTable.of(
         len(made), start_ns=start, end_ns=FOREVER, pid=7, tid=7, kind=kind, site=site, size_bytes=size,
-        wanted_bytes=size, granted_bytes=size, address=address.astype(np.uint64), call=-1,
+        wanted_bytes=size, granted_bytes=size, address=address.astype(np.uint64), call=-1, free=-1,
     )  # fmt: skip
     times, family, places = (np.array([free[part] for free in frees], np.int64) for part in range(3))
-    gone = FreeTable(times, np.full(len(frees), 7, np.int32), family.astype(np.uint8), places.astype(np.uint64))
+    gone = FreeTable(
+        times,
+        np.full(len(frees), 7, np.int32),
+        family.astype(np.uint8),
+        places.astype(np.uint64),
+        np.arange(len(frees)),
+    )
     return with_ends(table, gone, ("call",), ("a", "b", "c"), ended or {})
 
 
+@pytest.mark.slow
 def test_live_bytes_of_a_random_plan_are_exact_by_line() -> None:
     plan, alive, truth = random.Random(17), {}, []
     made: list[Made] = []
@@ -86,6 +93,14 @@ def test_of_several_allocations_without_address_only_equal_ones_are_ended() -> N
     assert (unlike.undecided_frees, unlike.table.end_ns.tolist()) == (1, [FOREVER, FOREVER])
 
 
+def test_a_free_that_is_not_certain_is_likely_of_what_was_made_last() -> None:
+    host = FAMILIES.index("host")
+    kept, again = (10, 0, 0, 100, 0), [(at, 0, 1, 200, 0) for at in (20, 40, 60)]
+    found = ledger([kept, *again], [(30, host, 4096), (50, host, 8192)])
+    assert found.table.free.tolist() == [-1, 0, 1, -1]
+    assert (found.table.freed.sum(), found.undecided_frees) == (0, 2)
+
+
 @pytest.mark.parametrize(("make", "free"), [
     ("cuMemCreate", "cuMemRelease"), ("cudaMallocFromPoolAsync", "cudaFreeAsync"), ("cuMemHostAlloc", "cuMemFreeHost"),
 ])  # fmt: skip
@@ -103,10 +118,34 @@ def test_memory_on_the_host_is_pinned_whatever_function_makes_it(make: str, free
     assert (found.table.end_ns.tolist(), found.frees) == ([2 * MS], 1)
 
 
+def test_arrays_are_given_back_by_functions_of_their_own() -> None:
+    names = ("cudaMalloc", "cudaMallocArray", "cudaFreeArray", "cudaFree")
+    activity = Activity("uprobes", calls=table([Traced(name, at, at + 1) for at, name in enumerate(names)]))
+    found = allocations_of(replace(capture([]), activity=activity), prepare_calls(activity))
+    assert found is not None
+    assert (found.table.free.tolist(), found.undecided_frees) == ([3, 2], 0)
+
+
+def test_registrations_that_a_tool_does_not_report_are_in_the_history_beside_what_it_reports() -> None:
+    calls = table(
+        [Traced("cudaMallocHost", 0, 1), Traced("cudaHostRegister", 2, 3), Traced("cudaHostUnregister", 4, 5)]
+    )
+    memory = MemoryUsageTable.of(
+        1, time_ns=MS, size_bytes=MIB, address=np.array([4096], np.uint64), memory_kind=np.uint8(MemoryKind.PINNED),
+        operation=MemoryOperation.ALLOCATE, pid=100, correlation_id=1,
+    )  # fmt: skip
+    activity = Activity("nsys", calls=replace(calls, size_bytes=None), memory=memory)
+    found = allocations_of(replace(capture([]), activity=activity), prepare_calls(activity))
+    assert found is not None
+    assert [KINDS[kind] for kind in found.table.kind] == ["pinned", "registered"]
+    assert (found.table.size_bytes.tolist(), found.unsized, found.table.free.tolist()) == ([MIB, 0], 1, [-1, 2])
+
+
 def test_what_a_process_leaves_ends_with_it() -> None:
     assert ledger([(10, 0, 0, 100, 4096)], [], {7: 50}).table.end_ns.tolist() == [50]
 
 
+@pytest.mark.slow
 def test_a_million_allocations_stay_bounded() -> None:
     """Half of them are given back, by a thousand lines; the tables that a report shows do not grow with them."""
     many = 1_000_000
@@ -122,6 +161,7 @@ def test_a_million_allocations_stay_bounded() -> None:
         np.full(len(half), 7, np.int32),
         FAMILY_OF_KIND[half % 2],
         (4096 * (1 + half)).astype(np.uint64),
+        half,
     )
     names, sites = ("call",), tuple(f"f (a.c:{line})" for line in range(1000))
     tracemalloc.start()
@@ -144,6 +184,7 @@ def ranges_of(count: int) -> RangeTable:
     return capture([Sample(("main@/app",))], ranges).ranges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "held", "share", "beside"),
     [
@@ -169,6 +210,11 @@ def traced(*calls: Traced, address: int = 0) -> Calls:
     made = table(calls)
     made = replace(made, address=np.full(len(made), address, np.uint64), status=np.zeros(len(made), np.int32))
     return prepare_calls(Activity("uprobes", calls=made, recorded=frozenset({"cuda calls"})))
+
+
+def test_what_gives_back_no_address_gives_nothing_back() -> None:
+    made, gone = recorded(Activity("uprobes"), traced(Traced("cudaMalloc", 0, 1, MIB), Traced("cudaFree", 2, 3)))
+    assert (len(made), len(gone)) == (1, 0)
 
 
 def reported(*rows: tuple[float, MemoryKind, int, int]) -> Activity:

@@ -99,6 +99,7 @@ def test_the_look_that_knows_most_counts_and_lines_are_kept_apart() -> None:
     assert other == Pages(20, {2: MIB}, 0, 0, 0.0, 16)
 
 
+@pytest.mark.slow
 def test_forged_numbers_and_many_looks_are_survived() -> None:
     top = 2**64 - PAGE
     size = np.array([2**63 - 1, 64 * MIB, 2**63 - 1])

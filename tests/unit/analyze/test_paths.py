@@ -57,6 +57,7 @@ def nested(count: int) -> tuple[RangePath, ...]:
     return range_paths(table(*(Range(f"level {n}", n, 2 * count - n, depth=n) for n in range(count))))[1]
 
 
+@pytest.mark.slow
 def test_a_path_keeps_its_own_name_and_its_parent_only() -> None:
     paths = nested(DEEP)
     assert paths[-1].depth == DEEP - 1
@@ -66,6 +67,7 @@ def test_a_path_keeps_its_own_name_and_its_parent_only() -> None:
         assert all(entry in (path.name, path.domain, path.parent, path.depth) for entry in held)
 
 
+@pytest.mark.slow
 def test_a_report_of_deeply_nested_ranges_spells_few_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spelled = 0
     upward = RangePath._upward

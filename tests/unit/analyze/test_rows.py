@@ -68,6 +68,7 @@ def documented() -> list[Category]:
     ]
 
 
+@pytest.mark.slow
 def test_the_documented_row_of_every_tier_is_a_cause() -> None:
     rows = documented()
     assert [row.tier for row in rows] == [tier for tier, _ in DOCUMENTED]
@@ -137,6 +138,7 @@ def test_patterns_are_expanded_into_the_names_that_they_list() -> None:
     )
 
 
+@pytest.mark.slow
 def test_no_function_of_the_captured_kernel_has_two_equal_claims() -> None:
     for (contest, scope), claims in TABLES.claims.items():
         equals = [claim for claim in claims if claim.strength is None]

@@ -199,6 +199,7 @@ def run_of(base: int, count: int, size: int) -> list[int]:
     return [(base << 40) + number * size for number in range(count)]
 
 
+@pytest.mark.slow
 def test_huge_pages_are_judged_by_bytes_and_not_by_the_number_of_faults() -> None:
     small, large = run_of(1, 209_715, PAGE), run_of(2, 3840, HUGE)
     finding = verdict(faulted(small + large), "no-huge-pages")
@@ -207,6 +208,7 @@ def test_huge_pages_are_judged_by_bytes_and_not_by_the_number_of_faults() -> Non
     assert verdict(faulted(small + large[:384]), "no-huge-pages").status == "fired"
 
 
+@pytest.mark.slow
 def test_buffers_touched_in_turns_or_in_any_order_are_still_made_of_small_pages() -> None:
     rng = np.random.default_rng(1)
     one, two, three = (
@@ -242,6 +244,7 @@ def test_huge_faults_that_the_machine_counted_weigh_as_many_bytes_as_they_made(h
     assert "got a huge page" in finding.evidence[1]
 
 
+@pytest.mark.slow
 def test_small_pages_by_address_are_no_finding_where_the_machine_made_many_more_huge_ones() -> None:
     small = run_of(1, 209_715, PAGE)
     assert verdict(faulted(small, {"thp_fault_alloc": 0}), "no-huge-pages").status == "fired"

@@ -40,6 +40,7 @@ def causes(*parts: Run) -> Counter[tuple[str, str]]:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [TRACED, MANAGED, PLAIN])
 def test_the_parts_of_a_time_add_up_to_the_whole(path: Path) -> None:
     whole = part(path)
@@ -76,6 +77,7 @@ def test_work_that_reaches_across_an_edge_is_cut_with_its_bytes_in_proportion() 
     assert int(first.gpu_ops.size_bytes[last]) == pytest.approx(int(operations.size_bytes[longest]) / 4, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [TRACED, MANAGED])
 def test_a_range_counts_what_its_row_of_the_whole_counts(path: Path) -> None:
     whole = part(path)
@@ -89,6 +91,7 @@ def test_a_range_counts_what_its_row_of_the_whole_counts(path: Path) -> None:
         assert [(entry.count, entry.wall_ns, entry.depth) for entry in inside] == [(row.count, row.wall_ns, 0)]
 
 
+@pytest.mark.slow
 def test_threads_of_a_process_add_up_to_it() -> None:
     whole = part(MANAGED)
     pid = int(np.bincount(whole.capture.samples.pid[whole.capture.samples.pid > 0]).argmax())
@@ -114,6 +117,7 @@ def test_the_work_of_the_gpu_goes_with_the_thread_that_called_for_it() -> None:
     assert set(chosen.activity.gpu_ops.correlation_id.tolist()) <= calls
 
 
+@pytest.mark.slow
 def test_a_report_says_that_it_shows_a_part() -> None:
     chosen = part(PLAIN, Selection(after_ns=200_000_000, until_ns=1_000_000_000, threads=("fresh_h2d",)))
     assert chosen.answer.startswith("Part of the recording: 200 ms to 1 s of 2.38 s, thread fresh_h2d. ")
@@ -153,6 +157,7 @@ def test_a_part_without_anything_is_an_error() -> None:
         part(TRACED, Selection(ranges=("init",), until_ns=1, threads=(str(last),)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["fresh*", "?resh_h2d"])
 def test_names_may_be_patterns(word: str) -> None:
     assert causes(part(PLAIN, Selection(threads=(word,)))) == causes(part(PLAIN, Selection(threads=("fresh_h2d",))))

@@ -185,6 +185,7 @@ def test_migrations_are_no_copies_but_keep_the_link_busy() -> None:
     assert (found.whole.copies, found.whole.copy_ns, len(found.transfers.points)) == ((), 10, 0)
 
 
+@pytest.mark.slow
 def test_few_copies_are_points_of_their_own_and_many_are_thinned_without_losing_one() -> None:
     few = explained((), [to_device(at * 100, at * 100 + 10, KIB << at) for at in range(5)]).transfers.points
     assert few.size_bytes.tolist() == [KIB << at for at in range(5)]

@@ -97,6 +97,7 @@ def timeline(query: str, start: int, length: int) -> np.ndarray:
     return inside
 
 
+@pytest.mark.slow
 def test_lost_kernel_time_is_kernel_and_fault_window_without_copies_nanosecond_by_nanosecond() -> None:
     found = uvm_of(exported("uvm"))
     lost = 0
@@ -344,6 +345,7 @@ def test_the_drivers_events_give_the_tables_of_the_export() -> None:
     assert len(told.faults) == int(np.count_nonzero(traced.faults.device < 0))
 
 
+@pytest.mark.slow
 def test_the_drivers_events_alone_tell_where_managed_memory_goes() -> None:
     found = {finding.rule: finding for finding in analyze(told_by_the_driver()).findings}
     assert {name: found[name].severity for name in ("cpu-fault-drain", "ping-pong", "eviction")} == {

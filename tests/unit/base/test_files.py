@@ -43,6 +43,7 @@ def writes(node: ast.Call) -> bool:
     return made or any(set(mode) & set("wax+") and set(mode) <= set("rwaxbt+") for mode in modes)
 
 
+@pytest.mark.slow
 def test_files_are_made_in_one_place() -> None:
     found = set()
     for path in (ROOT / "pinprof").rglob("*.py"):
@@ -127,6 +128,7 @@ with files.temporary_folder(sys.argv[1]) as folder:
 """
 
 
+@pytest.mark.slow
 def test_temporary_folders_of_killed_runs_go_with_the_next_one(tmp_path: Path) -> None:
     runs = [
         subprocess.Popen(

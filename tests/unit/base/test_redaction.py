@@ -97,6 +97,7 @@ def test_what_is_no_secret_stays(command: str) -> None:
     assert redacted(words) == words
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=60), max_size=6))
 def test_any_command_has_as_many_words_and_is_stable(words: list[str]) -> None:
     shown = redacted(words)
@@ -104,6 +105,7 @@ def test_any_command_has_as_many_words_and_is_stable(words: list[str]) -> None:
     assert redacted(shown) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["a.", "a-", "hf_", "eyJ", "a:", "--token ", "x=", "https://a:", '"', "key='"])
 def test_a_command_of_any_length_is_read_once(part: str) -> None:
     (shown,) = redacted((part * 100_000,))  # for hours, if its square counted

@@ -79,6 +79,7 @@ def test_facts_leave_out_what_does_not_fit() -> None:
     assert facts.fit({"size": None, "more": None}) == {"more": None}
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_what_nothing_describes_can_always_be_written_again(value: Any) -> None:
     found = Facts(others=ANYTHING).fit({"a": value})

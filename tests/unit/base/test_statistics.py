@@ -89,6 +89,7 @@ def test_weights_let_a_comparison_spend_more_of_the_error() -> None:
     assert adjusted[1] >= adjusted[0]
 
 
+@pytest.mark.slow
 def test_a_detectable_change_is_found_as_often_as_promised() -> None:
     random = np.random.default_rng(1)
     change = MeanDifference(0.0, math.sqrt(2 / 5), 8).detectable(0.9)
@@ -106,6 +107,7 @@ def test_runs_needed_are_the_fewest_that_detect_the_change() -> None:
     assert runs_needed(found, (5, 5), 10.0) == 2
 
 
+@pytest.mark.slow
 def test_runs_needed_find_the_change_as_often_as_promised() -> None:
     random = np.random.default_rng(5)
     runs = runs_needed(MeanDifference(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.08)
@@ -126,6 +128,7 @@ def _compared(random: np.random.Generator, rows: int, change: float, spread: np.
     return [one for one in (difference(row[0], row[1]) for row in values) if one is not None]
 
 
+@pytest.mark.slow
 def test_borrowed_variance_keeps_the_promised_error_and_finds_more() -> None:
     random = np.random.default_rng(2)
     alone = borrowed = wrong = 0

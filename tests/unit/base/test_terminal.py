@@ -50,6 +50,7 @@ def printing(node: ast.Call) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_printing_happens_in_one_place() -> None:
     ways = {}
     for path in (ROOT / "pinprof").rglob("*.py"):
@@ -59,6 +60,7 @@ def test_printing_happens_in_one_place() -> None:
     assert ways == {}
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_every_text_is_printable_once_it_is_said(text: str) -> None:
     stream = io.StringIO()
@@ -107,6 +109,7 @@ def test_no_error_brings_an_escape_sequence_to_the_terminal(arguments: list[str]
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.slow
 def test_the_sign_of_life_shows_names_as_they_are(tmp_path: Path) -> None:
     controller, line = pty.openpty()
     code = "import sys; from pinprof.cli.progress import working\nwith working(sys.argv[1]): pass"

@@ -100,6 +100,7 @@ def test_any_other_end_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "notes"),
     [
@@ -146,6 +147,7 @@ def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch)
     assert sizes == {1 << 20}
 
 
+@pytest.mark.slow
 def test_the_driver_alone_is_enough_for_every_measure() -> None:
     fake = FakeDriver()
     with closing(DriverBackend(0, fake)) as backend:

@@ -28,6 +28,7 @@ def gone(pid: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_jobs_are_answered_with_runs_that_name_no_host() -> None:
     with Worker("host", 0) as worker:
         facts = worker.facts()
@@ -44,12 +45,14 @@ def test_jobs_are_answered_with_runs_that_name_no_host() -> None:
     assert gone(pid)
 
 
+@pytest.mark.slow
 def test_what_cannot_start_says_why() -> None:
     with pytest.raises(ScenarioError, match="The host backend has no device 3") as caught, Worker("host", 3) as worker:
         worker.facts()
     assert caught.value.slug == "device"
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_named() -> None:
     with Worker("host", 0) as worker:
         worker.facts()
@@ -59,6 +62,7 @@ def test_a_process_that_dies_is_named() -> None:
     assert caught.value.slug == "bench-worker"
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_measured_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = LeftOut("pin.alloc", 1 << 20, "this system does not permit it")
     monkeypatch.setattr(session, "plan", lambda request, facts: ([], [left_out]))

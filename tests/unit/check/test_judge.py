@@ -76,6 +76,7 @@ def test_counts_are_compared_with_the_range_of_the_baseline() -> None:
     assert verdict(same, [11]).outcome is BudgetOutcome.UNASSESSABLE
 
 
+@pytest.mark.slow
 def test_times_take_runs_and_say_how_many_would_tell() -> None:
     one = budget(time="100 ms", runs=5)
     assert "needs 5 runs" in verdict(one, [90 * MS] * 4).why
@@ -117,6 +118,7 @@ def _in_pairs(one: Budget, slower: float, checks: int) -> list[Checked]:
     return found
 
 
+@pytest.mark.slow
 def test_the_same_program_is_not_called_slower_and_one_that_is_is_noticed() -> None:
     one = budget(time="baseline", runs=6)
     alike = [check.status for check in _in_pairs(one, 1.0, 400)]
@@ -125,6 +127,7 @@ def test_the_same_program_is_not_called_slower_and_one_that_is_is_noticed() -> N
     assert sum(status == 3 for status in slower) >= 95
 
 
+@pytest.mark.slow
 def test_many_budgets_on_the_same_noise_share_their_chance() -> None:
     seed = random.Random(4)
     budgets = [budget(time="100 ms", runs=5, name=str(number), smallest_ms=0.001) for number in range(6)]
@@ -176,6 +179,7 @@ def test_the_same_recording_twice_and_none_at_all_are_refused() -> None:
         judge([], [one])
 
 
+@pytest.mark.slow
 def test_real_captures_are_judged_with_their_lines_and_remedies() -> None:
     budgets = [budget(pairs=0), budget(pageable_bytes="1 GiB"), budget(pinned_bytes="1 GiB")]
     found = judge([measured(LOOP, *budgets), measured(PAGEABLE, *budgets)], budgets)

@@ -24,6 +24,7 @@ def taken(path: Path, **table: Any) -> Amount:
     return MEASURES[one.measure](RunView(analysed(path)), one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "table", "value"),
     [
@@ -58,6 +59,7 @@ def test_counts_are_those_of_the_run(path: Path, table: dict[str, Any], value: f
     assert found.missing == ""
 
 
+@pytest.mark.slow
 def test_amounts_name_the_lines_that_they_come_from() -> None:
     found = taken(PAGEABLE, pageable_bytes=0)
     assert found.sites[0].place == "fresh_h2d.cu:19"
@@ -196,6 +198,7 @@ def test_what_frees_other_memory_makes_no_pair() -> None:
     assert seen([made, replace(gone, memory_kind=MemoryKind.DEVICE)], pairs=0).value == 0
 
 
+@pytest.mark.slow
 def test_lines_that_hold_pinned_memory_hold_all_of_it() -> None:
     found = taken(DATA / "cases" / "alloc_pairs-cured.pinprof.tar.xz", pinned_bytes=0)
     assert [(site.place, site.amount) for site in found.sites] == [("alloc_pairs.cu:21", found.value)]

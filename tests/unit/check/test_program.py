@@ -47,6 +47,7 @@ def test_counts_are_recorded_as_often_as_their_budgets_say(played: list[str]) ->
     assert played == ["x", "x"]
 
 
+@pytest.mark.slow
 def test_times_are_recorded_until_they_are_known(played: list[str]) -> None:
     assert len(record(request(TIME), {}, lambda _: None).runs) > 8
 

@@ -28,6 +28,7 @@ def test_every_measure_has_its_budget_here() -> None:
     assert {budget(**table).measure for table in TABLES} | {"time", "cpu-time", "opportunities"} == set(LIMITED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", TABLES)
 def test_every_measure_of_a_real_run_notices(table: dict[str, Any]) -> None:
     one = budget(**table)
@@ -37,6 +38,7 @@ def test_every_measure_of_a_real_run_notices(table: dict[str, Any]) -> None:
     assert found.more > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "table", [{"time": "150 ms"}, {"cpu-time": "150 ms"}, {"time": "baseline + 5 %"}, {"time": "baseline"}]
 )

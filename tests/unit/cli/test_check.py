@@ -35,6 +35,7 @@ def test_the_forms_of_the_command_are_those_of_the_reports() -> None:
     assert set(check.FORMATS) == set(FORMS.names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "status"), [(PINNED, 0), (LOOP, 3)])
 def test_captures_are_judged_by_the_nearest_budgets(folder: Path, path: Path, status: int) -> None:
     done = pinprof("check", path)
@@ -45,6 +46,7 @@ def test_captures_are_judged_by_the_nearest_budgets(folder: Path, path: Path, st
         assert "pinprof.toml:1" in done.stdout
 
 
+@pytest.mark.slow
 def test_several_outputs_are_written_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(folder / "step.md"))
     forms = [form for form in check.FORMATS if form != "text"]
@@ -58,6 +60,7 @@ def test_several_outputs_are_written_at_once(folder: Path, monkeypatch: pytest.M
     assert (found["status"], found["outcome"], found["verdicts"][0]["per_run"]) == (3, "broken", [48.0])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_judged_fails_unless_that_is_allowed_loudly(folder: Path) -> None:
     (folder / "pinprof.toml").write_text('[[budget]]\nrange = "nowhere"\npairs = 0\n')
     assert pinprof("check", LOOP).returncode == 4
@@ -66,6 +69,7 @@ def test_what_cannot_be_judged_fails_unless_that_is_allowed_loudly(folder: Path)
     assert "NOT CHECKED" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_baseline_needs_no_file(folder: Path) -> None:
     (folder / "pinprof.toml").unlink()
     done = pinprof("check", LOOP, "--against", PINNED)
@@ -74,6 +78,7 @@ def test_a_baseline_needs_no_file(folder: Path) -> None:
     assert pinprof("check", PINNED, "--against", PINNED).returncode == 1
 
 
+@pytest.mark.slow
 def test_init_writes_budgets_that_hold_and_notice_and_overwrites_nothing(folder: Path) -> None:
     done = pinprof("check", "init", LOOP)
     assert done.returncode == 1
@@ -89,6 +94,7 @@ def test_init_writes_budgets_that_hold_and_notice_and_overwrites_nothing(folder:
     assert pinprof("check", "init", LOOP, "-o", "-").stdout == text
 
 
+@pytest.mark.slow
 def test_the_self_test_fails_where_a_budget_would_not_notice(folder: Path) -> None:
     (folder / "pinprof.toml").write_text('[[budget]]\ntime = "9 s"\n')
     done = pinprof("check", "--self-test", LOOP, "-o", "out.json")

@@ -60,6 +60,7 @@ def test_each_command_has_its_own_table_in_the_nearest_file(project: Path, monke
     assert found("record") == {}
 
 
+@pytest.mark.slow
 def test_a_report_is_written_as_the_settings_say(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "pinprof.toml").write_text("[report]\nformat = 'json'\n")
     with pytest.raises(SystemExit) as ended:
@@ -114,6 +115,7 @@ def test_settings_that_others_can_write_are_left_out_and_named(
     assert "is left out: other users can write it." in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_check_names_budgets_that_others_can_write(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "pinprof.toml").write_text("[[budget]]\npairs = 0\n")
     (project / "pinprof.toml").chmod(0o666)

@@ -81,6 +81,7 @@ with interrupts.as_exceptions():
 """
 
 
+@pytest.mark.slow
 def test_a_forked_child_ends_as_it_would_without_us() -> None:
     result = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, check=True)
     assert result.stdout == "-15\n"

@@ -33,6 +33,7 @@ def test_every_name_of_the_registries_and_every_message_has_one_text() -> None:
         assert all(topic.body.strip() and topic.page in documents.names() for topic in found), name
 
 
+@pytest.mark.slow
 def test_every_heading_that_a_topic_names_is_in_its_document() -> None:
     for kind in KNOWN.values():
         for topic in kind:

@@ -123,6 +123,7 @@ def dies_of_rank_1(path: Path, options: ReadOptions) -> launch._Read:
     return launch._Read(number, None, "read")
 
 
+@pytest.mark.slow
 def test_a_rank_whose_process_dies_is_named_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "_reduced", dies_of_rank_1)
     captures = [Path(f"job.ranks/rank-{number}.pinprof") for number in range(3)]

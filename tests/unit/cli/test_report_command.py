@@ -45,6 +45,7 @@ def test_a_file_whose_name_ends_in_gz_is_compressed(form: str, recording: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.gz", "run.folded"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["html", "text", "json", "folded", "markdown", *EXPORTS])
 def test_outputs_are_for_their_owner_alone(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, recording = perf_file.Spec(), tmp_path / "run.data"
@@ -104,6 +105,7 @@ def folded(path: Path, *options: str) -> int:
     return sum(int(line.rsplit(" ", 1)[1]) for line in path.read_text("utf-8").splitlines())
 
 
+@pytest.mark.slow
 def test_every_output_is_of_the_part_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["report", str(CASE), "--format", "json", "-o", str(tmp_path / "json"), *PART], standalone_mode=False)
     document = json.loads((tmp_path / "json").read_text("utf-8"))
@@ -131,6 +133,7 @@ def test_every_output_is_of_the_part_that_is_asked_for(tmp_path: Path, capsys: p
     assert sum(sum(one["weights"]) for one in profiles if one["name"].startswith("cpu-clock")) == total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [

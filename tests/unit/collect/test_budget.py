@@ -69,6 +69,7 @@ def test_the_dearest_kind_gives_way_first_and_the_others_as_far_as_they_must() -
     assert changes == [("memory", TracingLevel.BARE), ("copies", TracingLevel.BARE)]
 
 
+@pytest.mark.slow
 def test_a_kind_comes_back_when_its_rate_has_fallen_and_waits_longer_after_each_relapse() -> None:
     budget, now, waits = TracingBudget(3, PRICES, KINDS, 0), 0, []
     for _ in range(7):

@@ -64,6 +64,7 @@ class Memory:
         return list(self.seen.places[::3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [NEWEST, *layouts.FIXED.values()], ids=lambda layout: str(layout.version))
 def test_frames_are_read_wherever_they_lie(layout: InterpreterLayout) -> None:
     memory = Memory(layout)

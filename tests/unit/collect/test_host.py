@@ -78,6 +78,7 @@ def test_counters_grow_with_the_faults_of_a_program() -> None:
     assert growth["cpu_steal_ns"] >= 0
 
 
+@pytest.mark.slow
 def test_kernel_symbols_are_saved_the_same_way_each_time(tmp_path: Path) -> None:
     if not kallsyms.addresses_shown():
         assert "kptr_restrict" in kallsyms.save(tmp_path)
@@ -96,6 +97,7 @@ def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "kallsyms.gz").exists()
 
 
+@pytest.mark.slow
 def test_every_gap_that_doctor_finds_comes_with_a_fix() -> None:
     results = checks.run()
     assert [check.name for check in results if check.state in ("warning", "problem") and not check.fix] == []

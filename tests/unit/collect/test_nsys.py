@@ -131,6 +131,7 @@ def test_the_program_keeps_its_environment_and_gains_what_nsys_added() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_keeper_ends_nsys_processes_of_its_folder_and_no_others(tmp_path: Path) -> None:
     tool = tmp_path / "nsys-launcher"
     tool.write_bytes(Path("/bin/sleep").read_bytes())
@@ -238,6 +239,7 @@ def test_a_broken_export_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_doctor_names_what_a_killed_nsys_left_in_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(nsys_keeper, "_running", list)  # another test's nsys may run

@@ -32,6 +32,7 @@ def test_half_of_a_size_is_filled_with_everything() -> None:
     assert steps == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [1e3, 1e5, 1e7, 1e9])
 @pytest.mark.parametrize("seconds", [10, 10_000])
 def test_a_size_is_never_exceeded_and_steps_never_fall(rate: float, seconds: float) -> None:
@@ -43,6 +44,7 @@ def test_a_size_is_never_exceeded_and_steps_never_fall(rate: float, seconds: flo
     assert not pace.full or written > 0.9 * total
 
 
+@pytest.mark.slow
 def test_a_long_recording_still_has_room_when_it_ends() -> None:
     pace = Pace(SizeLimits(total=2 << 30), 0)
     # A megabyte a second fills two GiB in 34 minutes; this is a day.

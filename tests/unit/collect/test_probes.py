@@ -38,6 +38,7 @@ def test_an_oops_is_told_from_other_taints(
     assert tracefs.kernel_crashed() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("crashed")
 def test_a_kernel_that_has_crashed_gets_no_probes(tmp_path: Path) -> None:
     with ExitStack() as places:
@@ -50,6 +51,7 @@ def test_a_kernel_that_has_crashed_gets_no_probes(tmp_path: Path) -> None:
     assert check.fix
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("crashed")
 def test_doctor_says_whether_who_ends_waits_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> str:

@@ -191,6 +191,7 @@ def test_a_flood_that_is_over_is_traced_again_by_new_events(watched: Watched) ->
     assert {each["without"] for each in later} <= {"stacks"}, "it may come back in two steps"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_opened_again_stays_given_up(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.kernel.rate[11] = 50_000
     watched.run(1)

@@ -35,6 +35,7 @@ def asked(way: str) -> RecordRequest:
     return dataclasses.replace(AUTO, python=way)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("way", "variable", "lines", "by_py_spy"),
     [

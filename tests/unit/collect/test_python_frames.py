@@ -223,6 +223,7 @@ def test_an_interpreter_that_begins_is_seen_as_soon_as_it_runs(monkeypatch: pyte
     assert not processes.beginning
 
 
+@pytest.mark.slow
 def test_the_search_for_interpreters_takes_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now, used, tries = [100.0], [0.0], []
 

@@ -161,6 +161,7 @@ def test_ids_that_come_later_are_in_the_head_of_a_file_without_an_end(tmp_path: 
     assert [source.ids for source in perf_data.load(path).header.sources] == [(1, 2), (7, 8, 9)]
 
 
+@pytest.mark.slow
 def test_a_fork_is_named_and_runs_the_module(tmp_path: Path) -> None:
     code = """
 import os

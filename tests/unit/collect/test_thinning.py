@@ -124,6 +124,7 @@ def program(seed: int, threads: int, length: int, start: int = 0) -> list[bytes]
     return [raw for _, raw in timed]
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 1000), st.integers(1, 5), st.sampled_from([1, 3, 6, 14, STOPPED]), st.integers(1, 7), st.booleans()
 )
@@ -159,6 +160,7 @@ def test_many_become_one_in_so_many_with_their_weight(tmp_path: Path) -> None:
         assert len(set(mine.tolist())) > 10, "at random, in step with nothing"
 
 
+@pytest.mark.slow
 def test_what_is_rare_keeps_its_share(tmp_path: Path) -> None:
     # Of each thread's time, a tenth at one address: bursts of three at a beat that a regular choice would fall in with.
     records = [sample(CLOCK, tid if at % 32 > 2 else 99, MS * at) for at in range(16_000) for tid in (7, 8)]
@@ -252,6 +254,7 @@ def test_threads_that_come_and_go_leave_nothing_behind() -> None:
         assert thinner.held_bytes < 4000
 
 
+@pytest.mark.slow
 def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) -> None:
     thinner = Thinner(EVENTS)
     thinner.step = 5
@@ -301,6 +304,7 @@ def test_a_process_of_which_a_sample_is_read_before_its_beginning_is_shown() -> 
     assert processes.forked(8, 7, 8, b"8 begins") == [b"8 begins"]
 
 
+@pytest.mark.slow
 def test_short_processes_take_no_memory_once_they_are_gone() -> None:
     """Those whose sample or wait stands for others are told of after their end."""
     thinner, step, sizes = Thinner(EVENTS), 20 * MS, []

@@ -309,6 +309,7 @@ def test_the_probe_for_a_gpu_notes_every_answer(machine: Driver) -> None:
     assert bytes(range(16)).hex() in text
 
 
+@pytest.mark.slow
 def test_the_process_itself_says_when_it_looks_and_ends_when_told(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-S", "-m", "pinprof.collect.uvm", str(os.getpid()), str(tmp_path), "inf"]
     environment = collector_environment()
@@ -354,14 +355,15 @@ def test_it_joins_wherever_the_driver_allows_it(monkeypatch: pytest.MonkeyPatch,
     assert "uvm.beside" in BESIDE
     monkeypatch.setattr(beside, "problem", lambda: ("", "") if there else ("No device.", "Get one."))
     budgets = {}
-    for gpu in ("auto", "cupti", "uvm", "off"):
+    for gpu in ("auto", "windows", "cupti", "uvm", "off"):
         request = RecordRequest(("true",), gpu=gpu)
         with ExitStack() as places:
             joined = collector.join(Setup(request, tmp_path, places, {}))
             budgets[gpu] = [tool._budget for tool in joined if isinstance(tool, beside.ManagedMemoryTool)]
         if there or gpu != "uvm":
             collector.check(request)
-    some = {"auto": [source.BUDGET], "cupti": [math.inf]} if there else {"auto": [], "cupti": []}
+    limits = {"auto": source.BUDGET, "windows": source.BUDGET, "cupti": math.inf}
+    some = {gpu: [limit] if there else [] for gpu, limit in limits.items()}
     assert budgets == {**some, "uvm": [math.inf], "off": []}
     assert not list(tmp_path.iterdir())
     beside_nsys = Setup(RecordRequest(("true",), ("nsys",), gpu="auto"), tmp_path, ExitStack(), {})

@@ -56,6 +56,7 @@ def test_light_stacks_end_in_their_callers(monkeypatch: pytest.MonkeyPatch) -> N
     assert data.weight.sum() == sum(int(stacks.weights.weight.sum()) for stacks in whole.stacks)
 
 
+@pytest.mark.slow
 def test_the_page_names_no_directory_and_colours_only_what_is_significant() -> None:
     text = html.render(FORMS.of(difference()))
     assert "/home/someone" not in text

@@ -120,6 +120,7 @@ def rendered(difference: Difference, width: int) -> str:
 GREEN, RED = "\x1b[32m", "\x1b[31m"
 
 
+@pytest.mark.slow
 def test_only_what_is_significant_has_a_colour() -> None:
     assert GREEN in rendered(difference_of(0.8), 100)
     assert RED in rendered(difference_of(1.3), 100)
@@ -168,6 +169,7 @@ def test_hostile_names_reach_neither_terminal_nor_markdown() -> None:
     assert "<b>" not in stream.getvalue().rpartition("Before:")[0]
 
 
+@pytest.mark.slow
 def test_every_output_says_how_many_runs_detect_less() -> None:
     times = [[1000, 1100, 900, 1000], [1000, 1050, 900, 1000]]
     sides = [[run_with({("phase", "work"): Figure(ms * MS, "work")}, first + number) for number, ms in enumerate(side)]

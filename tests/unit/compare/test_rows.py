@@ -78,6 +78,7 @@ def more_runs_of_work_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_more_runs", lambda row, *found: asked(row, *found) if row.name == "work" else None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("significance_alone")
 @pytest.mark.parametrize("spread", [0.01, 0.1])
 def test_sides_without_a_difference_show_none(spread: float) -> None:
@@ -86,6 +87,7 @@ def test_sides_without_a_difference_show_none(spread: float) -> None:
     assert wrong / 100 <= LEVEL
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("significance_alone")
 def test_a_change_of_five_percent_is_found_where_runs_vary_by_one() -> None:
     random = np.random.default_rng(12)
@@ -98,6 +100,7 @@ def test_a_change_of_five_percent_is_found_where_runs_vary_by_one() -> None:
     assert wrong <= 5
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_what_is_called_detectable_is_mostly_found(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +115,7 @@ def test_what_is_called_detectable_is_mostly_found(
     assert np.mean(found) >= 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 @pytest.mark.usefixtures("more_runs_of_work_alone")
 def test_the_runs_that_are_asked_for_detect_what_is_said(request: pytest.FixtureRequest) -> None:
@@ -130,6 +134,7 @@ def test_the_runs_that_are_asked_for_detect_what_is_said(request: pytest.Fixture
     assert found >= 45
 
 
+@pytest.mark.slow
 def test_more_runs_are_asked_for_only_where_they_help() -> None:
     def more(*runs: list[ComparedRun]) -> MoreRuns | None:
         return next(row for row in compared(*runs) if row.name == "work").more_runs

@@ -44,6 +44,10 @@ def test_what_is_watched_exists() -> None:
         ("cuLaunchHostFunc", "launch", True, 0),
         ("cudaEventRecord", "other", False, 1),
         ("cuStreamWaitEvent_ptsz", "other", False, 0),
+        ("cudaStreamBeginCapture_ptsz", "other", False, 0),
+        ("cuGraphUpload", "other", False, 1),
+        ("cudaGraphInstantiate", "other", False, None),
+        ("cuGraphExecUpdate_v2", "other", False, None),
         ("cudaThreadSynchronize", "sync", True, None),
     ],
 )

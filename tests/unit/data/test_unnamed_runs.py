@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ def test_forged_lengths_leave_the_file_as_it_is() -> None:
     assert with_runs_apart(capture) is capture
 
 
+@pytest.mark.slow
 def test_forged_stacks_do_not_become_deeper_than_readers_let_them_be() -> None:
     capture = small_capture([(0, 1, 0)], [("[x] × 4096", 0), ("[y] × 2", 0)], [(-1, 0)])
     assert len(with_runs_apart(capture).stacks) == 4096

@@ -33,6 +33,8 @@ ACME = Vendor(
         "acUnlock": Function(pointer=0, memory=MemoryKind.PINNED, registers=True),
         "acPinnedPut": Function(pointer=0, memory=MemoryKind.PINNED),
         "acDevicePut": Function(pointer=0, memory=MemoryKind.DEVICE),
+        "acArrayGet": Function(does="alloc device", array=True),
+        "acArrayPut": Function(does="free device", array=True),
         "acUpload": Function(copies=CopyKind.HOST_TO_DEVICE, target=0, source=1, size=2),
         "acDownload": Function(copies=CopyKind.DEVICE_TO_HOST, target=0, source=1, size=2),
         "acFill": Function(size=1, does="set"),
@@ -95,6 +97,7 @@ def test_its_own_functions_are_no_callers_and_its_questions_no_failures() -> Non
         ("acPinnedGet", "acPinnedPut", "pool-pinned"),
         ("acLock", "acUnlock", "register-once"),
         ("acDeviceGet", "acDevicePut", "pool-device"),
+        ("acArrayGet", "acArrayPut", "pool-device"),
         ("acManagedGet", "acDevicePut", "pool-managed"),
     ],
 )
@@ -125,6 +128,7 @@ def test_its_allocations_are_in_the_ledgers_history() -> None:
     assert recorded(made.activity, calls) is not None
 
 
+@pytest.mark.slow
 def test_no_other_module_has_a_pattern_of_a_vendors_names() -> None:
     pattern = re.compile(r"\(cuda\|cu\)|cu\((\?:)?da\)\?[\[A-Z]|\b(cu|cuda)[A-Z]\w*(\\w|\|)|\b(cu|cuda)\[A-Z\]")
     found = set()

@@ -24,6 +24,8 @@ from pinprof.report.fleet.sections import FORMS
 from pinprof.report.page import html
 from tests.support import fleet_store
 
+pytestmark = pytest.mark.slow
+
 FILES = (*(f"batch/{name}.parquet" for name in tables.COLUMNS), "failed.parquet", "places.parquet", "stamps.parquet")
 EXTREMES = (0, 1, -1, 2**63 - 1, -(2**63))
 

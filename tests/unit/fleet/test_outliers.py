@@ -49,6 +49,7 @@ def facts(count: int, random: np.random.Generator) -> dict[str, dict[str, str]]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_fleets_without_trouble_have_next_to_no_outliers() -> None:
     found = 0
     for seed in range(12):

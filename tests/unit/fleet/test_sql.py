@@ -33,6 +33,7 @@ def asked(fleet: Fleet, sql: str, tmp_path: Path) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The inplace keyword")  # DuckDB calls pandas so
 @pytest.mark.parametrize(
     ("value", "shown"),

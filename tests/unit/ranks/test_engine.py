@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pinprof.analyze.activity.sampled import GpuSample, Part
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals
@@ -58,6 +59,7 @@ def test_a_rank_that_is_always_late_is_named_with_line_cause_and_cost() -> None:
     assert "costs the job" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 @pytest.mark.parametrize("seed", range(3))
 def test_ranks_that_are_alike_are_not_accused(ranks: int, seed: int) -> None:
@@ -215,3 +217,34 @@ def test_missing_and_unreadable_ranks_are_told() -> None:
     assert any("No capture of rank 4" in note for note in answer.notes)
     with pytest.raises(CaptureError, match="needs two"):
         explain(runs[:1], "job.ranks", {})
+
+
+def sampled(share: float, error: float) -> GpuSample:
+    """What windows say of a GPU that is in collectives for so much of the time."""
+    part = Part(share, share - error, share + error)
+    return GpuSample(7, 0, 40, 800 * MS, 40_000 * MS, part, part, part, part, ())
+
+
+def by_windows(*shares: float) -> str:
+    runs = launch([[5 * MS] * 20] * len(shares), {})
+    known = [
+        replace(run, uses_nccl=True, sampled=(sampled(share, 0.02),)) for run, share in zip(runs, shares, strict=True)
+    ]
+    return next(note for note in told(known).notes if "windows" in note)
+
+
+def test_windows_tell_for_whom_gpus_wait_in_collectives() -> None:
+    note = by_windows(0.4, 0.05, 0.42)
+    assert "rank 1 5.0 % (3.0 % to 7.0 %), rank 0 40 % (38 % to 42 %), rank 2 42 % (40 % to 44 %)." in note
+    assert note.endswith("The others' GPUs wait for rank 1.")
+
+
+def test_windows_name_nobody_where_ranks_are_alike() -> None:
+    assert "wait for" not in by_windows(0.4, 0.41, 0.42)
+    assert "wait for" not in by_windows(0.05, 0.06)
+
+
+def test_a_recording_of_the_start_alone_shows_no_collectives() -> None:
+    unknown = replace(sampled(0, 0), collectives=None)
+    runs = [replace(run, uses_nccl=True, sampled=(unknown,)) for run in launch([[5 * MS] * 20] * 2, {})]
+    assert any("only at the start" in note for note in told(runs).notes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pinprof.ranks.rank_run import COLLECTIVE, SPINS
+from pinprof.analyze.activity.sampled import COLLECTIVE
+from pinprof.ranks.rank_run import SPINS
 
 
 @pytest.mark.parametrize("name", ["MPI_Barrier", "PMPI_Allreduce", "MPI_Waitall", "opal_progress"])

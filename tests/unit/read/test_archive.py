@@ -43,6 +43,7 @@ def with_members(path: Path, *members: tarfile.TarInfo) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.xz", "tar.zst"])
 def test_a_packed_capture_reads_as_the_folder(tmp_path: Path, ending: str) -> None:
     with tarfile.open(fileobj=io.BytesIO(PLAIN)) as packed:
@@ -122,6 +123,7 @@ def bomb(path: Path, *, whole: bool, cut: int = 0) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cut", "told"), [(0, "has no capture"), (2000, "damaged archive: truncated xz data")])
 def test_what_is_refused_is_refused_before_much_is_written(
     tmp_path: Path, written: list[int], cut: int, told: str
@@ -133,6 +135,7 @@ def test_what_is_refused_is_refused_before_much_is_written(
     assert written == []
 
 
+@pytest.mark.slow
 def test_more_than_the_size_of_an_archive_allows_is_refused(
     tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +146,7 @@ def test_more_than_the_size_of_an_archive_allows_is_refused(
     assert written == []
 
 
+@pytest.mark.slow
 def test_an_archive_for_which_there_is_no_room_is_refused(
     tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +157,7 @@ def test_an_archive_for_which_there_is_no_room_is_refused(
     assert written == []
 
 
+@pytest.mark.slow
 def test_a_capture_with_much_beside_it_is_read_and_zeros_take_no_room(
     tmp_path: Path, written: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -198,9 +198,7 @@ def test_a_folder_of_files_that_are_none_says_so(tmp_path: Path) -> None:
     assert cupti.read_folder(tmp_path / "none", None) is None
 
 
-@pytest.mark.parametrize(
-    "state", [CuptiState.STEPPED_BACK, CuptiState.NO_ROOM, CuptiState.LIMIT, CuptiState.OVER_BUDGET]
-)
+@pytest.mark.parametrize("state", [CuptiState.STEPPED_BACK, CuptiState.NO_ROOM, CuptiState.LIMIT])
 def test_a_part_is_never_taken_for_the_whole(state: CuptiState) -> None:
     data = bytearray(recorded("not_async"))
     np.frombuffer(data, HEADER, 1)["state"] = state
@@ -210,16 +208,76 @@ def test_a_part_is_never_taken_for_the_whole(state: CuptiState) -> None:
     assert any("left out" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(("state", "count"), [(CuptiState.ENDED, 61), (CuptiState.OVER_BUDGET, 5)])
+def with_windows(data: bytes, *windows: tuple[int, int, int], state: int = CuptiState.ENDED, open_ns: int = 0) -> bytes:
+    """A recording that was made in windows by (begin, end, chance in 2^-32)."""
+    rows = np.zeros(len(windows), RECORD)
+    rows["kind"] = CuptiKind.WINDOW
+    rows["start_ns"], rows["end_ns"], rows["bytes"] = np.array(windows).T
+    changed = bytearray(data + rows.tobytes())
+    header = np.frombuffer(changed, HEADER, 1)
+    header["written"] += rows.nbytes
+    header["state"], header["window_ns"], header["saved_ns"] = state, open_ns, max(end for _, end, _ in windows) + 1000
+    return bytes(changed)
+
+
+def test_work_in_windows_is_no_work_of_the_whole() -> None:
+    data = recorded("not_async")
+    opened = parsed(data).opened_ns
+    found = cupti.combine(
+        [parsed(with_windows(data, (opened, opened + 500, 0), (opened + 900, opened + 1000, 1 << 31)))],
+        ApiCallTable.empty(),
+    )
+    assert found.windows.start_ns.tolist() == [opened, opened + 900]
+    assert found.windows.chance.tolist() == [1, 0.5]
+    assert found.windows.lived_ns.tolist() == [opened + 2000] * 2
+    assert (found.recorded, found.complete) == ({"gpu windows", "memory"}, False)
+    note = next(note for note in found.notes if "windows" in note)
+    assert note.startswith("The GPU's work was recorded in 2 windows, together 30 % of the time, because")
+
+
+def test_beside_a_process_in_windows_a_whole_recording_is_one_certain_window() -> None:
+    data = recorded("not_async")
+    whole = parsed(data)
+    seen = parsed(with_windows(data, (whole.opened_ns, whole.opened_ns + 500, 0)))
+    found = cupti.combine([replace(whole, pid=9), replace(seen, pid=8)], ApiCallTable.empty())
+    assert sorted(zip(found.windows.pid.tolist(), found.windows.chance.tolist(), strict=True)) == [(8, 1), (9, 1)]
+    of = found.windows.take(found.windows.pid == 9)
+    work = found.operations.take(found.operations.pid == 9)
+    assert of.end_ns[0] >= work.end_ns.max()
+    assert of.start_ns[0] <= work.start_ns.min()
+
+
+def test_work_of_a_window_that_did_not_end_is_left_out() -> None:
+    data = recorded("not_async")
+    starts = parsed(data).records["start_ns"].astype(np.int64)
+    middle = int(np.median(starts))
+    windows = ((int(starts.min()), middle, 0),)
+    seen = parsed(with_windows(data, *windows, state=CuptiState.RUNNING, open_ns=middle))
+    assert len(seen.records) - 1 == int(np.count_nonzero(starts < middle))
+
+
+def test_windows_are_read_beside_calls_and_not_as_all_the_gpus_work(tmp_path: Path) -> None:
+    data = recorded("not_async")
+    opened = parsed(data).opened_ns
+    (tmp_path / "1-2.bin").write_bytes(with_windows(data, (opened, opened + 500, 0)))
+    seen = cupti.read_folder(tmp_path, Activity("calls", recorded=frozenset({"cuda calls"})))
+    assert seen is not None
+    activity = seen[0]
+    assert len(activity.gpu_ops) == 0
+    assert len(activity.window_ops) == len(cupti.combine([parsed(data)], ApiCallTable.empty()).operations)
+    assert len(activity.windows) == 1
+    assert "cuda" not in activity.recorded
+
+
+@pytest.mark.parametrize(("windows", "count"), [(False, 61), (True, 5)])
 def test_copies_of_calls_that_were_not_traced_are_counted_by_what_the_gpu_did(
-    state: CuptiState, count: int, tmp_path: Path
+    windows: bool, count: int, tmp_path: Path
 ) -> None:
-    data = bytearray(recorded("not_async"))
-    np.frombuffer(data, HEADER, 1)["state"] = state
-    (tmp_path / "1-2.bin").write_bytes(data)
-    rows = np.frombuffer(bytes(data), RECORD, offset=HEADER.itemsize)
+    data = recorded("not_async")
+    rows = np.frombuffer(data, RECORD, offset=HEADER.itemsize)
     starts = np.sort(rows["start_ns"][np.isin(rows["kind"], (CuptiKind.COPY, CuptiKind.SET))]).astype(np.int64).tolist()
     after, last = starts[len(starts) - 61], starts[-1]
+    (tmp_path / "1-2.bin").write_bytes(with_windows(data, (starts[0], last, 0)) if windows else data)
     gaps = (
         GivenUp("copies", untraced=True, start_ns=after, end_ns=last + 1, calls=5),
         GivenUp("copies", untraced=False, start_ns=0, end_ns=after, calls=7),

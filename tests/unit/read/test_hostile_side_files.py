@@ -140,6 +140,7 @@ def look(name: str, content: bytes, folder: Path) -> None:
         CASES[name][1](path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_no_odd_value_anywhere_is_more_than_an_error_in_words(name: str, tmp_path: Path) -> None:
     value, _, lines = CASES[name]
@@ -172,6 +173,7 @@ def test_counters_and_fields_without_end_take_no_memory(tmp_path: Path) -> None:
     assert list(log.processes[0].values) == ["rss"]
 
 
+@pytest.mark.slow
 def test_a_line_that_unpacks_without_end_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_stacks, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / "stacks"

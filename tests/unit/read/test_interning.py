@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def test_numbers_stand_for_equal_keys_only(batches: list[list[int]]) -> None:
     assert len(interner) == len(seen)
 
 
+@pytest.mark.slow
 def test_growing_over_many_batches_keeps_every_number() -> None:
     interner = Interner()
     keys = np.random.default_rng(1).integers(0, 2**63, 300_000).astype(np.uint64)

@@ -88,6 +88,7 @@ def test_pieces_that_follow_each_other_are_one_input(suffix: str, tmp_path: Path
     assert (b"".join(garbage.chunks()), garbage.damage) == (FOLDED, "")
 
 
+@pytest.mark.slow
 def test_what_ends_early_is_read_as_far_as_it_goes(suffix: str, tmp_path: Path) -> None:
     lines = b"".join(b"main;f%d %d\n" % (number * 7919 % 10007, number) for number in range(1, 30000))
     whole = PACKERS[suffix](lines)
@@ -126,6 +127,7 @@ def test_small_files_unpack_within_a_limit(suffix: str) -> None:
         unpacked(data[:-1], 100)
 
 
+@pytest.mark.slow
 def test_a_few_bytes_do_not_fill_memory_or_disk(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "SPARED_BYTES", 1 << 16)
     monkeypatch.setattr(packed, "MOST_RATIO", 50)
@@ -138,6 +140,7 @@ def test_a_few_bytes_do_not_fill_memory_or_disk(suffix: str, tmp_path: Path, mon
         read(bomb)
 
 
+@pytest.mark.slow
 def test_pieces_stay_small_whatever_they_come_from(suffix: str) -> None:
     data = PACKERS[suffix](bytes(32 << 20))
     assert max(map(len, plain_pieces(io.BytesIO(data), 1 << 20))) <= 2 << 20

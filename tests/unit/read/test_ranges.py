@@ -113,6 +113,7 @@ def inside_each_other(count: int) -> bytes:
     return b"".join(b'{"name":"i","start":%d,"end":%d,"tid":1}\n' % (i, 2 * count) for i in range(count))
 
 
+@pytest.mark.slow
 def test_ranges_inside_each_other_are_read_in_linear_time() -> None:
     assert calls(lambda: parse_ranges(inside_each_other(4000))) < 2.2 * calls(
         lambda: parse_ranges(inside_each_other(2000))

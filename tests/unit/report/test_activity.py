@@ -103,6 +103,7 @@ def many(kind: OpKind, count: int) -> Capture:
     return replace(base, activity=replace(base.activity, gpu_ops=replace(empty, **filled)))
 
 
+@pytest.mark.slow
 def test_nothing_about_activity_without_a_trace() -> None:
     data = build(analysis("pinned"))
     assert data.activity is None
@@ -115,6 +116,7 @@ def test_nothing_about_activity_without_a_trace() -> None:
     assert "Not visible: CUDA calls were not recorded" in text_of(data, 100)
 
 
+@pytest.mark.slow
 def test_sections_appear_only_where_there_is_data() -> None:
     pinned, uvm = (render_page(report(name), "plotly.js") for name in ("pinned", "uvm"))
     assert 'id="transfers"' in pinned
@@ -140,6 +142,7 @@ def test_json_says_what_the_export_says() -> None:
     assert moved == sql("uvm", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (11, 12)")[0][0]
 
 
+@pytest.mark.slow
 def test_every_key_of_the_json_is_documented() -> None:
     text = DOCUMENTED.read_text("utf-8")
     words = set(re.findall(r"\w+", text))
@@ -160,6 +163,7 @@ def test_every_key_of_the_json_is_documented() -> None:
     assert found - words == set()
 
 
+@pytest.mark.slow
 def test_split_of_a_call_sums_to_the_call() -> None:
     data = joined()
     calls = CallsSection.of(data)
@@ -174,6 +178,7 @@ def test_split_of_a_call_sums_to_the_call() -> None:
         assert parts[0].label != UNSAMPLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["uvm", "pinned", "pageable", "both"])
 def test_terminal_tables_fit_eighty_columns(name: str) -> None:
     text = text_of(report(name), 80)
@@ -186,6 +191,7 @@ def test_terminal_tables_fit_eighty_columns(name: str) -> None:
     assert any(re.search(r"cuda\w+ +\d", line) for line in lines[first:])
 
 
+@pytest.mark.slow
 def test_terminal_names_the_causes_inside_calls() -> None:
     line = next(line for line in text_of(joined(), 100).splitlines() if "cudaHostAlloc:" in line)
     assert "pin.faultin 640 ms" in line
@@ -247,6 +253,7 @@ def test_few_intervals_are_left_alone() -> None:
     assert row.tolist() == list(range(100))
 
 
+@pytest.mark.slow
 def test_a_million_copies_make_a_small_page() -> None:
     data = build(analyze(many(OpKind.COPY, 1_000_000)))
     assert data.activity is not None
@@ -260,6 +267,7 @@ def test_a_million_copies_make_a_small_page() -> None:
     assert sum(len(trace["x"]) for trace in figure["data"]) < 2_100
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_ranges_and_calls_make_a_small_page() -> None:
     count, name = 100_000, "cudaMemcpy"
     calls = [Call(name, 1_000 * number, 1_000 * number + 100 + number % 7) for number in range(count)]
@@ -274,6 +282,7 @@ def test_a_hundred_thousand_ranges_and_calls_make_a_small_page() -> None:
     assert sum(map(len, for_scripts(data).packed.values())) < 2_500_000
 
 
+@pytest.mark.slow
 def test_half_a_million_migrations_make_a_small_field() -> None:
     data = build(analyze(many(OpKind.MIGRATION, 500_000)))
     field = field_of(data)
@@ -354,6 +363,7 @@ def test_a_caller_without_a_symbol_is_named_by_its_file_once() -> None:
     assert call_line(cast("CallResult", call)) == "cuMemFree from step(int) (app)"
 
 
+@pytest.mark.slow
 def test_calls_that_all_failed_are_one_sentence() -> None:
     data = build(analyze(read(real("uvm.sqlite"), ReadOptions())))
     assert data.activity is not None
@@ -365,6 +375,7 @@ def test_calls_that_all_failed_are_one_sentence() -> None:
     assert "per GiB" not in text
 
 
+@pytest.mark.slow
 def test_managed_memory_without_the_rest_of_the_gpu_is_shown_and_the_rest_is_said_to_be_missing() -> None:
     data = build(analyze(told_by_the_driver()))
     note = "Managed memory was recorded, but GPU copies and kernels were not."

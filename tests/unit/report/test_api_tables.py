@@ -12,6 +12,7 @@ pytest.importorskip("pandas", reason="pandas is not installed")
 CAPTURE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
 
 
+@pytest.mark.slow
 def test_blame_and_ledger_are_tables() -> None:
     run = pinprof.open(CAPTURE)
     held = run.blame.iloc[0]
@@ -25,6 +26,7 @@ def test_blame_and_ledger_are_tables() -> None:
     assert run.ledger.granted_bytes.sum() >= 4112 << 20
 
 
+@pytest.mark.slow
 def test_samples_have_their_range_and_line_and_lines_their_weight() -> None:
     run = pinprof.open(CAPTURE)
     samples = run.samples
@@ -38,6 +40,7 @@ def test_samples_have_their_range_and_line_and_lines_their_weight() -> None:
     assert 0 < first.share <= 1
 
 
+@pytest.mark.slow
 def test_a_sample_belongs_to_its_innermost_range() -> None:
     run = pinprof.open(CAPTURE.parents[1] / "h200/pinned-native.pinprof.tar.xz")
     samples, ranges = run.samples, run.ranges
@@ -50,6 +53,7 @@ def test_a_sample_belongs_to_its_innermost_range() -> None:
         assert ranges[(ranges.start_ns <= sample.time_ns) & (sample.time_ns < ranges.end_ns)].empty
 
 
+@pytest.mark.slow
 def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
     folded = tmp_path / "stacks.folded"
     folded.write_text("main;work 3\n")

@@ -36,6 +36,7 @@ def report(rates: Rates | None = None) -> BenchReport:
     )
 
 
+@pytest.mark.slow
 def test_page_is_one_file_that_asks_for_nothing() -> None:
     page = render(report())
     assert "5 copies repay pinning 4\u00a0GiB" in page
@@ -71,6 +72,7 @@ def test_nothing_measured_is_no_error(capsys: pytest.CaptureFixture[str]) -> Non
     assert "costs of memory operations" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "unstable", "reason"), [("host", 0, "Without a GPU"), ("cuda", 244, "benchmarks are unstable")]
 )
@@ -88,6 +90,7 @@ def test_figures_that_do_not_hold_carry_no_advice(
             assert advice not in text
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     bad = replace(
         report(),

@@ -23,11 +23,13 @@ def text_of(source: str) -> str:
     return parse("m.js", source).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_modules_are_bundled_without_imports_or_exports(entry: str) -> None:
     assert not re.findall(r"^(?:import|export)\b", bundle(entry), re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_every_module_under_assets_is_in_a_page() -> None:
     paths = [path.relative_to(ASSETS).as_posix() for path in ASSETS.rglob("*.js")]
     read: set[str] = set()

@@ -53,6 +53,7 @@ def hostile_analysis() -> Run:
     return analyze(capture_of([(event, 10 + event, [(name, DSOS[0], USER)]) for name in HOSTILE for event in range(4)]))
 
 
+@pytest.mark.slow
 def test_every_format_is_written_to_where_it_is_asked_for(tmp_path: Path) -> None:
     for name, chosen in formats.EXPORTS.items():
         target = tmp_path / f"out{chosen.suffix}"
@@ -62,6 +63,7 @@ def test_every_format_is_written_to_where_it_is_asked_for(tmp_path: Path) -> Non
             assert gzip.decompress(target.read_bytes())
 
 
+@pytest.mark.slow
 def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
     for name, chosen in formats.EXPORTS.items():
         if chosen.target == "directory":
@@ -114,6 +116,7 @@ def test_no_environment_directory_or_capture_path_is_exported(tmp_path: Path, mo
 class TestFirefox:
     """Against the processed profile format, version 48."""
 
+    @pytest.mark.slow
     def test_tables_are_of_their_length_and_refer_inside_each_other(self) -> None:
         for analysis in (h200.analysis("uvm"), hostile_analysis()):
             profile = firefox(analysis)
@@ -279,6 +282,7 @@ class TestTables:
         assert [row["kind"] for row in (kernel, memset, wait)] == ["kernel", "memset", "sync"]
         assert [row["name"] for row in csv_rows(tmp_path / "calls.csv")] == ["cudaMemcpyAsync", "cudaLaunchKernel"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("recording", ["perf", "torch"])
     def test_parquet_has_the_same_columns_and_values(self, tmp_path: Path, recording: str) -> None:
         parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")

@@ -64,6 +64,7 @@ def test_hot_trees_hold_the_total_and_the_leading_cause() -> None:
     assert (trees_of(data)[0].purity[node], trees_of(data)[0].purity[0]) == (100, 70)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["uvm", "both"])
 def test_what_is_made_without_a_page_says_the_same_in_json_and_text(name: str, tmp_path: Path) -> None:
     explained = analysis(name)

@@ -136,6 +136,7 @@ def test_variant_and_what_a_framework_holds_stand_under_the_headline() -> None:
     assert not [fact for fact in facts if "odd" in fact]
 
 
+@pytest.mark.slow
 def test_a_recording_without_samples_stands_beside_others() -> None:
     bare = rebuilt(sample_report(), events=(), flame=None, headline="This recording has no samples.")
     page = collection.render([sample_report(), bare])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pinprof.analyze import analyze
 from pinprof.data.activity import OpKind
@@ -25,6 +26,7 @@ def per_group(rows: Instances, column: str, groups: int) -> list[int]:
     return [int(value) for value in total]
 
 
+@pytest.mark.slow
 def test_calls_and_their_sampled_time_add_up_to_the_table() -> None:
     data = joined()
     assert data.activity is not None
@@ -40,6 +42,7 @@ def test_calls_and_their_sampled_time_add_up_to_the_table() -> None:
         assert {leaf: ns for leaf, ns in found.items() if ns} == (dict(call.split.by_leaf) if call.split else {})
 
 
+@pytest.mark.slow
 def test_copies_and_migrations_add_up_to_their_tables() -> None:
     for name in ("pageable", "uvm"):
         data = build(export(name))
@@ -70,6 +73,7 @@ def test_ranges_have_their_calls_and_threads() -> None:
     assert [data.threads[thread].tid for thread in rows.calls.thread] == [100]
 
 
+@pytest.mark.slow
 def test_a_million_copies_become_few_rows_that_keep_the_sums() -> None:
     data = build(analyze(many(OpKind.COPY, 1_000_000)))
     assert data.activity is not None

@@ -6,6 +6,8 @@ import io
 import json
 from dataclasses import replace
 
+import pytest
+
 from pinprof.ranks.engine import explain
 from pinprof.ranks.results import Launch
 from pinprof.ranks.spent import ProgramPlace
@@ -37,6 +39,7 @@ def text_of(answer: Launch) -> str:
     return stream.getvalue()
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text_on_the_page_and_in_the_terminal() -> None:
     answer = evil()
     assert answer.holds
@@ -63,6 +66,7 @@ def test_json_holds_the_answer_and_no_home_directory() -> None:
     assert {"place", "file", "function", "line", "range", "ns", "others_ns", "causes"} == hold["lines"][0].keys()
 
 
+@pytest.mark.slow
 def test_sixty_four_ranks_stay_readable() -> None:
     answer = explain(launch(noisy(64, 15), {(9, step): 10 * MS for step in range(15)}), "job.ranks", {})
     assert answer.holds[0].ranks == (9,)

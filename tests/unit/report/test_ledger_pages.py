@@ -37,6 +37,7 @@ def text_of(made: ReportData) -> str:
     return stream.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pages", "text"),
     [
@@ -57,6 +58,7 @@ def test_every_output_says_where_pages_lie(pages: Pages, text: str) -> None:
     assert [site["pages"] for site in shown[1:]] == [None] * len(shown[1:])
 
 
+@pytest.mark.slow
 def test_a_recording_that_knows_no_pages_has_no_column() -> None:
     made = report(None)
     assert "Pages of" not in text_of(made)

@@ -80,6 +80,7 @@ def test_a_block_holds_any_lines(lines: list[str]) -> None:
     assert token.content == "".join(f"{printable(line)}\n" for line in lines)
 
 
+@pytest.mark.slow
 def test_it_has_headline_phases_code_and_causes() -> None:
     markdown = written()
     for part in (

@@ -63,6 +63,7 @@ def test_json_has_every_key_of_an_opportunity() -> None:
     json.loads(json.dumps(document, default=str))
 
 
+@pytest.mark.slow
 def test_json_counts_phases_from_the_timelines_start() -> None:
     analysis = with_opportunities(recorded(), 1)
     data = build(analysis)
@@ -94,6 +95,7 @@ def test_every_key_of_the_json_is_documented() -> None:
     } == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("name", ["", HOSTILE])
 @pytest.mark.parametrize("found", [-1, 0, 1, 3, 7])
@@ -135,6 +137,7 @@ def test_a_path_is_one_line_in_a_file_and_leaves_less_room_in_a_terminal() -> No
     assert sum(rows) <= 24
 
 
+@pytest.mark.slow
 def test_many_recordings_are_a_line_each() -> None:
     data = build(with_opportunities(recorded(), 3))
     stream = io.StringIO()
@@ -146,6 +149,7 @@ def test_many_recordings_are_a_line_each() -> None:
     assert lines[-3] == "19 more are on the page."
 
 
+@pytest.mark.slow
 def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None:
     shown = whole(with_opportunities(recorded(), 1))
     for part in (
@@ -160,6 +164,7 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
     assert "Searched for: memory allocated and freed repeatedly" in whole(with_opportunities(recorded(), 0))
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:
     page = render_page(build(with_opportunities(recorded(), 2)))
     places = [
@@ -170,12 +175,14 @@ def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:
     assert "buffer = pool.take(bytes);  // once, before the loop</pre>" in page
 
 
+@pytest.mark.slow
 def test_names_on_the_page_are_only_text() -> None:
     page = render_page(build(with_opportunities(recorded(), 2, HOSTILE)))
     assert "<script>alert(1)" not in page
     assert "\u202e" not in page
 
 
+@pytest.mark.slow
 def test_the_page_carries_each_opportunitys_stacks_as_nodes_of_the_flamegraph() -> None:
     analysis = with_opportunities(recorded(), 2)
     flame = build(analysis).flame
@@ -188,6 +195,7 @@ def test_the_page_carries_each_opportunitys_stacks_as_nodes_of_the_flamegraph() 
     assert [len(nodes) for nodes in flame.merged().opportunities] == [len(chosen)] * 2
 
 
+@pytest.mark.slow
 def test_a_card_shows_the_event_that_has_its_samples() -> None:
     analysis = recorded()
     samples = analysis.capture.samples
@@ -199,6 +207,7 @@ def test_a_card_shows_the_event_that_has_its_samples() -> None:
         assert change.cards[0].event == event
 
 
+@pytest.mark.slow
 def test_phases_are_the_timelines_first_lane() -> None:
     over_time = OverTime.of(build(with_opportunities(recorded(), 1)))
     assert over_time is not None
@@ -208,6 +217,7 @@ def test_phases_are_the_timelines_first_lane() -> None:
     assert names == ["start-up", "context", "work", "context", "work", "exit"]
 
 
+@pytest.mark.slow
 def test_a_run_without_steps_says_nothing_of_them() -> None:
     phases = Phases.of(build(with_facts(recorded(), course=course(0, steps=False))))
     assert phases is not None
@@ -236,6 +246,7 @@ def test_the_notebook_has_a_row_for_each_opportunity() -> None:
     assert list(Result(recorded()).opportunities.columns) == list(table.columns)
 
 
+@pytest.mark.slow
 def test_json_of_hostile_names_is_ascii() -> None:
     stream = io.StringIO()
     build(with_opportunities(recorded(), 1, HOSTILE + "\udcff")).write("json", stream)

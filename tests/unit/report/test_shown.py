@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_a_few_ranges_are_all_shown() -> None:
     assert (shown.hidden, shown.hidden_calls, shown.longest_hidden_ns) == (0, 0, 0)
 
 
+@pytest.mark.slow
 def test_of_very_many_ranges_the_longest_are_shown_and_the_others_counted() -> None:
     found = analyze(numbered(2000))
     report = build(found)
@@ -56,6 +58,7 @@ def test_of_very_many_ranges_the_longest_are_shown_and_the_others_counted() -> N
     assert len(report.to_json()["ranges"]) == 2001
 
 
+@pytest.mark.slow
 def test_what_the_page_sums_again_is_of_the_ranges_that_it_shows() -> None:
     found = analyze(numbered(2000))
     report = build(found)
@@ -71,6 +74,7 @@ def test_what_the_page_sums_again_is_of_the_ranges_that_it_shows() -> None:
         assert samples == entry.events[0].samples
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40), st.integers(1, 40))
 def test_a_shown_range_stands_below_those_around_it(lengths: list[int], most: int) -> None:
     """Ranges of random lengths, nested as far as the one before reaches."""

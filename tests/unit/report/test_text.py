@@ -31,6 +31,7 @@ def test_summary_tells_headline_causes_ranges_findings_and_losses() -> None:
         assert part in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 80, 140])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(len(line) for line in written(width, function=HOSTILE, text=HOSTILE).splitlines()) <= width

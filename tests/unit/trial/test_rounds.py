@@ -39,6 +39,7 @@ def noisy(seed: int, spread: float, **factors: float) -> Callable[[str], float]:
     return lambda name: 100 * factors.get(name, 1.0) * noise.lognormvariate(0, spread)
 
 
+@pytest.mark.slow
 def test_every_round_has_every_player_once_and_its_own_order() -> None:
     _, order = played(["a", "b", "c"], noisy(1, 0.05))
     each = [tuple(order[at : at + 4]) for at in range(0, 24, 4)]
@@ -80,6 +81,7 @@ def test_the_first_round_is_played_whatever_the_time() -> None:
     assert found.pairs["a"].ratio(1) is None
 
 
+@pytest.mark.slow
 def test_a_cure_that_is_known_well_enough_plays_no_more() -> None:
     steady = noisy(4, 0.001)
     wild = noisy(5, 0.3)
@@ -144,6 +146,7 @@ def test_what_slows_a_whole_round_cancels() -> None:
     assert (ratio.low, ratio.high) == pytest.approx((0.5, 0.5))
 
 
+@pytest.mark.slow
 def test_of_trials_without_a_difference_few_find_one() -> None:
     # 4 cures in each; of 100 trials that err with 5 %, more than 11 do in less than 1 % of all cases.
     wrong = 0

@@ -201,6 +201,7 @@ def test_cures_for_which_there_is_no_time_are_left_out() -> None:
     assert by_id(result)[HUGE].state == "left-out"
 
 
+@pytest.mark.slow
 def test_peak_memory_is_compared() -> None:
     hungry = "import os; block = b'x' * ((64 << 20) if 'MALLOC_TOP_PAD_' in os.environ else 1)"
     request = TrialRequest(("python3", "-c", hungry), (KEEP,), parse("memory"), least_rounds=3, error=0.5)
@@ -228,6 +229,7 @@ def _sleeps(pid: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_every_run_reads_the_file_that_pinprof_was_given_from_the_same_place(tmp_path: Path) -> None:
     import subprocess
 
@@ -288,6 +290,7 @@ def test_named_cures_need_no_recorded_run(monkeypatch: pytest.MonkeyPatch) -> No
     assert result.notes == ()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 def test_a_library_that_the_program_never_needs_is_left_out() -> None:
     result = tried("echo seconds 1", "large-blocks", "pinned-pool", record=False)

@@ -75,6 +75,7 @@ def test_only_the_scenario_of_repeated_allocation_allocates_again(
     assert fake.calls.count("cudaMallocHost") == fake.calls.count("cudaFreeHost") == pins
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_call_that_fails_in_the_middle_is_named_and_leaves_nothing(
     name: str, variant: str | None, monkeypatch: pytest.MonkeyPatch
@@ -95,6 +96,7 @@ def test_call_that_fails_in_the_middle_is_named_and_leaves_nothing(
     assert set(codes) == {719}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_gpu_that_is_lost_is_one_error_and_the_hosts_memory_is_given_back(
     name: str, variant: str | None, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def test_any_name_stays_one_line(ranges: Path, name: str) -> None:
     assert line["name"] == name
 
 
+@pytest.mark.slow
 def test_file_that_cannot_be_written_is_said_once_and_the_program_goes_on() -> None:
     code = "from pinprof.scenario import phase\nfor _ in range(3):\n  with phase('x'): pass\nprint('done')"
     result = subprocess.run(
@@ -109,6 +110,7 @@ def test_file_that_cannot_be_written_is_said_once_and_the_program_goes_on() -> N
     assert result.stderr.count("recording of ranges has stopped") == 1
 
 
+@pytest.mark.slow
 def test_killed_program_loses_only_the_open_outermost_phase(ranges: Path) -> None:
     code = (
         "import os, signal\nfrom pinprof.scenario import phase\n"

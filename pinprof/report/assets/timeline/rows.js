@@ -20,7 +20,7 @@ const LANE_GAP_PX = 5;
 const HEADING_PX = 30;
 const DENSITY_PX = 40;
 const MEMORY_PX = 40;
-export const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault"];
+export const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault", "window"];
 
 /** Every row's kind, title, what it shows, and its `top` and `height` in pixels; and the height of all. */
 export function layOutRows(timeline) {

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.analyze.allocations.levels import StepFunction, of_kinds
 from pinprof.analyze.allocations.results import HOST_KINDS, Allocations
-from pinprof.data.activity import GpuOpTable, OpKind, PageFaultTable
+from pinprof.data.activity import GpuOpTable, GpuWindowTable, OpKind, PageFaultTable
 from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import Int32, Int64
 from pinprof.report.flame_tables import Numbered
@@ -94,6 +94,15 @@ def _lane(
     return Lane(heading, title, kind, thin(spans, INTERVALS).spans, len(rows))
 
 
+def window_lanes(windows: GpuWindowTable, start: int, names: Numbered[str], styles: Numbered[Style]) -> Iterator[Lane]:
+    """When the GPU's work was recorded, where that was not always: elsewhere its lanes say nothing."""
+    if not len(windows):
+        return
+    look, text = (np.full(len(windows), number, np.int32) for number in (styles.add(MEMSET), names.add("recorded")))
+    spans = Spans.single(windows.start_ns - start, windows.end_ns - start, look, text)
+    yield Lane("GPU", "work recorded", "window", thin(spans, INTERVALS).spans, len(windows))
+
+
 def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> Iterator[Lane]:
     """A lane for each GPU whose faults were recorded."""
     for device in np.unique(faults.device).tolist():
@@ -112,7 +121,7 @@ def allocations(history: Allocations | None, start: int, styles: Numbered[Style]
     """What the program allocated by its CUDA calls."""
     for title, kinds in _MEMORY_LEVELS.items():
         mine = of_kinds(history, kinds)
-        if not len(mine):
+        if not mine.size_bytes.any():
             continue
         level = StepFunction.of(mine, mine.size_bytes)
         # Beyond the limit each step keeps its peak.

@@ -19,7 +19,7 @@ from pinprof.data.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, timed_span
 from pinprof.report.sections.memory import Memory
-from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
+from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes, window_lanes
 from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline
 from pinprof.report.steps import Moments
 from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
@@ -67,6 +67,8 @@ def timeline(analysis: Run) -> Timeline | None:
     ]
     if capture.activity is not None:
         lanes += gpu_lanes(capture.activity.gpu_ops, start, names, styles)
+        lanes += window_lanes(capture.activity.windows, start, names, styles)
+        lanes += gpu_lanes(capture.activity.window_ops, start, names, styles)
         lanes += fault_lanes(capture.activity.faults, start, styles)
     memory = (*allocations(analysis.allocations, start, styles), *_held(analysis, start, styles))
     drawn, used = _with_names_in_use(_bounded([lane for lane in lanes if lane.total]), tuple(names.index))

@@ -23,7 +23,7 @@ class Lane:
     heading: str
     title: str
     kind: str
-    """`phase`, `range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
+    """`phase`, `range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`, `window`."""
     spans: Spans
     """`style` indexes `Timeline.styles`, `name` `Timeline.names`."""
     total: int

@@ -153,6 +153,7 @@ _CALLS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(_PIECES, _CALLS)
 def test_phases_cover_the_life_without_overlap_and_wall_time_fits_in(
     pieces: list[tuple[list[str], int, bool, int]], calls: list[tuple[str, int, int]]

@@ -146,6 +146,7 @@ _MAIN = st.lists(
 _STACKS = {"run": FAULT, "lock": LOCK, "disk": DISK, "child": CHILD, "sleep": SLEEP}
 
 
+@pytest.mark.slow
 @given(_MAIN, _THREADS, st.booleans())
 def test_rows_of_a_wait_sum_to_the_wait_and_rows_on_a_processor_keep_their_weight(
     main: list[tuple[str, int]], threads: list[list[tuple[str, int]]], children: bool

@@ -107,6 +107,18 @@ def test_sites_and_sizes_are_loops_of_their_own() -> None:
     ]  # fmt: skip
 
 
+def test_each_free_is_a_cost_of_one_place_also_where_addresses_are_unknown() -> None:
+    calls = [
+        call
+        for at in range(0, 60, 12)
+        for call in (
+            Traced("cudaMalloc", at, at + 4, 8 * MIB, 0), Traced("cudaMalloc", at + 4, at + 8, 8 * MIB, 1),
+            Traced("cudaFree", at + 8, at + 11), Traced("cudaFree", at + 11, at + 12),
+        )
+    ]  # fmt: skip
+    assert {one.site.place: one.cost_ns // MS for one in pairs(calls)} == {"app.cu:11": 25, "app.cu:40": 35}
+
+
 def creation(size: int, created: int = 40) -> list[Candidate]:
     samples = ran(0, created, CREATED) + ran(created, 40, PINNED) + ran(40, 100)
     return list(allocating.page_creation(scene(recorded(samples, [Traced("cudaMallocHost", 0, 40, size)]))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,6 +116,7 @@ def assert_promised_once(shown: Scene, answer: Opportunities) -> None:
         assert sum(likely for likely, _ in promised) <= 1.01 * shown.phase_ns(phase) + MS, promised
 
 
+@pytest.mark.slow
 @given(runs())
 @settings(max_examples=40)
 def test_promises_lie_within_costs_and_phases(made: Capture) -> None:
@@ -148,6 +150,7 @@ def forged(draw: st.DrawFn) -> Capture:
     return replace(made, activity=replace(made.activity, calls=calls.take(order)))
 
 
+@pytest.mark.slow
 @given(forged())
 @settings(max_examples=40)
 def test_forged_calls_break_no_search(made: Capture) -> None:

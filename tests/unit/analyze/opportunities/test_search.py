@@ -115,6 +115,7 @@ def test_cure_that_does_not_pay_is_refused_with_the_figures(monkeypatch: pytest.
     ]
 
 
+@pytest.mark.slow
 def test_a_saving_that_nobody_knows_is_to_be_measured_and_leads_only_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = candidate(0, 300, 60, unknown="It depends on the caches.")
     answer = searched(monkeypatch, unknown, candidate(400, 600, 0))
@@ -127,6 +128,7 @@ def test_a_saving_that_nobody_knows_is_to_be_measured_and_leads_only_alone(monke
     assert searched(monkeypatch, unknown, candidate(400, 600, 50)).headline.startswith("a.py:1 wastes time: reusing")
 
 
+@pytest.mark.slow
 def test_small_costs_are_neither_found_nor_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(monkeypatch, candidate(0, 99, 0)).refused == ()
     assert len(searched(monkeypatch, candidate(0, 100, 0)).refused) == 1

@@ -123,6 +123,7 @@ def test_samples_have_no_times_and_no_unit_but_samples(tmp_path: Path) -> None:
     assert found.events[0].unit == "samples"
 
 
+@pytest.mark.slow
 def test_gzip_is_read_and_its_truncation_named(tmp_path: Path) -> None:
     lines = "".join(f"main;f{number} {number + 1}\n" for number in range(20_000))
     packed = gzip.compress(lines.encode())
@@ -133,6 +134,7 @@ def test_gzip_is_read_and_its_truncation_named(tmp_path: Path) -> None:
     assert "truncated gzip" in " ".join(cut.losses.notes)
 
 
+@pytest.mark.slow
 def test_stacks_of_absurd_depth_keep_their_leaf(tmp_path: Path) -> None:
     found = parse(tmp_path, ";".join(f"f{depth}" for depth in range(MAX_DEPTH + 10)) + " 1\n")
     assert found.losses.truncated_chains == 1
@@ -200,6 +202,7 @@ print(int(found.samples.weight.sum()), len(found.samples), peak // 1024)
 """
 
 
+@pytest.mark.slow
 def test_memory_grows_with_distinct_stacks_not_with_lines(tmp_path: Path) -> None:
     path = tmp_path / "large.folded"
     block = "".join(
@@ -222,6 +225,7 @@ def test_memory_grows_with_distinct_stacks_not_with_lines(tmp_path: Path) -> Non
 
 
 # Not uvm.all: its UVM threads are known by their names, which folded stacks lack too.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pageable", "pinned", "uvm", "both"])
 def test_a_capture_that_went_through_folded_stacks_keeps_its_kernel_causes(tmp_path: Path, name: str) -> None:
     analysis = h200.analysis(name)

@@ -53,6 +53,7 @@ def test_a_heap_profile_of_go_keeps_bytes_and_objects_apart() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_location_of_many_functions_named_many_times_takes_bounded_room(tmp_path: Path) -> None:
     def message(number: int, body: bytes) -> bytes:
         size, length = len(body), b""
@@ -75,6 +76,7 @@ def test_samples_have_no_times() -> None:
     assert not found.samples.time_ns.any()
 
 
+@pytest.mark.slow
 @ANY_CAPTURE
 @given(samples)
 def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[Sample]) -> None:

@@ -110,6 +110,7 @@ def test_weights_beyond_all_use_are_left_out(tmp_path: Path, amount: str) -> Non
     assert found.losses.unknown_records == 1
 
 
+@pytest.mark.slow
 def test_calls_nested_without_end_are_read_in_linear_time(tmp_path: Path) -> None:
     deep = [{"type": "O", "frame": number % 3, "at": number} for number in range(20_000)]
     found = parse(tmp_path, document({"type": "evented", "name": "deep", "unit": "none", "events": deep}))

@@ -50,6 +50,7 @@ def test_summed_calls_make_way_for_others() -> None:
     assert int((calls.end_ns - calls.start_ns).sum()) == 8000 + 1500 + 400
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 400), st.integers(1, 400)), max_size=12),
     st.lists(st.tuples(st.integers(0, 3000), st.integers(1, 40), st.integers(1, 30)), min_size=1, max_size=5),

@@ -32,6 +32,7 @@ def test_a_stub_with_a_table_or_two_is_recognised(tmp_path: Path, tables: dict[s
         read(write_export(tmp_path / "a.sqlite", tables))
 
 
+@pytest.mark.slow
 def test_a_cut_export_says_where_it_ends(tmp_path: Path) -> None:
     whole = real("both.sqlite").read_bytes()
     for percent in range(1, 100):
@@ -41,6 +42,7 @@ def test_a_cut_export_says_where_it_ends(tmp_path: Path) -> None:
             read(path)
 
 
+@pytest.mark.slow
 def test_bytes_changed_anywhere_raise_only_errors_of_pinprof(tmp_path: Path) -> None:
     whole = real("both.sqlite").read_bytes()
     chance = random.Random(1)
@@ -110,6 +112,7 @@ def test_a_parquet_file_that_miscounts_its_rows_is_refused(tmp_path: Path) -> No
     assert refused > 1
 
 
+@pytest.mark.slow
 def test_parquet_without_one_table_reads_the_rest(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pinprof[nsys] is not installed")
     folder = tmp_path / "some"

@@ -30,6 +30,7 @@ def opened(name: str) -> tuple[Capture, Any]:
     return capture, capture.activity
 
 
+@pytest.mark.slow
 def test_uvm_migrations_by_cause_are_those_of_the_export() -> None:
     _, activity = opened("uvm.sqlite")
     ops = activity.gpu_ops
@@ -181,6 +182,7 @@ def test_fault_tables_that_were_off_are_told_apart_from_empty_ones() -> None:
     assert "gpu_faults" in opened("pinned.sqlite")[1].recorded
 
 
+@pytest.mark.slow
 def test_parquet_reads_the_same_as_sqlite() -> None:
     pytest.importorskip("pyarrow", reason="pinprof[nsys] is not installed")
     one, other = read(real("uvm.sqlite")), read(real("uvm.parquet"))

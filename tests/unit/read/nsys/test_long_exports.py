@@ -31,6 +31,7 @@ def in_files(path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int) -> Ca
     return read(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("least_rows", [1, 2 * ROWS, 4 * ROWS])
 def test_files_hold_the_same(export: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int) -> None:
     plain = read(export).activity

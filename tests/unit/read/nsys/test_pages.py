@@ -112,6 +112,7 @@ def many(rows: int, seed: int = 1) -> list[tuple[Any, ...]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPORTS)
 def test_the_committed_exports_read_alike(name: str) -> None:
     outputs = []
@@ -122,6 +123,7 @@ def test_the_committed_exports_read_alike(name: str) -> None:
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.slow
 def test_the_tables_of_the_committed_exports_are_read_from_their_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[str] = []
     by_sql = source.SqliteSource._selected
@@ -201,6 +203,7 @@ def test_tables_out_of_the_ordinary_are_left_to_sqlite(tmp_path: Path, definitio
     assert len(here["wide"][1]) == 500
 
 
+@pytest.mark.slow
 def test_a_damaged_file_gives_what_sqlite_gives(tmp_path: Path) -> None:
     whole = table(tmp_path / "t.sqlite", many(1200), "a, b, c, d", page=1024).read_bytes()
     chance = random.Random(2)
@@ -229,6 +232,7 @@ def test_any_byte_of_the_header_may_be_wrong(tmp_path: Path, at: int) -> None:
     assert here == there
 
 
+@pytest.mark.slow
 def test_a_page_that_is_its_own_child_is_no_endless_way_down(tmp_path: Path) -> None:
     path = table(tmp_path / "t.sqlite", many(3000))
     content = bytearray(path.read_bytes())

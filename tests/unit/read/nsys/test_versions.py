@@ -192,6 +192,7 @@ def test_overlapping_ranges_are_kept_and_start_end_ranges_nest_nothing(tmp_path:
     assert depth == {"outer": 0, "a": 1, "side": 2, "inner": 2, "elsewhere": 0, "overlaps": 2}
 
 
+@pytest.mark.slow
 def test_ten_thousand_domains_each_have_their_name(tmp_path: Path) -> None:
     created = [nvtx(0, None, f"domain-{n}", eventType=75, domainId=n) for n in range(1, 10_001)]
     inside = [nvtx(n, n + 1, None, textId=1, domainId=n) for n in range(1, 10_001)]

@@ -40,6 +40,7 @@ def no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers.sys, "executable", "/bin/true")
 
 
+@pytest.mark.slow
 def test_workers_that_do_not_answer_are_ended_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,6 +55,7 @@ def test_workers_that_do_not_answer_are_ended_and_change_nothing(
     assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
 def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
@@ -63,6 +65,7 @@ def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
     assert build(analyze(pieces), drawn=False).to_json() == build(analyze(whole), drawn=False).to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
 def test_reducers_that_forget_their_chains_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
@@ -72,6 +75,7 @@ def test_reducers_that_forget_their_chains_change_nothing(name: str, monkeypatch
     assert folded(read.read(DATA / name)) == folded(whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
 def test_columns_in_files_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
@@ -125,6 +129,7 @@ def test_weights_of_one_event_take_no_memory(tmp_path: Path) -> None:
     assert (len(weight), weight.strides) == (3, (0,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
 def test_other_processes_reduce_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
@@ -144,6 +149,7 @@ def test_other_processes_reduce_to_the_same(name: str, monkeypatch: pytest.Monke
     assert started["answers"]
 
 
+@pytest.mark.slow
 def test_modules_in_the_current_directory_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("numpy", "pickle", "pinprof"):
         (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
@@ -154,6 +160,7 @@ def test_modules_in_the_current_directory_are_not_imported(tmp_path: Path, monke
     assert not (tmp_path / "imported").exists()
 
 
+@pytest.mark.slow
 def test_chunks_of_a_process_that_ends_are_reduced_here(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / CAPTURES[0])
     no_process_starts(monkeypatch)

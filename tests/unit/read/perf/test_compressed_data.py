@@ -14,6 +14,7 @@ from tests.support import perf_file as pf
 from tests.support.perf_file import MAPPED, Reader, frames
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", [1, 7, 100, 5000])
 def test_compressed_records_are_one_stream_cut_anywhere(capture_of: Reader, piece: int) -> None:
     spec = pf.Spec()
@@ -73,6 +74,7 @@ def test_frames_of_compressed_records_that_follow_each_other_are_all_read(captur
     assert (capture.losses.corrupt_bytes, [note for note in capture.losses.notes if "damaged" in note]) == (0, [])
 
 
+@pytest.mark.slow
 def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture_of: Reader) -> None:
     spec = pf.Spec()
     packer = zstandard.ZstdCompressor(level=19).compressobj()
@@ -87,6 +89,7 @@ def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture
     assert "damaged" not in str(capture.losses.notes)
 
 
+@pytest.mark.slow
 def test_millions_of_tiny_records_from_a_few_bytes_end_the_reading(capture_of: Reader) -> None:
     spec = pf.Spec()
     packed = zstandard.ZstdCompressor(level=19).compress(pf.record(65, b"") * (1 << 21))
@@ -105,6 +108,7 @@ def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (3, 8 + len(inner))
 
 
+@pytest.mark.slow
 def test_records_that_inflate_beyond_all_measure_are_given_up(
     capture_of: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,6 +118,7 @@ FACTS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(changed=st.dictionaries(st.sampled_from(sorted(json.loads(written(first_part()))["processes"][0])), FACTS))
 def test_nothing_is_known_by_a_damaged_file(changed: dict[str, object], tmp_path_factory: object) -> None:
     raw = json.loads(written(first_part()))

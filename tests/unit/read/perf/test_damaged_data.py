@@ -74,6 +74,7 @@ def read_or_refuse(path: Path, raw: bytes | None = None) -> Capture | None:
     return capture
 
 
+@pytest.mark.slow
 def test_file_cut_anywhere_yields_its_whole_samples(recording: bytes, tmp_path: Path) -> None:
     whole = read_or_refuse(tmp_path / "perf.data", recording)
     assert whole is not None
@@ -88,6 +89,7 @@ def test_file_cut_anywhere_yields_its_whole_samples(recording: bytes, tmp_path: 
     assert counts[99] == len(whole.samples)
 
 
+@pytest.mark.slow
 def test_small_file_cut_at_many_bytes(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
     path.write_bytes(SMALL)
@@ -96,6 +98,7 @@ def test_small_file_cut_at_many_bytes(tmp_path: Path) -> None:
         read_or_refuse(path)
 
 
+@pytest.mark.slow
 @examples(300)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=12))
 def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
@@ -105,6 +108,7 @@ def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: lis
     read_or_refuse(tmp_path / "perf.data", bytes(raw))
 
 
+@pytest.mark.slow
 @examples(150)
 @given(st.integers(0, len(SMALL) // 8 - 1), st.integers(0, 2**64 - 1), st.booleans())
 def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, value: int, near: bool) -> None:

@@ -407,6 +407,7 @@ def test_host_name_is_not_kept(capture_of: Reader) -> None:
     assert "secret-host" not in repr(capture.manifest)
 
 
+@pytest.mark.slow
 def test_many_samples_over_many_chunks_keep_every_row(capture_of: Reader) -> None:
     spec = pf.Spec()
     one = pf.mmap2(spec, *MAPPED)

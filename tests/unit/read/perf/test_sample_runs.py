@@ -43,6 +43,7 @@ def walked(header: Header, buffer: bytes) -> tuple[int, list[int], int]:
     return position, [start for chunk in reader.chunks for start in chunk.starts.tolist()], reader._corrupt
 
 
+@pytest.mark.slow
 @examples(300)
 @given(st.lists(RECORD, max_size=40), st.integers(0, 30))
 def test_runs_are_what_walking_from_header_to_header_finds(

@@ -256,6 +256,7 @@ def test_perf_script_text_is_recognised() -> None:
     assert not sniff(b"PERFILE2" + bytes(200))
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(DEFAULT.splitlines()) | st.text(max_size=60), max_size=30).map("\n".join))
 @example("a 99999999999 1.5: x:\n")
 @example("a 9999999999 999999999999.999999999: 9999999999999999999 cpu-clock: ffffffffffffffff\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -
 CHAIN = st.lists(st.integers(0, len(ADDRESSES) - 1), max_size=12)
 
 
+@pytest.mark.slow
 @examples(200)
 @given(st.lists(st.tuples(CHAIN, st.integers(0, 2)), min_size=1, max_size=60), st.randoms(), st.booleans())
 def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them: bool) -> None:  # type: ignore[no-untyped-def]
@@ -137,6 +139,7 @@ class Inlining(Names):
         return np.array([known.index(at) if at in known else -1 for at in file_offsets.tolist()], np.int32)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(CHAIN, min_size=1, max_size=60))
 def test_an_address_with_inlined_functions_is_several_frames(chains: list[list[int]]) -> None:

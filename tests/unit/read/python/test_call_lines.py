@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pinprof.data.activity import ApiCallTable, Caller
-from pinprof.data.model import UNDECIDED_LINE, Capture
-from pinprof.read.python.call_lines import CallLines, settle_samples, with_lines
+from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, Dso
+from pinprof.read.assembly import StackBuilder
+from pinprof.read.python.call_lines import CallLines, settle_by_sites, settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, UNDECIDED
 from pinprof.read.python.stacks import NO_STACK, PythonStacks, Runs
 from tests.support.stacks import Sample, capture
@@ -24,6 +26,7 @@ FRAMES = [
     ("to", "/usr/lib/python3.12/site-packages/torch/tensor.py", 70),
 ]
 STEP_8, STEP_9, TO_BELOW_8 = 0, 1, 2
+ELSEWHERE = 3
 NATIVE = ("_start@python3", "copy_impl@libtorch.so", "copy_kernel@libtorch.so", "cudaMemcpy@libcudart.so.13")
 OTHER = ("_start@python3", "fill@libtorch.so", "fill_kernel@libtorch.so", "cudaMemcpy@libcudart.so.13")
 CALLED = ("_start@python3", "PyEval@python3", "work@extension", "cudaMemcpy@libcudart.so.13")
@@ -200,6 +203,39 @@ def test_samples_inside_calls_are_in_the_lines_of_these() -> None:
     lines = [stacks.frames[stacks.stacks[stack][1]] for stack in seen.tolist()]
     assert lines == [FRAMES[STEP_8], (UNDECIDED_LINE, "/app/train.py", 0), FRAMES[STEP_9]]
     assert how.tolist() == [CERTAIN, UNDECIDED, CERTAIN]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (STEP_9, [("main", 3), ("step", 8), ("to", 70)]),
+        (NO_STACK, [("step", 8), ("to", 70)]),
+        (ELSEWHERE, [("step", 8), ("to", 70)]),
+    ],
+)
+def test_samples_inside_calls_that_say_their_own_line_are_there(seen: int, expected: list[tuple[str, int]]) -> None:
+    """Whatever looks saw before and after; what they saw says who called the outermost function that the call knows."""
+    frames = [*FRAMES, ("main", "/app/train.py", 3), ("load", "/app/data.py", 5)]
+    stacks = PythonStacks(frames, [(1, 0), (NO_STACK, 3), (NO_STACK, 4), (1, 1)])
+    builder = StackBuilder()
+    chain = [
+        builder.frame(function, Dso(file, "", "python"), USER, line=line)
+        for function, file, line in (FRAMES[0], FRAMES[2])
+    ]
+    node = builder.stacks([[*chain, builder.frame("copy", Dso("/lib/libtorch.so", "", "file"), USER)], []])
+    calls = ApiCallTable.of(
+        2, start_ns=np.array([0, 20 * MS]), end_ns=np.array([10 * MS, 30 * MS]), pid=PID, tid=PID, name=0,
+        names=("cudaMemcpy",), stack=node,
+    )  # fmt: skip
+    sampled = capture([Sample(NATIVE, time_ns=time * MS, pid=PID, tid=PID) for time in (5, 15, 25)])
+    looked = {STEP_9: 3, NO_STACK: NO_STACK, ELSEWHERE: 2}[seen]
+    stack, how = np.full(3, looked, np.int32), np.full(3, UNDECIDED, np.uint8)
+    settle_by_sites(calls, builder.table(), sampled.samples, stacks, stack, how)
+    found = [stacks.frames[frame] for frame in stacks.chain(int(stack[0]))]
+    assert [(function, line) for function, _, line in found] == expected
+    assert stack[1:].tolist() == [looked, looked], "outside calls, and in calls of no Python"
+    assert how.tolist() == [CERTAIN, UNDECIDED, UNDECIDED]
+    assert node[1] == NO_NODE
 
 
 def test_what_is_not_known_keeps_its_native_caller() -> None:

@@ -94,6 +94,7 @@ lines = st.tuples(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(lines, min_size=1, max_size=60))
 def test_every_start_has_the_name_a_line_by_line_reader_finds(entries: list[tuple[int, str, str, str]]) -> None:
     text = "".join(f"{address:016x} {kind} {name}{module}\n" for address, kind, name, module in entries).encode()
@@ -114,6 +115,7 @@ def test_any_bytes_parse_or_are_refused(text: bytes) -> None:
                 table.name(row), table.module(row)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PROC.exists(), reason="no /proc/kallsyms")
 def test_this_kernel_parses_without_a_step_per_line_and_as_a_line_by_line_reader_reads_it() -> None:
     text = PROC.read_bytes()

@@ -105,6 +105,7 @@ def test_hidden_kernel_symbols_are_known_as_such(tmp_path: Path) -> None:
     assert not Resolver(sealed=sealed, kallsyms=path).kernel_hidden
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_cpp_functions_are_named_as_cxxfilt_names_them(program: Path) -> None:
     functions = functions_of(program)
@@ -268,6 +269,7 @@ sealed_symbols = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(sealed_symbols)
 def test_sealed_symbols_survive_the_file(tmp_path_factory: pytest.TempPathFactory, sealed: SealedSymbols) -> None:
     path = tmp_path_factory.getbasetemp() / "round-trip.json.gz"
