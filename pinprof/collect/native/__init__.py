@@ -11,12 +11,8 @@
     sampler.py      opens, reads, writes; a process of its own (`python -m pinprof.collect.native`)
     attached.py     that process as a recording tool
     tracefs.py      definitions of probes on functions
-    probing.py      the events of probes while they are recorded
-    opening.py      holds who opens CUDA's libraries until these events are open
-    tasks.py        which threads the program consists of by then
+    probing.py      the events of probes while they are recorded, and what they may cost
     wakeups.py      who wakes the program's threads, and what recording that may cost
-    budget.py       how much of what is probed is recorded, by what it costs
-    call_cost.py    what that is on this machine
     calls.py        a second such process, which records calls of CUDA's functions, as a tool
 
 It needs the standard library only, and no compiler. What it cannot do, copying stacks and reading branch records, is
@@ -26,14 +22,11 @@ left to perf.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from pinprof.base.errors import CollectError, UsageError
-from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.base.errors import UsageError
+from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool
 from pinprof.collect.request import RecordRequest
 from pinprof.streams.store import PERF_DATA
-
-_MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 
 
 def check(request: RecordRequest) -> None:
@@ -47,13 +40,6 @@ def check(request: RecordRequest) -> None:
             f"The native collector does not record --call-graph {request.call_graph}.",
             "Record with perf for that (`pinprof run … --record perf`, `pinprof record --with perf`).",
             "call-graph",
-        )
-    most = max_sample_rate()
-    if most is not None and request.frequency > most:
-        raise CollectError(
-            f"This kernel samples at most {most} times a second, not {request.frequency}.",
-            f"Give --frequency {most}, or `sudo sysctl kernel.perf_event_max_sample_rate={request.frequency}`.",
-            "frequency",
         )
     kernel = samples_kernel(request)
     if request.pid and not request.system_wide:
@@ -75,17 +61,10 @@ def samples_kernel(request: RecordRequest) -> bool:
     return False
 
 
-def max_sample_rate() -> int | None:
-    """kernel.perf_event_max_sample_rate, which the kernel lowers by itself when sampling takes too long."""
-    from pinprof.collect import host
-
-    return host.number(_MAX_SAMPLE_RATE)
-
-
 def _join(setup: Setup) -> Sequence[Tool]:
     from pinprof.collect.native.attached import AttachedNative
 
     return [AttachedNative(setup, kernel=samples_kernel(setup.request))]
 
 
-COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,))
+COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,), forks=True, lost=SAMPLES_LOST)
