@@ -1,8 +1,8 @@
 """The outline of a run: the statements of the program that its critical thread goes through, one after the other.
 
-A statement is a line of the program's own code nearest to its start (`for k in range(60): step(k)`); lines that come by
-turns are one loop. The statement with nearly all calls of CUDA is the work; an earlier one that calls the same function
-warms up, and what comes before is built once. A statement that is nearly all is looked into.
+A statement is a line of the program's own code nearest to its start (`for k in range(60): step(k)`); lines that
+alternate are one loop. The statement with nearly all calls of CUDA is the work; an earlier one that calls the same
+function warms up, and what comes before is built once. A statement that is nearly all is looked into.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST_CALLS = 10
 MAIN_SHARE = 0.25
 """The least part of the time of the statement that is the work."""
 PARTS, SPREAD = 20, 0.5
-"""In so many of these parts of its time it makes calls; what is built makes them at its end."""
+"""Its time has that many parts, and it makes calls in this share of them; what is built makes them at its end."""
 WARM_CALLS, WARM_SHARE = 0.5, 0.2
 """An earlier statement that makes at most this part of the work's calls, and spends this part of its time in the
 function that the work calls, warms up."""

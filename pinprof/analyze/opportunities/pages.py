@@ -244,7 +244,7 @@ def _by_parent(scene: Scene, marks: PageMarks, groups: list[Int64]) -> tuple[lis
 
 
 def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
-    """Whether the place makes its memory again and again, freed in turn; and whether so if its pages are huge.
+    """Whether the place makes its memory repeatedly, and it is freed meanwhile; and whether so if its pages are huge.
 
     That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
     meanwhile, since Python frees here what it made there. What the program builds before its work, it makes once.

@@ -46,7 +46,7 @@ UNEXPLAINED_SHARE = 0.10
 """The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
 nothing to gain."""
 WHOLLY = 0.95
-"""The share of a cost in its phase: where it is less, the rest is told and counted out; samples know no better."""
+"""The share of a cost in its phase: where it is less, the rest is shown and excluded, and samples are no more exact."""
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
 COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")

@@ -115,7 +115,8 @@ def test_the_terminals_answer_has_three_opportunities_with_site_saving_and_cure(
     lines = short(with_opportunities(recorded(), 5)).splitlines()
     assert lines[0].startswith("alloc_pairs.cu:11 pins and frees")
     assert "start-up 300 ms · context 200 ms · work 1.8 s · exit 100 ms" in lines
-    assert sum(line.startswith("   saves ") and "step (alloc_pairs.cu:11)" in line for line in lines) == 3
+    assert sum(line.startswith("   saves ") for line in lines) == 3
+    assert " ".join(" ".join(lines).split()).count("step (alloc_pairs.cu:11)") == 3
     assert sum(line.startswith("   → Allocate one pinned buffer") for line in lines) == 3
     assert "2 more opportunities are on the page." in lines
     assert "Not visible: Copies by other libraries were not traced." in lines
@@ -153,7 +154,8 @@ def test_many_recordings_are_a_line_each() -> None:
 def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None:
     shown = whole(with_opportunities(recorded(), 1))
     for part in (
-        "What to change", "saves 1.3 s (1.1–1.4 s) of 1.8 s of work; costs 1.41 s: pin.faultin 900 ms",
+        "What to change", "saves 1.3 s (1.1–1.4 s) of 1.8 s of work, 22 ms in each of 60 steps; costs 1.41 s:",
+        "pages created while being pinned (pin.faultin) 900 ms",
         "cudaDeviceGetDefaultMemPool(&pool, device);", "PINPROF_POOL=1", "759 µs a pair, measured in this run.",
         "(pinprof report --explain pin.faultin)", "Worth a measurement:", "Depends on the caches.",
         "Not worth changing:",
