@@ -375,7 +375,26 @@ CUDA = Vendor(
     ),
     ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
 )
-HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
+HIP = Vendor(
+    functions={},
+    purposes=(
+        ("alloc pinned", r"hip(HostMalloc|HostAlloc|MallocHost|MemAllocHost|ExtHostAlloc)"),
+        ("alloc managed", r"hipMallocManaged"),
+        ("alloc device", r"hip(Ext)?Malloc\w*|hipMemAlloc\w*|hipMemCreate|hip(Mipmapped)?Array(3D)?Create"),
+        ("free pinned", r"hip(HostFree|FreeHost)"),
+        ("free device", r"hipFree\w*|hipMemFree\w*|hipMemRelease|hip(Mipmapped)?ArrayDestroy"),
+        ("register", r"hipHostRegister"),
+        ("unregister", r"hipHostUnregister"),
+        ("copy", r"hipMemcpy\w*"),
+        ("set", r"hipMemset\w*"),
+        ("prefetch", r"hipMemPrefetch\w*"),
+        ("advise", r"hipMemAdvise\w*"),
+        ("launch", r"hip(Module|Ext|ExtModule)?Launch\w*|hipGraphLaunch"),
+        ("sync", r"hip(Device|Stream|Event|Ctx)Synchronize"),
+    ),
+    starts=r"hip(Init|CtxCreate)",
+)
+"""Known by traces of other tools alone: prototypes of hip_runtime_api.h (ROCm 6)."""
 VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
