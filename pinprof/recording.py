@@ -171,6 +171,8 @@ def finish(
         (writer.path / KALLSYMS).unlink(missing_ok=True)
     facts = outcome.to_manifest()
     notes += (*symbols.notes, *measured.notes)
+    if symbols.notes:
+        facts["incomplete"] = {**outcome.incomplete, "outlived": " ".join(symbols.notes)}
     facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
     return EndedRecording(outcome, path, (*outcome.notes, *notes), broken_off)

@@ -74,7 +74,7 @@ class CallTracer(Tool):
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
         self._refusal = ""
         self.when_opened = when_opened
-        self._budget = setup.request.probe_budget
+        self._budget, self._attaches = setup.request.probe_budget, bool(setup.request.pid)
         self._environment, self._own_process = setup.environment, setup.request.own_process
 
     def attach(self, program: Program) -> None:
@@ -92,6 +92,7 @@ class CallTracer(Tool):
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
             probe_budget=self._budget,
+            children=self._attaches,
             when_opened=self.when_opened,
             seen_beside=(self._environment.get(FOLDER_VARIABLE, ""), COPIES),
             unwinding=unwinding_library(),

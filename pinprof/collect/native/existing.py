@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from pinprof.collect.proc import tree
 from pinprof.data import perf_format as perf
 
 _PROC = Path("/proc")
@@ -124,17 +125,16 @@ def family(pid: int) -> list[int]:
 
     /proc/PID/task/TID/children, which kernels without CONFIG_PROC_CHILDREN lack: there, of the process alone.
     """
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        mine = threads(todo.pop())
-        found += mine
-        for thread in mine:
-            try:
-                todo += map(int, (_PROC / f"{thread}/task/{thread}/children").read_bytes().split())
-            except OSError:
-                continue
-    return found
+    return [thread for process in tree(pid) for thread in threads(process)]
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and its descendants, itself first, without those that record it."""
+    own = os.getpid()
+    while (parent := _parent(own)) > 1 and parent != pid:
+        own = parent
+    ours = set(tree(own)) if parent == pid else set()
+    return [process for process in tree(pid) if process not in ours]
 
 
 def has_mapped(pid: int, files: Collection[str]) -> bool:

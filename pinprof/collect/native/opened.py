@@ -45,6 +45,10 @@ class Opened:
     """Those that have rings."""
     lost: list[int]
     """Per event the records that instances which are closed by now found no room for."""
+    processes: list[int] = field(default_factory=list)
+    """Those that were there before and are recorded; empty where all of the machine's are."""
+    left_out: list[int] = field(default_factory=list)
+    """The program's other processes that were there before."""
     owners: list[int] = field(default_factory=list)
     """Events that keep the rings of those that crowd, which come and go."""
 
@@ -106,23 +110,46 @@ def open_all(
     *,
     copies: bool,
     later: Collection[str] = (),
+    children: bool = False,
 ) -> Opened:
     """Open every event on every CPU, with as much of it as this kernel knows; Refused when that cannot be.
 
-    `pid` is None for all processes. `later`: names of events that have no instances yet, for `reopen`. `copies`:
-    with the top of the stack in each sample that has a call chain.
+    `pid` is None for all processes; `children`: those that it has started by now are recorded as well. `later`: names
+    of events that have no instances yet, for `reopen`. `copies`: with the top of the stack in each sample that has a
+    call chain.
     """
     _raise_file_limit()
-    targets = [-1] if pid is None else existing.threads(pid)
+    processes = [] if pid is None else existing.descendants(pid) if children else [pid]
+    if len(processes) > 1:
+        with contextlib.suppress(EventRefused):  # of so many there may be no room for all
+            return _open_all(specs, processes, cpus, ring_bytes, copies=copies, later=later)
+    opened = _open_all(specs, processes[:1], cpus, ring_bytes, copies=copies, later=later)
+    opened.left_out = processes[1:]
+    return opened
+
+
+def _open_all(
+    specs: Sequence[EventSpec],
+    processes: list[int],
+    cpus: Sequence[int],
+    ring_bytes: int,
+    *,
+    copies: bool,
+    later: Collection[str],
+) -> Opened:
+    """The same for these processes; for all where there are none."""
+    targets = [thread for process in processes for thread in existing.threads(process)] if processes else [-1]
     if not targets:
         raise EventRefused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
-    wanted = ev.for_target(specs, inherit=pid is not None)
-    attempts = ev.for_older_kernels(wanted)
+    wanted = ev.for_target(specs, inherit=bool(processes))
+    attempts = ev.for_older_kernels(wanted if copies else [spec for spec in wanted if not spec.deep])
     if copies:
-        attempts = [*(unwinding.with_copies(attempt) for attempt in attempts), *attempts]
+        attempts = [*(unwinding.with_copies(attempt, ring_bytes) for attempt in attempts), *attempts]
     for attempt in attempts:
         try:
-            return _open(attempt, targets, cpus, ring_bytes, later)
+            opened = _open(attempt, targets, cpus, ring_bytes, later)
+            opened.processes = processes
+            return opened
         except EventRefused as error:
             if error.number != errno.EINVAL:
                 raise

@@ -69,6 +69,8 @@ class Orders:
     """Functions whose calls are recorded."""
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time."""
+    children: bool = False
+    """Record the processes as well that `pid` has started by now."""
     when_opened: bool = False
     """Trace them once one of their files is opened: nothing has it open now."""
     seen_beside: tuple[str, str] = ("", "")
@@ -112,6 +114,7 @@ class Sampler:
             orders.ring_bytes,
             copies=bool(orders.unwinding),
             later=probes.later if probes else (),
+            children=orders.children,
         )
         try:
             self._begin(orders)
@@ -125,9 +128,16 @@ class Sampler:
             (spec, [perf_event.event_id(file) for file in files])
             for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
         ]
-        self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events]
+        self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events if not spec.deep]
+        self._place = [place for place, (spec, _) in enumerate(events) if not spec.deep]
+        for spec, numbers in events:
+            if spec.deep:
+                self._described[0][1].extend(numbers)
         copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
+        deep = self._unwinder and any(spec.deep for spec in self._opened.specs)
+        self._depth = unwinding.Depth(self._unwinder) if self._unwinder and deep else None
+        self._on = False
         room = _ROOM * len(self._opened.cpus) * len(events) if self._probes else 0
         self._file = PerfFile(Path(orders.output), self._described, room)
         self._batches = Batches(self._described)
@@ -200,6 +210,7 @@ class Sampler:
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.cpus),
             "notes": notes,
+            **({"left_out": self._opened.left_out} if self._opened.left_out else {}),
             **finished,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
             **self._bounded.facts(),
@@ -237,22 +248,40 @@ class Sampler:
             for ring in rings:
                 ring.release()
             self._rounds += 1
+            if self._depth and self._on and self._depth.changes():
+                self._switch_depth()
+
+    def _switch_depth(self) -> None:
+        """Sample time with more of each stack, or with less."""
+        self._switch(perf_event.enable)
+        for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
+            if spec.name == self._opened.specs[0].name and self._is_held_back(spec):
+                for file in files:
+                    perf_event.disable(file)
+
+    def _is_held_back(self, spec: EventSpec) -> bool:
+        if self._depth and spec.name == self._opened.specs[0].name:
+            return spec.deep != self._depth.deep
+        return spec.held_back
 
     def _recognise(self, event: int, numbers: Sequence[int]) -> None:
         """An event that was opened again: its records carry these ids as well."""
         if self._unwinder:
             self._unwinder.add(self._opened.specs[event], numbers)
-        self._described[event][1].extend(numbers)
-        self._batches.add(self._described[event][0], numbers)
-        self._bounded.recognise(self._described[event][0], numbers)
+        described = self._described[self._place.index(event)]
+        described[1].extend(numbers)
+        self._batches.add(described[0], numbers)
+        self._bounded.recognise(described[0], numbers)
 
     def _obey(self, commands: bytes) -> None:
         for command in commands.split(b"\n"):
             if command == b"enable":
                 self._first_ns = min(self._first_ns, time.monotonic_ns())
+                self._on = True
                 self._switch(perf_event.enable)
                 self._await_calls()
             elif command == b"disable":
+                self._on = False
                 self._switch(perf_event.disable)
             elif command == b"describe":
                 with contextlib.suppress(OSError):  # who asks finds no file, or an old one
@@ -296,7 +325,7 @@ class Sampler:
         """Trace calls from now on."""
         assert self._probes is not None
         assert self._orders.pid is not None
-        tasks = Tasks(self._orders.pid, self._orders.output, self._file.data_offset, self._written_so_far)
+        tasks = Tasks(self._opened.processes, self._orders.output, self._file.data_offset, self._written_so_far)
         if refusal := self._probes.begin(tasks):
             self._opened.notes.append(f"CUDA calls were not traced: {refusal}.")
         self._file.tell_ids()
@@ -307,7 +336,7 @@ class Sampler:
 
     def _switch(self, change: Any) -> None:
         for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if not spec.always_on and not spec.held_back:
+            if not spec.always_on and not self._is_held_back(spec):
                 for file in files:
                     change(file)
         if self._wakeups:
@@ -316,13 +345,14 @@ class Sampler:
     def _list_existing(self) -> None:
         listing = existing.Listing(trailer(self._opened.specs[0]))
         self._file.write([listing.kernel()])
-        for piece in listing.everything() if self._orders.pid is None else [listing.process(self._orders.pid)]:
+        processes = self._opened.processes
+        for piece in listing.everything() if self._orders.pid is None else map(listing.process, processes):
             self._file.write([self._unwinder.rewrite(piece) if self._unwinder else piece])
 
     def _losses(self) -> int:
         """Note in the file how many records of each event found no room; their sum."""
         total = 0
-        for event, (spec, numbers) in enumerate(self._described):
+        for event, (spec, numbers) in zip(self._place, self._described, strict=True):
             # Instances that are open by now are the last ones; what those before them lost counts for the first.
             if not numbers:
                 continue
@@ -331,7 +361,10 @@ class Sampler:
                 if lost:
                     self._file.write([lost_samples(spec, number, lost)])
             total += sum(losses)
-        return total
+        deep = sum(sum(self._opened.lost_records(event)) for event, spec in enumerate(self._opened.specs) if spec.deep)
+        if deep:
+            self._file.write([lost_samples(self._described[0][0], self._described[0][1][0], deep)])
+        return total + deep
 
 
 def _cpu_ns() -> int:

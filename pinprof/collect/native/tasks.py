@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from pinprof.collect.native import existing
 from pinprof.data import perf_format as perf
@@ -19,9 +19,10 @@ _PIECE = 1 << 20
 class Tasks:
     """Reads the records that a file holds so far; `written` first empties the rings, and tells where records end."""
 
-    def __init__(self, pid: int, file: str, start: int, written: Callable[[], int]) -> None:
+    def __init__(self, processes: Iterable[int], file: str, start: int, written: Callable[[], int]) -> None:
+        """`processes`: those that were there before."""
         self._path, self._place, self._written = file, start, written
-        self._alive = dict.fromkeys(existing.threads(pid), 0)
+        self._alive = {thread: 0 for process in processes for thread in existing.threads(process)}
 
     def alive(self) -> list[int]:
         """Every thread, ascending."""

@@ -136,7 +136,7 @@ def test_threads_of_a_program_are_known_by_what_the_kernel_told(tmp_path: Path) 
     records = [told(fork, 1 << 22, 5), other, told(fork, (1 << 22) + 1, 6), told(end, 1 << 22, 7)]
     path = tmp_path / "calls.data"
     path.write_bytes(b"head" + b"".join(records))
-    tasks = Tasks(os.getpid(), str(path), 4, lambda: path.stat().st_size)
+    tasks = Tasks([os.getpid()], str(path), 4, lambda: path.stat().st_size)
     alive = tasks.alive()
     assert os.getpid() in alive
     assert (1 << 22) + 1 in alive
