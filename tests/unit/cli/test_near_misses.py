@@ -30,8 +30,9 @@ def test_a_folder_that_cannot_be_listed_names_no_capture(tmp_path: Path) -> None
 
 def test_names_below_a_word_are_listed_in_their_order() -> None:
     failed = pinprof("explain", "fault")
-    assert "Did you mean fault.anon, fault.file, fault.cow, fault.swap, fault.uffd, fault.core, fault.entry?" in (
-        failed.stderr
+    assert (
+        "Did you mean fault.anon, fault.file, fault.shared, fault.cow, fault.zero, fault.swap, fault.uffd, fault.core, fault.entry?"
+        in (failed.stderr)
     )
 
 
