@@ -25,7 +25,7 @@ class Gap:
     """One thing that is missing."""
 
     kind: str
-    """`damaged, durations, unfinished, lost, lost-calls, stacks, children, outlived, thinned`."""
+    """`damaged, durations, unfinished, lost, lost-calls, clock, stacks, children, outlived, thinned`."""
     text: str
     """One sentence or two."""
     damaged: bool = False
@@ -91,6 +91,11 @@ def _lost(capture: Capture) -> Iterator[Gap]:
         yield Gap("lost-calls", f"The records of {what} lost: there were more than are shown.")
 
 
+def _jumps(capture: Capture) -> Iterator[Gap]:
+    for sentence in capture.losses.jumps:
+        yield Gap("clock", sentence)
+
+
 def _stacks(capture: Capture) -> Iterator[Gap]:
     """Stacks whose outermost callers are missing: time of a function is then counted without who called it."""
     if not capture.kernel_chains:
@@ -146,6 +151,6 @@ def _thinned(capture: Capture) -> Iterator[Gap]:
 
 
 GAPS: tuple[Callable[[Capture], Iterator[Gap]], ...] = (
-    _damaged, _durations, _unfinished, _processes, _lost, _stacks, _thinned,
+    _damaged, _durations, _unfinished, _processes, _lost, _jumps, _stacks, _thinned,
 )  # fmt: skip
 """In the order in which they are shown."""

@@ -378,23 +378,24 @@ CUDA = Vendor(
 HIP = Vendor(
     functions={},
     purposes=(
-        ("alloc pinned", r"hip(HostMalloc|HostAlloc|MallocHost|MemAllocHost|ExtHostAlloc)"),
+        ("alloc pinned", r"hipHostMalloc|hipMallocHost|hipMemAllocHost|hipHostAlloc"),
         ("alloc managed", r"hipMallocManaged"),
         ("alloc device", r"hip(Ext)?Malloc\w*|hipMemAlloc\w*|hipMemCreate|hip(Mipmapped)?Array(3D)?Create"),
-        ("free pinned", r"hip(HostFree|FreeHost)"),
-        ("free device", r"hipFree\w*|hipMemFree\w*|hipMemRelease|hip(Mipmapped)?ArrayDestroy"),
+        ("free pinned", r"hipHostFree|hipFreeHost"),
+        ("free device", r"hipFree\w*|hipMemRelease|hip(Mipmapped)?ArrayDestroy"),
         ("register", r"hipHostRegister"),
         ("unregister", r"hipHostUnregister"),
-        ("copy", r"hipMemcpy\w*"),
+        ("copy", r"hip(Drv)?Memcpy\w*"),
         ("set", r"hipMemset\w*"),
         ("prefetch", r"hipMemPrefetch\w*"),
         ("advise", r"hipMemAdvise\w*"),
-        ("launch", r"hip(Module|Ext|ExtModule)?Launch\w*|hipGraphLaunch"),
-        ("sync", r"hip(Device|Stream|Event|Ctx)Synchronize"),
+        ("launch", r"hip\w*Launch\w+"),
+        ("sync", r"hip(Device|Stream|Event|Ctx)Synchronize\w*"),
     ),
+    asks=r"hip(\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",
+    copies=r"hip(Drv)?(Memcpy|Memset)\w*",
     starts=r"hip(Init|CtxCreate)",
 )
-"""Known by traces of other tools alone: prototypes of hip_runtime_api.h (ROCm 6)."""
 VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))

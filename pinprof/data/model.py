@@ -394,6 +394,8 @@ class Losses:
     """Samples of processes outside the recorded program, left out of everything else."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader about what this capture cannot say."""
+    jumps: tuple[str, ...] = ()
+    """Sentences about a clock that went back or ahead while it timed the samples."""
     damage: tuple[str, ...] = ()
     """Sentences about what of the recording's files is damaged or missing: answers come after them."""
 

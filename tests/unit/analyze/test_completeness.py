@@ -53,6 +53,7 @@ def kinds(made: Capture) -> list[str]:
         (replace(recorded(Losses(truncated_chains=101)), kernel_chains=False), []),
         (recorded(Losses(damage=("It ends early.",), corrupt_bytes=9)), ["damaged"]),
         (recorded(Losses(corrupt_bytes=9)), []),
+        (recorded(Losses(jumps=("The clock goes back by 1 s.",))), ["clock"]),
         (recorded(incomplete={"children": "One is missing.", "outlived": "One went on."}), ["children", "outlived"]),
         (recorded(incomplete={"children": 7}), []),
         (recorded(collector={"stacks": {"samples": 1353, "complete": 1, "continued": 0}}), ["stacks"]),
