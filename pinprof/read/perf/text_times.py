@@ -44,7 +44,7 @@ class TextTimes:
         self._plain.append(min(whole + int(fraction) * 1000, _MAX) if few else decimal)
 
     def times(self) -> tuple[Int64, tuple[str, ...], tuple[str, ...]]:
-        """Nanoseconds per sample, in the order of the text, what must be said of them, and of their clock's jumps."""
+        """Nanoseconds per sample, in the order of the text; what must be said of them; and jumps of their clock."""
         times, notes, jumps = np.array(self._padded, np.int64), [], []
         if len(self._lengths) > 1 and max(self._lengths) == _MICROSECONDS:
             plain = np.array(self._plain, np.int64)
