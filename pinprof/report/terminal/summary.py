@@ -18,14 +18,14 @@ from pinprof.report.data import share_of
 from pinprof.report.gather import ReportData
 from pinprof.report.names import event_label, printable, shortened
 from pinprof.report.sections.findings import Findings
-from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.hero import GAP_STYLE, Hero
 from pinprof.report.sections.opportunities import Card, WhatToChange
 from pinprof.report.sections.phases import Phases
 from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
 
 MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
-_EVENTS, _CAUSES, _FINDINGS, _UNSEEN = 3, 4, 3, 2
+_EVENTS, _CAUSES, _FINDINGS, _UNSEEN, _GAPS = 3, 4, 3, 2, 3
 _PLACE_WIDTH = 60
 """Cells for where an opportunity is."""
 
@@ -61,7 +61,8 @@ def _several(reports: Sequence[ReportData], console: Console, room: int) -> list
     lines = []
     for report in reports[: room if len(reports) <= room else max(room - 1, 1)]:
         name = Text(f"{shortened(report.capture.path, 28)}  ", "bold")
-        lines += _cut(name + sentence(printable(report.headline)), console, 1)
+        missing = Text("".join(f"{gap.text} " for gap in report.gaps[:1]), "yellow")
+        lines += _cut(name + missing + sentence(printable(report.headline)), console, 1)
     if len(lines) < len(reports):
         lines.append(Text(f"{units.format_count(len(reports) - len(lines))} more are on the page.", "dim"))
     return lines
@@ -70,6 +71,8 @@ def _several(reports: Sequence[ReportData], console: Console, room: int) -> list
 def _answer(report: ReportData, console: Console, most: int, cure: int) -> Iterator[Text]:
     hero, phases, change = Hero.of(report), Phases.of(report), WhatToChange.of(report)
     cards = change.cards if change else ()
+    for gap in report.gaps[:_GAPS]:
+        yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, 2)
     yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
     if hero and (not cards or report.capture.emulated):
         badge = ("host emulation · ", "yellow") if report.capture.emulated else ""

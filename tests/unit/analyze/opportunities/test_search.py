@@ -45,7 +45,7 @@ def searched(monkeypatch: pytest.MonkeyPatch, *given: Candidate, made: Capture |
     def detector(_: Scene) -> Iterator[Candidate]:
         return iter(given)
 
-    monkeypatch.setattr(module, "DETECTORS", {detector: "nothing"})
+    monkeypatch.setattr(module, "DETECTORS", (module.Detector(detector, "nothing"),))
     return search(scene(made or recorded(ran(0, 2000, SMALL))))
 
 
