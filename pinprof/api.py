@@ -105,12 +105,19 @@ class Recording:
         return self
 
     def _begin(self) -> None:
-        from pinprof import recording
+        from pinprof import collect, recording
         from pinprof.collect.within import OwnRecording
         from pinprof.scenario import ranges
+        from pinprof.streams import store
 
-        target = Path(self._output or default_path(self.name))
-        self._writer = recording.create(self._request, target, sys.orig_argv, force=self._force)
+        collect.check(self._request)
+        target = Path(self._output or store.default_name(self.name))
+        self._writer = recording.create(
+            target,
+            sys.orig_argv,
+            force=self._force,
+            numbered=None if self._output else functools.partial(store.numbered_name, target),
+        )
         ranges.prepare()
         try:
             self._session = OwnRecording(self._request, self._writer.path)
@@ -238,15 +245,3 @@ def open_result(
 
 def _path(given: str | os.PathLike[str] | None) -> Path | None:
     return None if given is None else Path(given)
-
-
-def default_path(name: str) -> Path:
-    """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory, numbered when that is taken."""
-    from pinprof.streams.store import default_name
-
-    first = default_name(name)
-    for number in range(2, 10_000):
-        if not first.exists() and not Path(f"{first}.partial").exists():
-            break
-        first = default_name(f"{name}-{number}")
-    return first

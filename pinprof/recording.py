@@ -10,6 +10,7 @@ import contextlib
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,16 +18,19 @@ from typing import Any
 
 from pinprof import collect, streams
 from pinprof.base import files, shapes
-from pinprof.base.errors import CaptureError, CollectError, PinprofError
+from pinprof.base.errors import CaptureError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, process_notes, python, run
 from pinprof.collect.proc import alive
+from pinprof.collect.program import NotStarted, become
+from pinprof.collect.trouble import UNRECORDED, Trouble, described
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.streams import holds_recording
+from pinprof.streams import holds_recording, holds_samples
 from pinprof.streams.store import (
+    INSIDE,
     KALLSYMS,
     RATES,
     CaptureWriter,
@@ -57,29 +61,30 @@ class EndedRecording:
 
 
 def create(
-    request: RecordRequest,
     target: Path,
     command: Sequence[str],
     labels: Mapping[str, str] = MappingProxyType({}),
     *,
     force: bool,
+    numbered: Callable[[int], Path] | None = None,
 ) -> CaptureWriter:
-    """A new capture whose manifest names `command` and has `labels`.
+    """A new capture whose manifest names `command` and has `labels`; `numbered` as of `CaptureWriter.create`.
 
-    PinprofError when the request cannot be recorded here, or the place cannot be written; nothing is left then.
+    PinprofError when the place cannot be written; nothing is left then.
     """
-    collect.check(request)
     outcome = {"state": "recording"}
     manifest = new_manifest(command=tuple(command), host=host.facts(), outcome=outcome, labels=dict(labels))
-    return CaptureWriter.create(target, manifest, force=force)
+    return CaptureWriter.create(target, manifest, force=force, numbered=numbered)
 
 
 def record(
     request: RecordRequest,
     target: Path,
     command: Sequence[str],
+    trouble: Trouble,
     *,
     force: bool = False,
+    numbered: Callable[[int], Path] | None = None,
     scenario: bool = False,
     rank: Mapping[str, Any] | None = None,
     calibrate: Say | None = None,
@@ -92,49 +97,64 @@ def record(
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
     `calibrate` is called when a calibration begins; None: there shall be none.
-    Raises as `create` does, and what ends the recording early.
+    The program runs whatever keeps pinprof from recording it (`trouble`). Raises UsageError and ProgramNotFound before
+    that, and what ends the recording early.
     """
-    refuse_another_rank(captured(target), rank)
-    writer = create(request, target, command, labels, force=force)
-    try:
-        with files.temporary_folder() as folder:
-            facts = folder / "scenario.json"
-            places = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
-            outcome = run.record(
-                replace(request, environment=places),
-                writer.path,
-                replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader)),
-            )
-            described = _read_facts(facts)
-    except BaseException:
-        # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
-        leaves = (writer.path / name for name in collect.leaves(request))
-        if not any(leaf.exists() and leaf.stat().st_size > 0 for leaf in leaves):
-            writer.discard()
-        raise
-    if scenario and outcome.exit_status and not writer.ranges.exists():
+    request = collect.possible(request, trouble)
+    with ExitStack() as places:
+        facts: Path | None = None
+        writer: CaptureWriter | None = None
+        with trouble.kept(UNRECORDED):
+            facts = places.enter_context(files.temporary_folder()) / "scenario.json"
+            force = force and not is_of_another_rank(captured(target), rank)
+            writer = create(target, command, labels, force=force, numbered=numbered)
+        if writer and facts:
+            variables = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
+            request = replace(request, environment=variables)
+        hooks = replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader))
+        try:
+            outcome = run.record(request, writer.path if writer else None, trouble, hooks)
+            told = _read_facts(facts) if facts else {}
+        except BaseException as error:
+            # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
+            if writer and not _has_leaves(writer, request):
+                writer.discard()
+            if isinstance(error, NotStarted):
+                trouble.met(error.reason, UNRECORDED)
+                places.close()
+                become(request.command, run.environment_of(replace(request, environment={})))
+            raise
+    if writer is None:
+        return EndedRecording(outcome)
+    if not holds_recording(writer.path) or (scenario and outcome.exit_status and not writer.ranges.exists()):
         writer.discard()
         return EndedRecording(outcome)
+    if outcome.failure is not None:
+        trouble.met(outcome.failure)
     running = bool(request.pid) and alive(request.pid)
-    return finish(writer, outcome, described, rank, calibrate, running=running, kernel_symbols=kernel_symbols)
+    with trouble.kept(f"The capture is incomplete in {writer.path}"):
+        return finish(
+            writer, outcome, told, rank, calibrate, running=running, kernel_symbols=kernel_symbols, trouble=trouble
+        )
+    return EndedRecording(outcome, writer.path, outcome.notes)
 
 
-def refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
-    """CollectError where the capture that would be replaced is that of another rank of this very launch."""
+def _has_leaves(writer: CaptureWriter, request: RecordRequest) -> bool:
+    leaves = (writer.path / name for name in collect.leaves(request))
+    return any(leaf.exists() and leaf.stat().st_size > 0 for leaf in leaves)
+
+
+def is_of_another_rank(target: Path, rank: Mapping[str, Any] | None) -> bool:
+    """Whether the capture that would be replaced is that of another rank of this very launch."""
     if rank is None or not is_capture(target):
-        return
+        return False
     try:
         there = read_manifest(target).outcome.get("rank")
     except CaptureError:
-        return
+        return False
     if not isinstance(there, Mapping):
-        return
-    if there.get("launch") == rank["launch"] and there.get("number") != rank["number"]:
-        raise CollectError(
-            f"{target} is the capture of rank {there.get('number')} of this launch.",
-            "Leave out -o so that every rank gets its own name, or put the rank into the name.",
-            "output",
-        )
+        return False
+    return bool(there.get("launch") == rank["launch"] and there.get("number") != rank["number"])
 
 
 def finish(
@@ -146,10 +166,11 @@ def finish(
     *,
     running: bool = False,
     kernel_symbols: bool = True,
+    trouble: Trouble | None = None,
 ) -> EndedRecording:
     """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why.
 
-    `running`: the recorded program goes on, and needs the GPU for itself.
+    `running`: the recorded program goes on, and needs the GPU for itself. What `trouble` has said becomes notes.
     """
     writer.release_reserve()
     notes: list[str] = []
@@ -159,10 +180,8 @@ def finish(
     for what, store in (("Symbols", symbols.store), ("Rates of this machine", measured.store)):
         try:
             store(writer.path, manifest)
-        except PinprofError as error:
-            notes.append(f"{what} were not stored: {error.problem}")
-        except OSError as error:
-            notes.append(f"{what} were not stored: {error.strerror}.")
+        except Exception as error:
+            notes.append(f"{what} were not stored: {described(error).problem}")
         except KeyboardInterrupt as error:
             notes, broken_off = [f"{what} were not stored: the recording was interrupted."], error
             break
@@ -171,7 +190,8 @@ def finish(
         (writer.path / KALLSYMS).unlink(missing_ok=True)
     facts = outcome.to_manifest()
     notes += (*symbols.notes, *measured.notes)
-    facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
+    said = dict.fromkeys((*facts["notes"], *notes, *(trouble.notes if trouble else ())))
+    facts |= {"notes": tuple(said)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
     return EndedRecording(outcome, path, (*outcome.notes, *notes), broken_off)
 
@@ -224,7 +244,7 @@ class _Rates:
         measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
         if measured is None and self._say is not None and holds_recording(directory):
             with_cuda = _saw_cuda(directory)
-            if with_cuda or not self._short:
+            if with_cuda or (holds_samples(directory) and not self._short):
                 self._say(f"Measuring memory costs on this machine (up to {LIMIT_S:.0f} s; --no-calibrate skips this)")
                 found = calibration_of(
                     rates.machine_of(manifest.host), os.environ, cuda=with_cuda and not self._running
@@ -235,7 +255,9 @@ class _Rates:
 
 
 def _saw_cuda(directory: Path) -> bool:
-    """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file."""
+    """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file, and the agent calls."""
+    if any((directory / INSIDE).glob("*.bin")):
+        return True
     for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:

@@ -23,6 +23,10 @@ _KNOWN = (BUDGET, PYTEST, *COMMANDS)
 _MOST_BYTES = 1 << 20
 
 
+class NotToml(UsageError):
+    """A file that says nothing to anybody, as while it is edited or merged."""
+
+
 @dataclass(frozen=True)
 class Nearest:
     """What a folder's settings are."""
@@ -91,7 +95,7 @@ def settings_in(path: Path) -> Mapping[str, object] | None:
     try:
         document: Mapping[str, object] = tomllib.loads(content.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}.", "Fix it there.", "settings") from error
+        raise NotToml(f"{path} is not valid TOML: {error}.", "Fix it there.", "settings") from error
     tools = document.get("tool")
     own = tools.get("pinprof") if isinstance(tools, Mapping) else None
     if isinstance(own, Mapping):

@@ -51,7 +51,10 @@ def say(text: object = "", *, error: bool = False, style: str = "", end: str = "
 
 
 def write(stream: IO[str] | None, text: str) -> None:
-    """Write a text that is printable already, at once; nothing where the reader has gone."""
+    """Write a text that is printable already, at once; nothing where the reader has gone.
+
+    Nor where standard error cannot be written, as on a full disk: there is no place to say so.
+    """
     if stream is None:
         return
     try:
@@ -59,6 +62,10 @@ def write(stream: IO[str] | None, text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         forget(stream)
+    except OSError:
+        if stream is not sys.stderr:
+            raise
+        _silence(stream)
 
 
 def flush() -> None:

@@ -30,7 +30,7 @@ def defaults_of(command: click.Command, name: str) -> dict[str, Any]:
     """Parameter → value, of the nearest settings. A file that is none to trust is left out, which is said.
 
     UsageError for keys and values that the command does not have, in the current directory. A file above it stops
-    nothing: it may be of another project.
+    nothing, because it may be of another project, nor does one that is not TOML.
     """
     try:
         here = Path.cwd()
@@ -44,7 +44,7 @@ def defaults_of(command: click.Command, name: str) -> dict[str, Any]:
     try:
         return _of_file(nearest.path, command, name)
     except PinprofError as error:
-        if nearest.path.parent == here:
+        if nearest.path.parent == here and not isinstance(error, settings.NotToml):
             raise
         say(f"{error.problem} None of its settings are used.", error=True)
         return {}

@@ -60,9 +60,13 @@ def this_rank(environment: Mapping[str, str]) -> Rank | None:
     return None
 
 
-def output(name: str, rank: Rank) -> Path:
-    """The capture of a rank in the launch's folder, in the current directory."""
-    return Path(f"{_plain(name) or 'program'}-{rank.launch}{FOLDER_SUFFIX}") / f"rank-{rank.number}{SUFFIX}"
+def output(name: str, rank: Rank, number: int = 1) -> Path:
+    """The capture of a rank in the launch's folder, in the current directory.
+
+    A launch that looks like an earlier one has folder number 2, where no rank of the same number is yet.
+    """
+    again = f"-{number}" if number > 1 else ""
+    return Path(f"{_plain(name) or 'program'}-{rank.launch}{again}{FOLDER_SUFFIX}") / f"rank-{rank.number}{SUFFIX}"
 
 
 def expanded(path: Path) -> list[Path]:

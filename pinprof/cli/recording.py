@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pinprof.base.errors import PinprofError, UsageError, packages_named
+from pinprof.base.errors import CollectError, UsageError, packages_named
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
 from pinprof.cli import ranks
-from pinprof.streams import holds_recording
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
     from pinprof.collect.run import RecordingHooks
+    from pinprof.collect.trouble import Trouble
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -100,6 +100,11 @@ _OPTIONS = (
     ),
     _switch_off("calibrate", "Skip the measurement of memory costs after the recording."),
     click.option("-q", "--quiet", is_flag=True, help="Print only errors and the program's own output."),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Exit with 1 if pinprof could not record everything and the program itself ends with 0.",
+    ),
     click.option("--no-report", is_flag=True, help="Only record. Run `pinprof report` later."),
     click.option(
         "--label",
@@ -170,15 +175,18 @@ def record(
     The recording begins after `delay_s` and takes `duration_s`, or lasts until the program ends.
     """
     from pinprof import collect, recording
-    from pinprof.streams.store import default_name, file_name
+    from pinprof.collect.trouble import Trouble
+    from pinprof.streams.store import captured
 
     about_request = dict(options)
     labels, small = labels_of(about_request.pop("labels")), about_request.pop("small")
     if small:
         about_request |= _not_given(SMALL)
-    output, force, no_report, calibrate, quiet = (
-        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate", "quiet")
+    output, force, no_report, calibrate, quiet, strict = (
+        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate", "quiet", "strict")
     )
+    # No program waits for the recording of one that runs already.
+    trouble = Trouble(strict=strict or bool(pid), raises=bool(pid))
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
         tuple(command), names, pid=pid, delay_s=delay_s, duration_s=duration_s, region_only=scenario,
@@ -188,11 +196,14 @@ def record(
     rank = None if output else launched
     # Of many ranks the first alone explains itself: the others would print into it.
     unexplained = no_report or (rank is not None and rank.number > 0)
+    first, numbered = _names(name, output, rank)
     recorded = recording.record(
         collect.resolve(request),
-        output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
+        first,
         shown or command,
+        trouble,
         force=force,
+        numbered=numbered,
         scenario=scenario,
         rank=launched.facts() if launched else None,
         labels=labels,
@@ -202,27 +213,41 @@ def record(
         calibrate=(_nothing if quiet else _say_dimly) if calibrate and not (rank and rank.number) else None,
     )
     outcome, target = recorded.outcome, recorded.path
+    if output and target and target.name != (given := captured(output)).name:
+        taken = CollectError(
+            f"{given} exists already, so the capture is {target}.",
+            "Give another name with -o, or --force to replace it.",
+            "output",
+        )
+        trouble.met(taken)
     if target is None:
-        return outcome.exit_status
+        return trouble.status(outcome.exit_status)
     if recorded.broken_off is not None:
         if not quiet:
             say(f"Capture: {target}", error=True)
         raise recorded.broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
-        # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
-        keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         places = [f"Capture: {target}"]
         if rank and not rank.number:
             places.append(f"All ranks, after they have ended: pinprof report {target.parent}")
-        if quiet:
-            _write_page(target, no_report=unexplained, keep_going=keep_going)
-        else:
-            _present(target, recorded.notes, places, no_report=unexplained, keep_going=keep_going)
-    if outcome.failure is not None:
-        if outcome.exit_status == 0:
-            raise outcome.failure
-        say(f"pinprof: {outcome.failure}", error=True)
-    return outcome.exit_status
+        for note in () if quiet else recorded.notes:
+            say(f"pinprof: {note}", error=True)
+        trouble.raises = False  # the recording is whole
+        if (unexplained or not _presented(target, places, trouble, quiet=quiet)) and not quiet:
+            say("\n".join(places))
+    return trouble.status(outcome.exit_status)
+
+
+def _names(name: str, output: Path | None, rank: ranks.Rank | None) -> tuple[Path, Callable[[int], Path]]:
+    """Where the capture goes, and where if that is taken: a number says which."""
+    from pinprof.streams import store
+
+    if rank and not output:
+        return ranks.output(store.file_name(name), rank), lambda number: ranks.output(
+            store.file_name(name), rank, number
+        )
+    first = output or store.default_name(name)
+    return first, lambda number: store.numbered_name(first, number)
 
 
 def labels_of(given: Sequence[str]) -> dict[str, str]:
@@ -291,39 +316,16 @@ def _load_report() -> None:
         pipeline.load()
 
 
-def _write_page(target: Path, *, no_report: bool, keep_going: bool) -> None:
-    """The page without a word, unless it cannot be written."""
-    if no_report:
-        return
-    try:
-        with packages_named():
-            from pinprof import analyze, read
-            from pinprof.cli import pipeline
+def _presented(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> bool:
+    """Write the page, and unless `quiet` print the summary and where page and capture are; whether that was done."""
+    with trouble.kept("The recording is not explained"), packages_named():
+        from pinprof import analyze, read
+        from pinprof.cli import pipeline
 
-            analysis = analyze.analyze(read.read(target, read.ReadOptions()))
+        analysis = analyze.analyze(read.read(target, read.ReadOptions()))
+        if quiet:
             pipeline.write_page([analysis], pipeline.default_page(target))
-    except PinprofError as error:
-        if not keep_going:
-            raise
-        say(f"pinprof: {error}", error=True)
-
-
-def _present(target: Path, notes: Sequence[str], places: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
-    """Print the notes, the summary and where page and capture are; with `keep_going` a report's error is only said."""
-    for note in notes:
-        say(f"pinprof: {note}", error=True)
-    if not no_report:
-        try:
-            with packages_named():
-                from pinprof import analyze, read
-                from pinprof.cli import pipeline
-
-                analysis = analyze.analyze(read.read(target, read.ReadOptions()))
-                pipeline.present([analysis], pipeline.default_page(target), below=places)
-            return
-        except PinprofError as error:
-            if not keep_going:
-                say("\n".join(places))
-                raise
-            say(f"pinprof: {error}", error=True)
-    say("\n".join(places))
+        else:
+            pipeline.present([analysis], pipeline.default_page(target), below=places)
+        return True
+    return False

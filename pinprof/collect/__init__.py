@@ -3,6 +3,7 @@
     request.py      RecordRequest, Outcome
     collector.py    Collector, Tool: the shape of everything that takes part; Setup, Waiter
     run.py          one run, start to end
+    trouble.py      what pinprof cannot do, which never keeps the program from running
     within.py       the same of this process, by itself
     program.py      the program behind its gate; attach.py: one that runs already
     recorder.py     a tool's process
@@ -28,7 +29,7 @@
     memory.py       memory over time
     process_notes.py  processes that outlive the program, or have another clock
     kallsyms.py     the kernel's symbols
-    limits.py       what no recorder of samples can record
+    limits.py       what no recorder of samples can record, and what the system leaves to recorders
     permission.py   whether the kernel lets us sample
     cuda_libraries.py  where a program finds CUDA's functions
     counters.py     exact counters around a run
@@ -50,6 +51,7 @@ from pinprof.collect.request import Outcome, RecordRequest
 
 if TYPE_CHECKING:
     from pinprof.collect.collector import Collector
+    from pinprof.collect.trouble import Trouble
 
 COLLECTORS = {
     "native": "CPU stacks, page faults and waits, by pinprof itself",
@@ -113,17 +115,23 @@ def _sampler(request: RecordRequest) -> str:
             return "perf"
         if native.samples_kernel(request):
             return "native"
-    except PinprofError:
+    except (PinprofError, OSError):
         pass
     try:
         perf.check(request)
-    except PinprofError:
+    except (PinprofError, OSError):
         return "native"
     return "perf"
 
 
 def check(request: RecordRequest) -> None:
     """Raise when this request cannot be recorded here; writes nothing."""
+    _check_launch(request)
+    for part in (*chosen(request), *map(load, BESIDE)):
+        part.check(request)
+
+
+def _check_launch(request: RecordRequest) -> None:
     for name in request.collectors:
         if (request.delay_s or request.duration_s) and not request.pid and load(name).launches:
             problem = f"{name} starts the program itself, and records it from its start to its end."
@@ -131,8 +139,22 @@ def check(request: RecordRequest) -> None:
         if request.pid and load(name).launches:
             problem = f"{name} starts the program itself, so it cannot record a running program."
             raise UsageError(problem, "Record it with auto, or start it with pinprof.", "pid")
-    for part in (*chosen(request), *map(load, BESIDE)):
+
+
+def possible(request: RecordRequest, trouble: Trouble) -> RecordRequest:
+    """The request without what cannot be recorded here, which is said; UsageError as `check` raises it."""
+    _check_launch(request)
+    collectors = [name for name in request.collectors if _recordable(name, request, trouble)]
+    request = replace(request, collectors=tuple(collectors))
+    return replace(request, left_out=frozenset(name for name in BESIDE if not _recordable(name, request, trouble)))
+
+
+def _recordable(name: str, request: RecordRequest, trouble: Trouble) -> bool:
+    part = load(name)
+    with trouble.kept(part.lost):
         part.check(request)
+        return True
+    return False
 
 
 def leaves(request: RecordRequest) -> Sequence[str]:
@@ -140,4 +162,4 @@ def leaves(request: RecordRequest) -> Sequence[str]:
     return [name for collector in chosen(request) for name in collector.leaves]
 
 
-__all__ = ["AUTO", "COLLECTORS", "Outcome", "RecordRequest", "check", "parse_names", "resolve"]
+__all__ = ["AUTO", "COLLECTORS", "Outcome", "RecordRequest", "check", "parse_names", "possible", "resolve"]

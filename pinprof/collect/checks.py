@@ -21,7 +21,8 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted
 from pinprof.collect import host, kallsyms, nsys_keeper, permission, py_spy, python
 from pinprof.collect.cupti import candidates
-from pinprof.collect.native import max_sample_rate, tracefs
+from pinprof.collect.limits import max_sample_rate
+from pinprof.collect.native import tracefs
 from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf

@@ -20,6 +20,8 @@ from pinprof.collect.program import HeldSignals, Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 
+SAMPLES_LOST = "CPU time, page faults and waits are not recorded"
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -79,6 +81,12 @@ class Tool:
     def ended(self) -> None:
         """The program has ended, its recorders not yet."""
 
+    def left_out(self) -> None:
+        """It can't go on: no process of it is left."""
+        if self.recorder is not None:
+            self.recorder.send(signal.SIGKILL)
+            self.recorder.wait()
+
     def result(self) -> ToolResult:
         """After its recorder has ended: leave what it recorded in the capture, and say how it went."""
         return ToolResult({})
@@ -132,5 +140,9 @@ class Collector:
     """It starts the program itself, and so cannot record one that runs already; of those, one at a time."""
     traces_cuda: bool = False
     """It records CUDA calls and NVTX ranges; nothing else needs to."""
+    forks: bool = False
+    """It records by a process of its own."""
+    lost: str = "The recording is not complete"
+    """What to say where it cannot take part."""
     leaves: tuple[str, ...] = ()
     """The files of the capture that hold what it recorded: a capture with none of them is not kept after an error."""

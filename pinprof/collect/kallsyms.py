@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from pinprof.base import files
+from pinprof.base.errors import CollectError
 from pinprof.collect.native.existing import reference_symbol
 from pinprof.collect.own_processes import may_fork
 from pinprof.collect.recorder import Recorder
@@ -23,6 +24,7 @@ from pinprof.streams.store import KALLSYMS
 
 SOURCE = Path("/proc/kallsyms")
 _MODULES = Path("/proc/modules")
+LOST = "Kernel functions have no names"
 _LEVEL = 1
 """Fast: 5 to 9 MB of text in a tenth of a second, a quarter of its size."""
 
@@ -60,14 +62,17 @@ class Copying:
             self._thread.start()
 
     def note(self) -> str:
-        """Wait for its end: what `save` returns; OSError when they could not be written."""
+        """Wait for its end: what `save` returns; OSError or CollectError when they could not be written."""
         if self._thread:
             self._thread.join()
         if self._process:
             self._process.wait()
             number = os.waitstatus_to_exitcode(self._process.wait_status or 0)
+            if number < 0:
+                ended = f"The process that copies kernel symbols was ended by {signal.Signals(-number).name}."
+                raise CollectError(ended, "Record again for the names.", "native")
             if number:
-                self._error = OSError(abs(number), os.strerror(abs(number)), KALLSYMS)
+                self._error = OSError(number, os.strerror(number), KALLSYMS)
         if self._error:
             raise self._error
         return self._note

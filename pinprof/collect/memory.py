@@ -173,4 +173,6 @@ def _machine() -> dict[str, int]:
 
 
 # Nobody waits, and so watches, while a process records itself.
-COLLECTOR = Collector(lambda setup: [] if setup.request.own_process else [MemoryWatch(setup)])
+COLLECTOR = Collector(
+    lambda setup: [] if setup.request.own_process else [MemoryWatch(setup)], lost="Memory over time is not recorded"
+)

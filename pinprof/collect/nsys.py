@@ -284,4 +284,12 @@ def _help(path: Path) -> str:
         return error.strerror or str(error)
 
 
-COLLECTOR = Collector(lambda setup: [Launched(setup)], check, launches=True, traces_cuda=True, leaves=(NSYS_SQLITE,))
+COLLECTOR = Collector(
+    lambda setup: [Launched(setup)],
+    check,
+    launches=True,
+    traces_cuda=True,
+    leaves=(NSYS_SQLITE,),
+    forks=True,
+    lost="Nsight Systems records nothing",
+)

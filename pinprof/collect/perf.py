@@ -24,11 +24,11 @@ from pathlib import Path
 from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import host, perf_host_name, permission
-from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
+from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.limits import check_request
 from pinprof.collect.program import Program
-from pinprof.collect.recorder import Recorder, printed_lines
+from pinprof.collect.recorder import Recorder, printed_lines, unstarted
 from pinprof.collect.request import RecordRequest
 from pinprof.machine.children import asked
 from pinprof.streams.store import LOG, PERF_DATA
@@ -90,7 +90,7 @@ class AttachedPerf(Tool):
         try:
             self.recorder = Recorder(argv, _perf_environment(), self._log)
         except OSError as error:
-            raise CollectError(f"perf cannot be started: {error.strerror}.", "Reinstall perf.", "perf") from error
+            raise CollectError(*unstarted("perf", error), "perf") from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until perf has opened its events, and unless the program does so itself, switch them on."""
@@ -109,6 +109,11 @@ class AttachedPerf(Tool):
         if not self._request.region_only:
             for _ in self._control.asked("enable", waiter):
                 self._still_starting()
+        self._control.close()
+
+    def left_out(self) -> None:
+        """Let go of the FIFOs as well, by which the program notices."""
+        super().left_out()
         self._control.close()
 
     def result(self) -> ToolResult:
@@ -252,4 +257,6 @@ def _output(*command: str) -> str:
     return asked(*command, environment=_perf_environment(), errors=True).output
 
 
-COLLECTOR = Collector(lambda setup: [AttachedPerf(setup)], check, samples=True, leaves=(PERF_DATA,))
+COLLECTOR = Collector(
+    lambda setup: [AttachedPerf(setup)], check, samples=True, leaves=(PERF_DATA,), forks=True, lost=SAMPLES_LOST
+)

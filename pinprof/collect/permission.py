@@ -100,8 +100,8 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
         why = f"although {setting}" if permitted else f"although it runs as root ({setting})"
         return CollectError(
             f"pinprof is not permitted to sample {what} here {why}: perf_event_open fails with {os.strerror(number)}.",
-            "In a container, start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open "
-            "(--security-opt seccomp=unconfined).",
+            "In a container, start it with `docker run --cap-add PERFMON`; if its seccomp profile still denies "
+            "perf_event_open, add `--security-opt seccomp=unconfined`.",
             "perf-permission",
         )
     return CollectError(

@@ -21,6 +21,8 @@ from typing import NoReturn
 from pinprof.base.errors import ProgramNotFound
 from pinprof.base.lazy_dataclass import dataclass
 
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""An ignored signal stays ignored across exec."""
 _AS_TYPED = "Give the command after --, as you would type it."
 
 
@@ -55,6 +57,14 @@ class HeldSignals:
     """Arrived at a thread of some library (numpy's), which does not share our mask."""
 
 
+class NotStarted(Exception):
+    """No process can be started for the program."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 class Program:
     """The program being recorded, forked and waiting behind a gate."""
 
@@ -68,11 +78,14 @@ class Program:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], signals: HeldSignals) -> None:
         executable = find_program(command[0])
-        gate, self._gate = os.pipe()
-        self._failure, failure = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        self.pid = os.fork()
+        try:
+            gate, self._gate = os.pipe()
+            self._failure, failure = os.pipe()
+            self.pid = os.fork()
+        except OSError as error:
+            raise NotStarted(error) from error
         if self.pid == 0:
             os.close(self._gate)
             _become(executable, command, environment, signals, gate, failure)
@@ -143,8 +156,7 @@ def _become(
 ) -> NoReturn:
     """In the forked child: wait for the gate, then become the program with the signal state a shell would give it."""
     try:
-        # Python ignores these two, and an ignored signal stays ignored across exec.
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        for number in _IGNORED_BY_PYTHON:
             signal.signal(number, signal.SIG_DFL)
         for number in signals.ignored:
             signal.signal(number, signal.SIG_IGN)
@@ -155,6 +167,13 @@ def _become(
         os.write(failure, str(error.errno).encode())
     finally:
         os._exit(127)
+
+
+def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become a program in place of this process, where no other can be started."""
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(find_program(command[0]), list(command), dict(environment))  # noqa: S606 - the program itself
 
 
 def exit_status(wait_status: int) -> int:

@@ -240,4 +240,4 @@ def _join(setup: Setup) -> Sequence[Tool]:
     return [*tools, *([_Trampoline()] if planned.environment else [])]
 
 
-COLLECTOR = Collector(_join, plan)
+COLLECTOR = Collector(_join, plan, forks=True, lost="Python functions and lines are not recorded")

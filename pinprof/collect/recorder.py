@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from pinprof.base import files
-from pinprof.base.errors import CollectError
+from pinprof.base.errors import CollectError, system_error
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -143,6 +143,12 @@ class Recorder:
         if status is None or not os.WIFSIGNALED(status):
             return status == 0
         return os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM)
+
+
+def unstarted(who: str, error: OSError) -> tuple[str, str]:
+    """What to say of a process that cannot be started: problem and remedy."""
+    known = system_error(error)
+    return f"{who} can't start: {error.strerror}.", known.remedy if known else "`pinprof doctor` checks this machine."
 
 
 _STANDARD = (0, 1, 2)

@@ -56,6 +56,8 @@ class RecordRequest:
     """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
     python_rate: int | None = None
     """Looks at Python's frames a second; None: as many as the reader is made for."""
+    left_out: frozenset[str] = frozenset()
+    """What takes no part beside the collectors because it cannot record here."""
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""
 

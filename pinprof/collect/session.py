@@ -55,6 +55,11 @@ class Session(Waiter):
             due = min([self.program.left_s(), *(tool.watch() for tool in self.tools)])
             self.wait(min(due, 0.1 if self._pass_on else 1.0))
 
+    def until_over(self) -> None:
+        """The same without a look at any tool."""
+        while not self.program.over:
+            self.wait(min(self.program.left_s(), 0.1 if self._pass_on else 1.0))
+
     def until_gone(self, at_most_s: float = float("inf")) -> None:
         """What of its run is not recorded, or a part of that."""
         until = time.monotonic() + at_most_s

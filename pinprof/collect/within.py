@@ -18,6 +18,7 @@ from pinprof.collect.program import Program, resources
 from pinprof.collect.recorder import FINISH_TIMEOUT_S
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.run import CollectorRun
+from pinprof.collect.trouble import Trouble
 
 
 class _ThisProcess(Program):
@@ -85,10 +86,11 @@ class OwnRecording:
         """Begin; CollectError when the kernel does not allow it."""
         self._process = _ThisProcess()
         with ExitStack() as places:
-            self._run = CollectorRun(request, directory, places)
+            self._run = CollectorRun(request, directory, places, Trouble(raises=True))
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)
+            self._process.start()
             self._places = places.pop_all()
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pinprof import streams
 from pinprof.base.errors import CaptureError
 from pinprof.data.manifest import Manifest
-from pinprof.data.model import Capture
+from pinprof.data.model import Capture, ClockSync, SampleTable
 from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams import store
 from pinprof.streams.stream import found
@@ -64,13 +64,12 @@ def read(directory: Path, options: ReadOptions) -> Capture:
     if not store.is_capture(directory):
         perf.refuse_pieces(directory)
     reading = Reading(directory, options)
-    capture: Capture | None = None
+    capture = None if streams.holds_samples(directory) else _unsampled(reading)
     for stream in streams.STREAMS:
         path = stream.of(directory)
         if path is not None and stream.read and not stream.context and (capture is not None or stream.alone):
             capture = found(stream.read)(capture, path, reading)
-    if capture is None:
-        raise _nothing(directory, reading.manifest)
+    assert capture is not None
     return perf.finished(capture, reading) if store.part(directory, store.PERF_DATA) else capture
 
 
@@ -90,6 +89,26 @@ def seal(directory: Path) -> Sealed:
 
     traced_alone = store.part(directory, store.NSYS_SQLITE) and not store.part(directory, store.PERF_DATA)
     return nsys.seal(directory) if traced_alone else perf.seal(directory)
+
+
+def _unsampled(reading: Reading) -> Capture:
+    """What the other streams of a capture without samples are read into; CaptureError where it has none at all."""
+    from pinprof.read.assembly import StackBuilder
+
+    if not streams.holds_recording(reading.directory):
+        raise _nothing(reading.directory, reading.manifest)
+    ranges = reading.ranges
+    capture = Capture(
+        path=str(reading.directory),
+        manifest=reading.manifest,
+        events=(),
+        samples=SampleTable.empty(),
+        stacks=StackBuilder().table(),
+        ranges=ranges.table,
+        threads={},
+        clock=ClockSync("monotonic", 0, 0),
+    )
+    return capture.with_notes(*ranges.notes)
 
 
 def _nothing(directory: Path, manifest: Manifest) -> CaptureError:

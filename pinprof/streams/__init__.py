@@ -125,7 +125,12 @@ STREAMS: tuple[Stream, ...] = (
 
 
 def holds_recording(directory: Path) -> bool:
-    """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
+    """Whether a capture holds what a report can be made of: anything that was recorded of a program."""
+    return any(stream.read and stream.name != store.RATES and stream.of(directory) for stream in STREAMS)
+
+
+def holds_samples(directory: Path) -> bool:
+    """Whether a capture has what other streams are read into: samples, or what Nsight Systems traced."""
     return any(stream.alone and stream.of(directory) for stream in STREAMS)
 
 

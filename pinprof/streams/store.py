@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -58,6 +59,13 @@ _RESERVE_BYTES = 256 * 1024
 """Held while recording and given back before the manifest is written, so that a full disk cannot lose a capture."""
 
 
+_MOST_NUMBERS = 100_000
+
+
+class NameTaken(CollectError):
+    """Something else has the name of a capture."""
+
+
 @dataclass(frozen=True)
 class CaptureWriter:
     """A capture directory being written; `finish()` makes it whole."""
@@ -72,18 +80,46 @@ class CaptureWriter:
     """Held while it is written, so that nobody takes it for one that was left behind; -1 where that cannot be."""
 
     @classmethod
-    def create(cls, target: Path, manifest: Manifest, *, force: bool = False) -> Self:
-        """Make the directory with a first manifest; CollectError if it cannot be, or if it exists and not `force`."""
-        target = captured(target)
+    def create(
+        cls,
+        target: Path,
+        manifest: Manifest,
+        *,
+        force: bool = False,
+        numbered: Callable[[int], Path] | None = None,
+    ) -> Self:
+        """Make the directory with a first manifest; CollectError if it cannot be, or if it exists and not `force`.
+
+        With `numbered`, a name that is taken gives way to number 2, 3, … of it, whoever else looks for one meanwhile.
+        """
+        for number in range(2, _MOST_NUMBERS):
+            try:
+                return cls._created(captured(target), manifest, force=force)
+            except NameTaken:
+                if numbered is None:
+                    raise
+                target, force = numbered(number), False
+        raise NameTaken(f"{target} exists already.", "Give another name with -o.", "output")
+
+    @classmethod
+    def _created(cls, target: Path, manifest: Manifest, *, force: bool) -> Self:
         partial = target.with_name(target.name + PARTIAL)
         for existing in (target, partial):
             if os.path.lexists(existing):
                 _remove(existing, force=force)
         try:
             partial.parent.mkdir(parents=True, exist_ok=True)
-            partial.mkdir(files.PRIVATE_FOLDER)
         except OSError as error:
             raise _unwritable(partial, error) from error
+        try:
+            partial.mkdir(files.PRIVATE_FOLDER)
+        except FileExistsError as error:
+            raise NameTaken(f"{partial} exists already.", "Give another name with -o.", "output") from error
+        except OSError as error:
+            raise _unwritable(partial, error) from error
+        if os.path.lexists(target):  # another recording got this name, and so made room for the partial one
+            files.remove_empty(partial)
+            raise NameTaken(f"{target} exists already.", "Give another name with -o.", "output")
         writer = cls(partial, target, manifest, _locked(partial))
         try:
             files.written(partial / RESERVE, bytes(_RESERVE_BYTES))
@@ -135,21 +171,19 @@ def _remove(existing: Path, *, force: bool) -> None:
     """Make room for a capture; CollectError where it may not be removed, or another pinprof is writing it."""
     if not force:
         remedy = "Give another name with -o, or --force to replace it."
-        raise CollectError(f"{existing} exists already.", remedy, "output")
+        raise NameTaken(f"{existing} exists already.", remedy, "output")
     if existing.is_symlink() or not is_capture(existing):
         problem = f"{existing} is not a pinprof capture, so --force does not replace it."
-        raise CollectError(problem, "Give another name with -o.", "output")
+        raise NameTaken(problem, "Give another name with -o.", "output")
     lock = _locked(existing)
     try:
         if lock == _TAKEN:
             problem = f"{existing} is in use by another pinprof, so --force does not replace it."
             remedy = "Give every recording its own name. Leave out -o to name the ranks of a launch automatically."
-            raise CollectError(problem, remedy, "output")
+            raise NameTaken(problem, remedy, "output")
         shutil.rmtree(existing)
     except OSError as error:
-        raise CollectError(
-            f"{existing} cannot be removed: {error.strerror}.", "Give another name.", "output"
-        ) from error
+        raise NameTaken(f"{existing} cannot be removed: {error.strerror}.", "Give another name.", "output") from error
     finally:
         if lock >= 0:
             os.close(lock)
@@ -181,6 +215,12 @@ def file_name(name: str) -> str:
 def default_name(name: str) -> Path:
     """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory."""
     return Path(f"{file_name(name)}-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}")
+
+
+def numbered_name(path: Path, number: int) -> Path:
+    """`NAME-2.pinprof` for number 2 of a capture."""
+    target = captured(path)
+    return target.with_name(f"{target.name.removesuffix(SUFFIX)}-{number}{SUFFIX}")
 
 
 def new_manifest(**facts: Any) -> Manifest:

@@ -36,7 +36,10 @@ class Stream:
     folder: bool = False
     """Whether it is a folder of `*.bin`, one for each process or address space."""
     alone: bool = False
-    """Whether a report can be made of it alone: its `read` is given None where no such stream was read before."""
+    """Whether others are read into it: its `read` is given None where no such stream was read before.
+
+    Where a capture has no such stream, the others are read into an empty one.
+    """
     context: bool = False
     """Whether `read` comes after all others, and for recordings of any format, with None where there is no file."""
 

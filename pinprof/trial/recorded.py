@@ -62,6 +62,9 @@ def record(
     except PinprofError as error:
         said = ended.complaint.removeprefix("pinprof: error: ")
         return RecordedRun(ended, None, said or error.problem)
+    if not capture.events:
+        notes = capture.manifest.outcome.get("notes")
+        return RecordedRun(ended, None, str(notes[0]) if isinstance(notes, list | tuple) and notes else ended.complaint)
     used = capture.manifest.outcome.get("resources")
     peak = used.get("max_resident_bytes") if isinstance(used, Mapping) else None
     wall = capture.manifest.outcome.get("duration_ns")

@@ -326,30 +326,3 @@ def reachable_python() -> tuple[str, str]:
         if trial is not None and trial.returncode == 0:
             return interpreter, path
     pytest.skip("no Python here that another user may run")
-
-
-SECCOMP = """
-import ctypes, os, struct, sys
-# Load the system call's number; perf_event_open (298) fails with the given errno, everything else is allowed.
-code = b"".join(struct.pack("=HBBI", *line) for line in (
-    (0x20, 0, 0, 0), (0x15, 0, 1, 298), (0x06, 0, 0, 0x00050000 | int(sys.argv[1])), (0x06, 0, 0, 0x7FFF0000)))
-buffer = ctypes.create_string_buffer(code, len(code))
-program = struct.pack("=HxxxxxxQ", 4, ctypes.addressof(buffer))
-libc = ctypes.CDLL(None, use_errno=True)
-libc.prctl(38, 1, 0, 0, 0)
-assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
-os.execv(sys.executable, [sys.executable, "-m", "pinprof", "record", "--", "true"])
-"""
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter knows one system call number only")
-@pytest.mark.parametrize("number", [1, 38])
-def test_a_seccomp_filter_is_named_with_what_permits_it(number: int, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [*python(SECCOMP), str(number)], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert result.returncode == 1
-    assert os.strerror(number) in result.stderr
-    assert "seccomp" in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert not list(tmp_path.iterdir())

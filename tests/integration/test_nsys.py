@@ -354,7 +354,7 @@ def test_an_nsys_that_is_killed_leaves_the_program_alone_and_is_said(word: bytes
         (tmp_path / "go").touch()
         out, err = process.communicate(timeout=90)
     assert out == "whole\n"
-    assert process.returncode == 1
+    assert process.returncode == 0
     assert "nsys" in err
     assert "Traceback" not in err
     assert outcome(tmp_path)["state"] == "failed"
@@ -376,7 +376,7 @@ def test_a_program_that_cannot_be_executed_leaves_nothing(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
 
 
-def test_an_nsys_that_refuses_is_quoted_and_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_nsys_that_refuses_is_quoted_and_the_program_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = find_nsys().path
     stand_in = tmp_path / "nsys"
     stand_in.write_text(
@@ -386,10 +386,9 @@ def test_an_nsys_that_refuses_is_quoted_and_nothing_runs(tmp_path: Path, monkeyp
     stand_in.chmod(0o755)
     monkeypatch.setenv("NSYS", str(stand_in))
     result = record(tmp_path, "touch", "ran")
-    assert result.returncode == 1
-    assert "No space left for a session" in result.stderr
-    assert not (tmp_path / "ran").exists()
-    assert not list(tmp_path.glob("out*"))
+    assert result.returncode == 0
+    assert "Nsight Systems records nothing: nsys did not start the program: No space left" in result.stderr
+    assert (tmp_path / "ran").exists()
 
 
 def test_an_nsys_that_fails_once_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`python without_perf.py COMMAND …` runs a command that may not call perf_event_open, as in many containers."""
+"""`python without_perf.py [ERRNO] COMMAND …` runs a command that may not call perf_event_open."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def refuse() -> None:
+def refuse(number: int = errno.EPERM) -> None:
     """From now on, for this process and all that it starts (seccomp(2), struct sock_filter)."""
     code = b"".join(
         struct.pack("HBBI", *step)
         for step in (
             (_LOAD, 0, 0, 0),
             (_EQUAL, 0, 1, _NUMBER[platform.machine()]),
-            (_RETURN, 0, 0, _ERRNO | errno.EPERM),
+            (_RETURN, 0, 0, _ERRNO | number),
             (_RETURN, 0, 0, _ALLOW),
         )
     )
@@ -38,5 +38,6 @@ def refuse() -> None:
 
 
 if __name__ == "__main__":
-    refuse()
-    os.execvp(sys.argv[1], sys.argv[1:])
+    name, *command = sys.argv[1:] if hasattr(errno, sys.argv[1]) else ["EPERM", *sys.argv[1:]]
+    refuse(getattr(errno, name))
+    os.execvp(command[0], command)

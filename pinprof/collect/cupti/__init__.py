@@ -129,4 +129,4 @@ def _places(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
     yield from (Path(path) for name, path in host.linker_cache() if name.startswith("libcupti.so.1"))
 
 
-COLLECTOR = Collector(_join, check=_check)
+COLLECTOR = Collector(_join, check=_check, lost="GPU work is not recorded by CUPTI")

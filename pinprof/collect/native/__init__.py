@@ -22,14 +22,11 @@ left to perf.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from pinprof.base.errors import CollectError, UsageError
-from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.base.errors import UsageError
+from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool
 from pinprof.collect.request import RecordRequest
 from pinprof.streams.store import PERF_DATA
-
-_MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 
 
 def check(request: RecordRequest) -> None:
@@ -43,13 +40,6 @@ def check(request: RecordRequest) -> None:
             f"The native collector does not record --call-graph {request.call_graph}.",
             "Record with perf for that (`pinprof run … --record perf`, `pinprof record --with perf`).",
             "call-graph",
-        )
-    most = max_sample_rate()
-    if most is not None and request.frequency > most:
-        raise CollectError(
-            f"This kernel samples at most {most} times a second, not {request.frequency}.",
-            f"Give --frequency {most}, or `sudo sysctl kernel.perf_event_max_sample_rate={request.frequency}`.",
-            "frequency",
         )
     kernel = samples_kernel(request)
     if request.pid and not request.system_wide:
@@ -71,17 +61,10 @@ def samples_kernel(request: RecordRequest) -> bool:
     return False
 
 
-def max_sample_rate() -> int | None:
-    """kernel.perf_event_max_sample_rate, which the kernel lowers by itself when sampling takes too long."""
-    from pinprof.collect import host
-
-    return host.number(_MAX_SAMPLE_RATE)
-
-
 def _join(setup: Setup) -> Sequence[Tool]:
     from pinprof.collect.native.attached import AttachedNative
 
     return [AttachedNative(setup, kernel=samples_kernel(setup.request))]
 
 
-COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,))
+COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,), forks=True, lost=SAMPLES_LOST)

@@ -20,7 +20,7 @@ from pinprof.collect.native import events, unwinding
 from pinprof.collect.native.sampler import SAID, Orders
 from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
-from pinprof.collect.recorder import Recorder
+from pinprof.collect.recorder import Recorder, unstarted
 from pinprof.collect.request import RecordRequest
 from pinprof.data.manifest import USER_ONLY
 from pinprof.machine.libraries import UNWINDING
@@ -83,8 +83,7 @@ class AttachedNative(Tool):
         try:
             self.recorder = start(orders, control, self._log, "pinprof-native", fork=not request.own_process)
         except OSError as error:
-            problem = f"The collector can't start: {error.strerror}."
-            raise _failed(problem, "`pinprof doctor` checks this machine.") from error
+            raise _failed(*unstarted("The collector", error)) from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
@@ -93,6 +92,11 @@ class AttachedNative(Tool):
         for word in ("ping",) if self._request.region_only else ("ping", "enable"):
             for _ in self._control.asked(word, waiter):
                 self._still_starting(deadline)
+        self._control.close()
+
+    def left_out(self) -> None:
+        """Let go of the FIFOs as well, by which the program notices."""
+        super().left_out()
         self._control.close()
 
     def flush(self) -> None:

@@ -158,4 +158,4 @@ def _reason(said: Mapping[str, Any]) -> str:
     return str(said.get("refused") or said.get("failed") or "the collector ended early").rstrip(".")
 
 
-COLLECTOR = Collector(_join)
+COLLECTOR = Collector(_join, forks=True, lost="CUDA calls are not recorded")

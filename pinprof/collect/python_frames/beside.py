@@ -15,7 +15,7 @@ from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.python_frames import READY, UNKNOWN
-from pinprof.collect.recorder import Recorder
+from pinprof.collect.recorder import Recorder, unstarted
 from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
@@ -43,8 +43,7 @@ class LineRecorder(Tool):
         try:
             self.recorder = started(module, "pinprof-python", arguments, self._log, fork=fork)
         except OSError as error:
-            problem = f"The reader of Python lines cannot be started: {error.strerror}."
-            raise CollectError(problem, "Record with --python off.", "python-lines") from error
+            raise CollectError(*unstarted("The reader of Python lines", error), "python-lines") from error
         if program.pid == os.getpid():
             _may_be_read_by(self.recorder.pid)
 

@@ -121,4 +121,4 @@ def _join(setup: Setup) -> Sequence[Tool]:
     return [ManagedMemoryTool(setup)] if records_events(setup.request) else []
 
 
-COLLECTOR = Collector(_join, check=_check)
+COLLECTOR = Collector(_join, check=_check, forks=True, lost="Events of managed memory are not recorded")

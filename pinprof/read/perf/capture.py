@@ -125,6 +125,9 @@ def refuse_pieces(directory: Path) -> None:
 def seal(directory: Path) -> Sealed:
     """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it."""
     path = directory / store.PERF_DATA
+    if not path.exists():
+        _seal_unsampled(directory)
+        return Sealed()
     recording = perf_data.load(path, placed=True)
     recorded = [recording]
     if recording.needs_perf:
@@ -150,6 +153,16 @@ def seal(directory: Path) -> Sealed:
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     tree = program_tree(recording.raw.tasks, roots, manifest.command)
     return Sealed(tree, still_running(recording.raw.tasks, recording.raw.exits, tree))
+
+
+def _seal_unsampled(directory: Path) -> None:
+    """Store the symbols of addresses that the program's own agent noted."""
+    if (inside := directory / store.INSIDE).is_dir():
+        from pinprof.read.inside.calls import ask_symbols
+
+        resolver = Resolver(kallsyms=None, recording=True)
+        ask_symbols(inside, resolver)
+        resolver.seal().save(directory / store.SYMBOLS)
 
 
 def own_kallsyms(recording: perf_data.PerfRecording) -> Path | None:

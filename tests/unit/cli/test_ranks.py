@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from pinprof import recording
-from pinprof.base.errors import CaptureError, CollectError, UsageError
+from pinprof.base.errors import CaptureError, UsageError
 from pinprof.cli import launch
 from pinprof.cli.launch import one_rank, report_launch
 from pinprof.cli.ranks import Rank, expanded, output, this_rank
-from pinprof.collect import RecordRequest
 from pinprof.read import ReadOptions
 from pinprof.streams import store
 from pinprof.streams.store import MANIFEST
@@ -98,11 +97,9 @@ def test_force_replaces_no_capture_of_another_rank_of_the_launch(tmp_path: Path)
     first = {"number": 0, "size": 2, "launcher": "torchrun", "launch": "job"}
     writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
     writer.finish(store.new_manifest(outcome={"rank": first}))
-    request = RecordRequest(("true",))
-    with pytest.raises(CollectError, match="capture of rank 0 of this launch"):
-        recording.record(request, tmp_path / "run", ("true",), force=True, rank={**first, "number": 1})
+    assert recording.is_of_another_rank(tmp_path / "run.pinprof", {**first, "number": 1})
     for again in (first, {**first, "number": 1, "launch": "a later one"}, None):
-        recording.refuse_another_rank(tmp_path / "run.pinprof", again)
+        assert not recording.is_of_another_rank(tmp_path / "run.pinprof", again)
 
 
 def test_one_rank_of_a_launch_is_picked_and_others_are_listed() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from pinprof import collect
 from pinprof.base.errors import CollectError, ToolMissing, UsageError
-from pinprof.collect import RecordRequest, native, own_processes, permission
+from pinprof.collect import RecordRequest, limits, native, own_processes, permission
 from pinprof.collect import perf as perf_tool
 from pinprof.collect.native import attached, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
@@ -304,12 +304,13 @@ def test_copied_stacks_are_left_to_perf() -> None:
     assert "--record perf" in caught.value.remedy
 
 
-def test_a_frequency_above_the_kernels_limit_names_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_frequency_above_the_kernels_limit_is_lowered_to_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "rate").write_text("800\n")
-    monkeypatch.setattr(native, "_MAX_SAMPLE_RATE", tmp_path / "rate")
-    with pytest.raises(CollectError, match="at most 800") as caught:
-        native.check(RecordRequest(("true",), frequency=999))
-    assert "perf_event_max_sample_rate=999" in caught.value.remedy
+    monkeypatch.setattr(limits, "MAX_SAMPLE_RATE", tmp_path / "rate")
+    lowered, note = limits.at_the_kernels_rate(RecordRequest(("true",), frequency=999))
+    assert lowered.frequency == 800
+    assert "perf_event_max_sample_rate=999" in note
+    assert limits.at_the_kernels_rate(lowered) == (lowered, "")
 
 
 @pytest.mark.parametrize(
