@@ -63,7 +63,7 @@ def this_rank(environment: Mapping[str, str]) -> Rank | None:
 def output(name: str, rank: Rank, number: int = 1) -> Path:
     """The capture of a rank in the launch's folder, in the current directory.
 
-    A launch that can't be told from an earlier one has folder number 2, where no rank of the same number is yet.
+    A launch that looks like an earlier one has folder number 2, where no rank of the same number is yet.
     """
     again = f"-{number}" if number > 1 else ""
     return Path(f"{_plain(name) or 'program'}-{rank.launch}{again}{FOLDER_SUFFIX}") / f"rank-{rank.number}{SUFFIX}"

@@ -262,7 +262,7 @@ class MarkTable(Table):
 
 @dataclass(frozen=True)
 class CallOverhead:
-    """What tracing adds to a call, as the recorder measured it with an empty function; nanoseconds."""
+    """What tracing adds to a call, as recorders of older captures measured it with an empty function; nanoseconds."""
 
     inside_ns: int
     """Between its recorded start and end."""
@@ -309,7 +309,7 @@ class Activity:
     `cuda calls` where it is the calls alone, without what the GPU did; `gpu windows` where that is in windows;
     `migrations` where it is the driver's events of managed memory."""
     call_overhead: CallOverhead | None = None
-    """What tracing a call costs; None where the recorder did not measure it."""
+    """What tracing a call costs; None where the recorder did not measure it, as none does by now."""
     given_up: tuple[GivenUp, ...] = ()
     """When calls were not traced, or without their callers, by time; on the clock of the samples."""
     lost_calls: int = 0

@@ -375,7 +375,27 @@ CUDA = Vendor(
     ),
     ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
 )
-HIP = Vendor(functions={}, starts=r"hip(Init|CtxCreate)")
+HIP = Vendor(
+    functions={},
+    purposes=(
+        ("alloc pinned", r"hipHostMalloc|hipMallocHost|hipMemAllocHost|hipHostAlloc"),
+        ("alloc managed", r"hipMallocManaged"),
+        ("alloc device", r"hip(Ext)?Malloc\w*|hipMemAlloc\w*|hipMemCreate|hip(Mipmapped)?Array(3D)?Create"),
+        ("free pinned", r"hipHostFree|hipFreeHost"),
+        ("free device", r"hipFree\w*|hipMemRelease|hip(Mipmapped)?ArrayDestroy"),
+        ("register", r"hipHostRegister"),
+        ("unregister", r"hipHostUnregister"),
+        ("copy", r"hip(Drv)?Memcpy\w*"),
+        ("set", r"hipMemset\w*"),
+        ("prefetch", r"hipMemPrefetch\w*"),
+        ("advise", r"hipMemAdvise\w*"),
+        ("launch", r"hip\w*Launch\w+"),
+        ("sync", r"hip(Device|Stream|Event|Ctx)Synchronize\w*"),
+    ),
+    asks=r"hip(\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))",
+    copies=r"hip(Drv)?(Memcpy|Memset)\w*",
+    starts=r"hip(Init|CtxCreate)",
+)
 VENDORS: tuple[Vendor, ...] = (CUDA, HIP)
 
 FUNCTIONS: ChainMap[str, Function] = ChainMap(*(dict(vendor.functions) for vendor in VENDORS))
@@ -460,7 +480,7 @@ def of_vendor(function: str, library: str) -> bool:
 
 
 COPIES, MEMORY, BATCHES, OTHER = KINDS = ("copies", "memory", "batches", "other")
-"""What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/budget.py)."""
+"""What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/probing.py)."""
 _COPYING = re.compile(r"Mem(cpy|set)")
 _GRANTING = re.compile(r"Alloc|Malloc|Free|Register|register|MemCreate|MemRelease|Mem(Un)?[Mm]ap|MemPool")
 

@@ -58,7 +58,7 @@ class CallParts:
 
     def _running(self) -> Process:
         maps = Path(f"/proc/{self._pid}/maps").read_text("utf-8", "surrogateescape")
-        return cuda_processes.running(self._pid, maps, whole=self._tracer.when_opened)
+        return cuda_processes.running(self._pid, maps, whole=self._tracer.first)
 
     @property
     def processes(self) -> Mapping[int, Process]:

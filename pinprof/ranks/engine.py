@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from pinprof.analyze.activity.sampled import Part
+from pinprof.analyze.activity.sampled import SampledShare
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.evidence import worth_telling
@@ -314,7 +314,7 @@ def _by_windows(runs: Sequence[RankRun]) -> list[str]:
     return [f"{note}collectives, waiting included, for this part of the time: {said}.{awaited}"]
 
 
-def _apart_from(shares: Mapping[int, Part], ordered: Sequence[int], at: int) -> bool:
+def _apart_from(shares: Mapping[int, SampledShare], ordered: Sequence[int], at: int) -> bool:
     """Whether the first ranks are in collectives for less of the time than all others, beyond what windows leave open.
 
     By that much less that their GPUs are not just a little faster.

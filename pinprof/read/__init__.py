@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from pinprof.base import files
 from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
@@ -28,6 +29,9 @@ from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams.store import refuse_links
+
+if TYPE_CHECKING:
+    from pinprof.read.convertible import Named
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
 
@@ -43,14 +47,6 @@ READERS: tuple[str, ...] = (
     "pinprof.read.formats.folded:READER",
 )
 """Where each format's `Reader` is; a module is imported when its reader is asked, none after a certain answer."""
-
-_CONVERTIBLE = (
-    (
-        re.compile(rb"\0{8}\x03\0{15}|\0{4}\x03\0{7}|heap profile: |heap_v2/|--- (contention|growth|heapz)"),
-        "It is a profile in gperftools format. Convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
-    ),
-)
-"""How files of formats that are not read begin, and what makes of them one that is."""
 
 _HEAD_BYTES = 1 << 16
 
@@ -144,23 +140,31 @@ def _reader_of(path: Path, shown: str) -> Reader:
             chosen, certainty = reader, answer
         if certainty == Certainty.CERTAIN:
             break
-    if chosen is not None:
+    known = _foreign(shown, head, certainty) if head else None
+    if chosen is not None and known is None:
         return chosen
     foreign = [reader.name for reader in _readers() if reader.seal is None]
-    if _is_program(path, head):
+    if known is None and _is_program(path, head):
         raise CaptureError(
             f"{shown} is not a recording.", f"Did you mean `pinprof record -- {_runs(shown)}`?", "not-a-recording"
         )
     raise FormatError(
         shown,
         expected=", ".join(foreign) + " or a capture directory",
-        found=repr(head[:16]),
-        remedy=next(
-            (remedy for begin, remedy in _CONVERTIBLE if begin.match(head)),
-            "Give a recording that pinprof or perf wrote.",
-        ),
+        found=known.what if known else repr(head[:16]),
+        remedy=known.remedy if known else "Give a recording that pinprof or perf wrote.",
         slug="unknown-format",
     )
+
+
+def _foreign(shown: str, head: bytes, certainty: Certainty) -> Named | None:
+    """What a file is that no reader can be as certain of; None if that is not known."""
+    if certainty == Certainty.CERTAIN:
+        return None
+    from pinprof.read import convertible
+
+    named = convertible.known_binary(PurePath(shown), head)
+    return named or (convertible.known_shape(PurePath(shown), head) if certainty <= Certainty.MAYBE else None)
 
 
 def _is_program(path: Path, head: bytes) -> bool:

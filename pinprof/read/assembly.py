@@ -86,9 +86,12 @@ _NOT_NVIDIA = re.compile(
 
 _KERNEL_ENTRY = re.compile(
     r"entry_SYSCALL\w*|do_syscall_64|entry_INT80\w*|asm_(exc|sysvec|common|fred)_\w+|ret_from_fork(_asm)?|"
-    r"el[01]t?_(64|32)?_?(sync|svc|irq|da|ia|fiq|error)\w*|vectors|error_entry|page_fault|system_call_fastpath"
+    r"el[01]t?_(64|32)?_?(sync|svc|irq|da|ia|fiq|error)\w*|vectors|error_entry|page_fault|system_call_fastpath|"
+    r"(common|secondary)_startup_64(_no_verify)?|(x86_64_)?start_(secondary|kernel|reservations)|rest_init|"
+    r"__secondary_switched|secondary_start_kernel|(asm_)?cpu_bringup_and_idle|cpu_startup_entry|do_idle"
 )
-"""Functions through which Linux (x86-64, arm64) is entered: all that they call runs in the kernel."""
+"""Functions through which Linux (x86-64, arm64) is entered, or with which a processor begins: all that they call runs
+in the kernel."""
 
 
 def dso_of(path: str, build_id: str = "") -> tuple[Dso, int]:

@@ -38,7 +38,7 @@ class Stream:
     alone: bool = False
     """Whether others are read into it: its `read` is given None where no such stream was read before.
 
-    Of a capture without any, the others are read into one that is empty.
+    Where a capture has no such stream, the others are read into an empty one.
     """
     context: bool = False
     """Whether `read` comes after all others, and for recordings of any format, with None where there is no file."""

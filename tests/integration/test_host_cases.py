@@ -13,10 +13,15 @@ from tests.cases.programs import Skipped, programs
 
 CURES = {
     "copy_on_write": "spawn",
+    "dropped_pages": "keep-pages",
     "fresh_buffers": "reuse-memory",
     "mapped_records": "map-at-once",
+    "protected_arena": "protect-less",
+    "shared_table": "sync-file-less",
     "shm_worker": "reuse-shared-memory",
     "worker_waits": "reuse-memory",
+    "write_barrier": "track-writes",
+    "zero_pages": "reuse-memory",
 }
 """Program → the cure of its first opportunity."""
 

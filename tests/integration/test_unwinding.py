@@ -79,8 +79,12 @@ TIMED = perf.SAMPLE_IDENTIFIER | perf.SAMPLE_TID | perf.SAMPLE_TIME
 USER, BASE = 2**64 - 512, 0x400000
 
 
-def sample(chain: list[int], registers: tuple[int, int, int], stack: bytes, pid: int = 9) -> bytes:
-    body = struct.pack("<QQii", 1, registers[2], pid, pid)
+def sample(
+    chain: list[int], registers: tuple[int, int, int], stack: bytes, pid: int = 9, time: int | None = None
+) -> bytes:
+    """One of the first event; with a time, of the third."""
+    body = struct.pack("<QQii", 1 if time is None else 3, registers[2], pid, pid)
+    body += b"" if time is None else struct.pack("<Q", time)
     body += struct.pack(f"<Q{len(chain) + 1}Q", len(chain) + 1, USER, *chain)
     body += struct.pack("<4Q", 2, *registers)
     body += struct.pack("<Q", len(stack)) + stack + struct.pack("<Q", len(stack))
@@ -100,6 +104,24 @@ def told(kind: int, misc: int, body: bytes, time: int) -> bytes:
     return struct.pack("<IHH", kind, misc, 8 + len(body)) + body
 
 
+AGAIN = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+volatile double sink;
+__attribute__((noinline)) double leaf(int n) { for (int i = 0; i < n; i++) sink = sink * 0.5 + i; return sink; }
+__attribute__((noinline)) double above(int n) { return leaf(n) + leaf(n) + sink; }
+int main(int argc, char **argv)
+{
+    char left[9];
+    for (int i = 0; i < 10; i++)
+        above(1000000);
+    snprintf(left, sizeof left, "%d", atoi(argv[1]) - 1);
+    return atoi(argv[1]) > 0 ? execl("/proc/self/exe", argv[0], left, (char *)0) : 0;
+}
+"""
+
+
 class Library:
     """The library in this process, for samples of one event and other records of another."""
 
@@ -107,7 +129,7 @@ class Library:
         from pinprof.collect.native.events import EventSpec
         from pinprof.collect.native.perf_event import EventAttr
 
-        kinds = SAMPLE_TYPE, TIMED
+        kinds = SAMPLE_TYPE, TIMED, SAMPLE_TYPE | perf.SAMPLE_TIME
         events = [(EventSpec("e", EventAttr(1, 0, kind)), [number]) for number, kind in enumerate(kinds, 1)]
         self.unwinder = unwinding.Unwinder(str(UNWINDING.find()), events)
 
@@ -213,6 +235,42 @@ def test_mappings_are_the_program_s_in_whatever_order_processors_tell_of_it() ->
         for library in (at_once, one_by_one):
             assert is_code(library, 9, first)
             assert [is_code(library, 10, place) for place in (first, second, third)] == [False, False, True]
+
+
+def test_samples_find_the_program_that_ran_at_their_time_whenever_an_exec_is_told() -> None:
+    first, second = 0x100000, 0x200000
+    records = (
+        mapping("//anon", 9, 4096, first, time=1),
+        told(3, 1 << 13, struct.pack("<ii", 9, 9) + b"name\0\0\0\0", 4),
+        mapping("//anon", 9, 4096, second, time=5),
+    )
+    for order in permutations(records):
+        library, sp = Library(), 0x7FFF0000
+        library.rewrite(b"".join(order))
+        found = []
+        for place, time in ((first, 2), (second, 2), (first, 6), (second, 6)):
+            stack = struct.pack("<2Q", 0, place + 9)
+            found.append(len(library.rewrite(sample([place], (sp, sp, place), stack, time=time))) > 48 + 8 * 2)
+        assert found == [True, False, False, True]
+
+
+def test_a_program_that_executes_itself_again_keeps_its_callers(tmp_path: Path) -> None:
+    (tmp_path / "again.c").write_text(AGAIN)
+    program, capture = tmp_path / "again", tmp_path / "again.pinprof"
+    subprocess.run(["gcc", "-O2", "-g", "-fomit-frame-pointer", "-o", program, tmp_path / "again.c"], check=True)
+    pinprof = [sys.executable, "-m", "pinprof"]
+    subprocess.run(
+        [*pinprof, "record", "--no-report", "--no-calibrate", "-o", capture, "--", program, "20"], check=True
+    )
+    folded = subprocess.run(
+        [*pinprof, "report", capture, "--format", "folded"], capture_output=True, text=True, check=True
+    )
+    inside = called = 0
+    for line in folded.stdout.splitlines():
+        stack, _, number = line.rpartition(" ")
+        inside += int(number) * ("leaf" in stack)
+        called += int(number) * ("leaf" in stack and "main" in stack)
+    assert called >= 0.9 * inside > 0
 
 
 def test_a_forked_process_has_its_parent_s_mappings_and_its_own() -> None:

@@ -11,7 +11,7 @@ _RUN_BY_OTHERS = {
     "tests/unit/analyze/opportunities": "promises search",
     "tests/unit/base": "columns distributions files redaction statistics",
     "tests/unit/check": "judge",
-    "tests/unit/collect": "budget pace",
+    "tests/unit/collect": "pace",
     "tests/unit/compare": "rows",
     "tests/unit/data": "unnamed_runs vendor",
     "tests/unit/fleet": "damaged_store",

@@ -30,7 +30,7 @@ _LEAST_DRAWN = 4
 
 
 @dataclass(frozen=True)
-class Part:
+class SampledShare:
     """A part of a process's time, from 0 to 1."""
 
     share: float
@@ -51,11 +51,11 @@ class GpuSample:
     """Their length together."""
     lived_ns: int
     """The process's life since it initialised CUDA, as far as it is known."""
-    busy: Part | None
+    busy: SampledShare | None
     """When the GPU did anything for the process; None where too few windows were drawn to say so."""
-    kernels: Part | None
-    copies: Part | None
-    collectives: Part | None
+    kernels: SampledShare | None
+    copies: SampledShare | None
+    collectives: SampledShare | None
     """Kernels in which GPUs meet, waiting for others included."""
     by_name: tuple[tuple[str, float], ...]
     """Kernels with most time: name and part of the time of all kernels in the windows, weighted like the rest."""
@@ -89,7 +89,7 @@ class _Weights:
         """Whether the windows say something of the whole."""
         return not self.rest_ns or int(self.drawn.sum()) >= _LEAST_DRAWN
 
-    def part(self, content: Int64, lived_ns: int) -> Part | None:
+    def part(self, content: Int64, lived_ns: int) -> SampledShare | None:
         """What a quantity of windows, in nanoseconds, is of the whole."""
         if not self.speaks or lived_ns <= 0:
             return None
@@ -101,7 +101,7 @@ class _Weights:
             apart = (weight * (content - rate * self.length))[drawn]
             deviation = math.sqrt(count / (count - 1) * float((apart * apart).sum()))
             error = t_quantile(count - 1, 0.975) * deviation / lived_ns
-        return Part(min(share, 1.0), max(share - error, 0.0), min(share + error, 1.0))
+        return SampledShare(min(share, 1.0), max(share - error, 0.0), min(share + error, 1.0))
 
 
 def gpu_samples(activity: Activity) -> tuple[GpuSample, ...]:

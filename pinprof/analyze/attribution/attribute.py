@@ -12,6 +12,7 @@ import re
 import numpy as np
 
 from pinprof.analyze.attribution.categories import NEAR_FRAMES, UVM_THREAD
+from pinprof.analyze.attribution.fault_kinds import by_what_faults_do
 from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, RuleTables
@@ -40,6 +41,8 @@ class AttributedStacks:
     """The node whose frame decided the leaf."""
     groups: UInt8
     """Bits of `GROUPS` met between the root and the node."""
+    shown: UInt8
+    """Bits of `RuleTables.shown_by` met between the root and the node."""
     spin: Int32
     """Tier U: the nearest libcuda node outward, NO_NODE if none is near."""
     copy_call: Bool
@@ -88,7 +91,7 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
     interrupt_at = np.full(size, NO_NODE, np.int32)
     other, entry = WORK_ATTRIBUTES.index("other"), WORK_ATTRIBUTES.index("entry")
     work = np.full(size, other, np.int8)
-    groups = np.zeros(size, np.uint8)
+    groups, shown = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     libcuda_distance = np.full(size, NEAR_FRAMES + 1, np.int8)
     libcuda_at = np.full(size, NO_NODE, np.int32)
     copy_call, synchronises, locking = (np.zeros(size, np.bool_) for _ in range(3))
@@ -127,6 +130,7 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
             inside = (below & detour.beneath > 0) & (below & detour.not_beneath == 0)
             opened = np.where((opened == detour.opened) & inside, detour.becomes, opened)
         afresh = opened > 0
+        shown[nodes] = shown[parent] | rules.shows[frame]
         now = np.where(afresh, opened, context[parent])
         telling = np.maximum(np.where(afresh, 0, kind[parent]), rules.kinds[frame, now])
         leaf = tables.context_leaf[now, telling]
@@ -193,6 +197,7 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
         work=work[:-1].astype(np.int8),
         decided=decided[:-1].astype(np.int32),
         groups=groups[:-1],
+        shown=shown[:-1],
         spin=np.where(in_kernel, NO_NODE, libcuda_at)[:-1].astype(np.int32),
         copy_call=copy_call[:-1],
         wait=waits[:-1].astype(np.int16),
@@ -239,7 +244,10 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     samples, stacks, role = capture.samples, walk(capture.stacks, tables), tables.role
     node, claimed = samples.stack, _claimed_by_thread(tables)
     # One more element, read by NO_NODE: a sample without callchain.
-    leaf = np.append(stacks.leaf, np.int16(role["no stack"]))[node]
+    running = ~capture.spans[samples.event] & (node != NO_NODE)
+    ending = np.bincount(node[running], minlength=len(capture.stacks))
+    by_node = by_what_faults_do(capture.stacks, stacks, ending, tables)
+    leaf = np.append(by_node, np.int16(role["no stack"]))[node]
     work = np.append(stacks.work, np.int8(WORK_ATTRIBUTES.index("other")))[node]
     groups = np.append(stacks.groups, np.uint8(0))[node]
     for (pid, tid), name in capture.threads.items():

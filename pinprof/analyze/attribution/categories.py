@@ -54,6 +54,20 @@ _PINNER = (
     *nv("os_lock_user_pages", "nv_register_user_pages"),
 )
 
+CLEARING = k(
+    "clear_page_(erms|rep|orig)|folio_zero_user",
+    r"clear_pages?|clear_pages_\w+|clear_subpage|clear_\w*highpage\w*|kernel_init_(free_)?pages"
+    r"|clear_huge_page|mte_zero_clear_page_tags",
+)
+"""Functions that fill pages with zeros."""
+
+_COPYING_PAGE = k(
+    r"copy_page(_regs)?|copy_mc_\w+",
+    r"copy_page_mc|copy_user_highpage\w*|copy_highpage\w*|copy_subpage|copy_user_(large_folio|huge_page|gigantic_page|page)"
+    r"|__cpu_copy_user_page|__wp_page_copy_user",
+)
+_TO_FILE = k("do_page_mkwrite|fault_dirty_shared_page", r"wp_page_shared|wp_pfn_shared|\w+_page_mkwrite")
+
 CATEGORIES: tuple[Category, ...] = (
     # Page faults: the nearest context outward is an exception; the kind is the most telling frame inside it.
     Category(
@@ -67,9 +81,21 @@ CATEGORIES: tuple[Category, ...] = (
         strength=20,
     ),
     Category(
-        "fault.cow", "G", "write to memory shared by a fork", "Spawn processes instead of forking.",
-        k("do_wp_page", r"wp_page_copy|do_cow_fault|hugetlb_wp|hugetlb_cow|do_huge_pmd_wp_page|do_huge_zero_wp_pmd"),
-        context="exception", strength=40,
+        "fault.shared", "G", "first write to a clean page of a shared file",
+        "Write files back less often, or use write().",
+        k("do_page_mkwrite", r"wp_page_shared|wp_pfn_shared|\w+_page_mkwrite"), context="exception", strength=45,
+        takes_from="fault.cow", shown_by=_TO_FILE,
+    ),
+    Category(
+        "fault.cow", "G", "a page copied at its first write: after a fork, or of a private mapping of a file",
+        "Spawn processes instead of forking; read files instead of mapping them to write.",
+        k("do_wp_page", r"wp_page_copy|do_cow_fault|hugetlb_wp|hugetlb_cow|do_huge_pmd_wp_page"),
+        context="exception", strength=40, takes_from="fault.file", shown_by=_COPYING_PAGE,
+    ),
+    Category(
+        "fault.zero", "G", "first write to memory of zeros that was only read before",
+        "Reuse buffers, and clear them.", k("", "do_huge_zero_wp_pmd"), context="exception", strength=42,
+        takes_from="fault.cow", shown_by=(*CLEARING, *k("", r"(vma_)?alloc_zeroed_\w+")),
     ),
     Category(
         "fault.swap", "G", "waiting for swap, NUMA balancing or page migration", "Bind memory and threads to a node.",
@@ -241,15 +267,13 @@ CATEGORIES: tuple[Category, ...] = (
         near_libcuda="copy.user",
     ),
     Category(
-        "copy.kernel", "D", "read, write and pipe copies", "Map files, or read straight into the buffer.", (
-            *k("vfs_(read|write)v?", "__arch_copy_(to|from)_user"),
-            # A copy that runs outranks the pipe, and even the driver, that it runs for.
-            *k(
-                r"_copy_(to|from)_\w+|rep_movs_alternative|copy_page_(to|from)_iter\w*",
-                r"copy_user_\w+|raw_copy_\w+",
-                strength=160,
-            ),
-        ), strength=90,
+        "copy.kernel", "D", "read, write and pipe copies", "Map files, or read straight into the buffer.",
+        # A copy that runs outranks the pipe, and even the driver, that it runs for.
+        k(
+            r"_copy_(to|from)_\w+|rep_movs_alternative|copy_(page|folio)_(to|from)_iter\w*",
+            r"copy_user_\w+|raw_copy_\w+|__arch_copy_(to|from)_user|csum_(and|partial)_copy_\w+|copy(in|out)"
+            r"|(__)?copy_(to|from)_user\w*|memcpy_(to|from)_(page|folio|iter)\w*|__asm_copy_(to|from)_user",
+        ), strength=160,
     ),
     # Waiting.
     Category(
@@ -264,10 +288,8 @@ CATEGORIES: tuple[Category, ...] = (
         ), strength=80,
     ),
     Category(
-        "sync.ipc", "D", "pipes, futexes, sockets", "Use blocking synchronisation, and send fewer messages.", k(
-            r"pipe_\w+|anon_pipe_\w+|futex_\w+|do_futex|sys_futex\w*|eventfd_\w+|unix_\w+|sock_(send|recv|read|write)\w*"
-            r"|sys_(sendto|recvfrom|sendmsg|recvmsg|connect|accept4?)"
-        ), strength=100,
+        "sync.ipc", "D", "futexes and events between threads", "Use blocking synchronisation, and signal less often.",
+        k(r"futex_\w+|do_futex|sys_futex\w*|eventfd_\w+"), strength=100,
     ),
     # No kernel frame: whose code.
     Category("user.app", "U", "the program and its libraries", "This is the program's own work.", role="program"),
@@ -342,6 +364,67 @@ CATEGORIES: tuple[Category, ...] = (
             r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*|balance_pgdat"
             r"|khugepaged\w*|migrate_pages\w*"
         ), strength=60,
+    ),
+    Category(
+        "sys.signal", "G", "delivering signals", "Handle events without signals: none for each page or item.",
+        context="signal", opens=k(
+            r"force_sig_\w+|bad_area\w*|x64_setup_rt_frame|sys_rt_sigreturn|restore_sigcontext|signal_setup_done"
+            r"|(__)?send_signal_locked|dequeue_signal",
+            r"(__)?setup_rt_frame\w*|handle_signal|setup_sigframe|restore_sigframe|ia32_setup_\w*frame|__send_signal"
+            r"|send_signal",
+        ),
+    ),
+    # Reading and writing, as far as nothing is copied; weaker than what else uses files: mapping, starting programs.
+    Category(
+        "sys.io", "D", "read and write calls outside copying", "Make fewer, larger calls.", k(
+            r"vfs_(read|write|iter_read|iter_write|iocb_iter_read|iocb_iter_write)v?|ksys_(read|write|pread64|pwrite64)"
+            r"|sys_(read|write|pread64|pwrite64|readv|writev|preadv2?|pwritev2?|sendfile64|splice|copy_file_range)"
+            r"|sys_(fsync|fdatasync|msync|sync_file_range|syncfs)|do_(readv|writev|preadv|pwritev|sendfile|fsync)"
+            r"|vfs_(fsync_range|copy_file_range)",
+            "do_iter_readv_writev|new_sync_(read|write)|do_iter_(read|write)|vfs_fsync|ksys_sync|sys_sendfile",
+        ), strength=32,
+    ),
+    Category(
+        "sys.io.cache", "D", "files in the page cache: finding, adding and writing back pages",
+        "Read and write larger pieces, and sync less often.", k(
+            r"filemap_\w+|__filemap_\w+|generic_file_(read|write|direct|buffered|splice)\w*|generic_perform_write"
+            r"|\w+_file_(read|write)_iter|\w+_buffered_write\w*|\w+_write_(begin|end)|\w+_writepages|do_writepages|file_write_and_wait_range"
+            r"|page_cache_\w+|blkdev_(read|write)_iter|iomap_\w+|block_write_\w+|__block_write_\w+",
+            r"generic_file_buffered_read|read_pages",
+        ), strength=34,
+    ),
+    Category(
+        "sys.io.proc", "D", "files that the kernel makes up when they are read (/proc, /sys)",
+        "Read them less often, and keep them open.", k(
+            r"proc_(reg|sys|pid|single|tgid|task)_\w+|seq_(read|printf|put|write|vprintf)\w*|kernfs_(fop|seq)_\w+"
+            r"|sysfs_kf_\w+|show_(map|smap|stat)\w*|smaps_\w+|pagemap_\w+|environ_read|meminfo_proc_show|do_task_stat"
+            r"|mem_(read|write|rw)",
+        ), strength=35,
+    ),
+    Category(
+        "sys.io.random", "D", "making random numbers (/dev/urandom, getrandom)",
+        "Seed a generator in the program, and read larger pieces.", k(
+            r"get_random_bytes_user|urandom_read\w*|random_read\w*|sys_getrandom|write_pool_user|random_write_iter",
+            r"extract_crng\w*|_extract_crng|_?urandom_read_nowarn|extract_entropy_user",
+        ), strength=36,
+    ),
+    Category(
+        "sys.io.tty", "D", "terminals", "Write larger pieces, or to a file.", k(
+            r"n_tty_\w+|tty_\w+|file_tty_write|redirected_tty_write|pty_\w+|do_output_char|con_\w+|uart_\w+"
+            r"|serial8250_\w+",
+            r"do_tty_write|process_output\w*|hvc_\w+|do_con_write|echo_char\w*|__process_echoes|ldsem_\w+",
+        ), strength=37,
+    ),
+    Category(
+        "sys.io.socket", "D", "sockets", "Use larger messages, fewer round trips, or shared memory.", k(
+            r"unix_\w+|sock_(send|recv|read|write)\w*|sys_(sendto|recvfrom|sendmsg|recvmsg|sendmmsg|recvmmsg|connect|accept4?)"
+            r"|tcp_(send|recv)msg\w*|udp_(send|recv)msg|inet_(send|recv)msg",
+            r"unix_\w+|inet6_(send|recv)msg",
+        ), strength=101,
+    ),
+    Category(
+        "sys.io.pipe", "D", "pipes", "Use larger messages, fewer round trips, or shared memory.",
+        k(r"pipe_\w+|anon_pipe_\w+|splice_\w+_to_pipe|splice_from_pipe\w*", "fifo_pipe_read"), strength=102,
     ),
     Category(
         "other.kernel", "D", "kernel work without its own category", "See the call tree.", strength=10, role="kernel",

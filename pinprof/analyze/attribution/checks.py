@@ -72,8 +72,11 @@ def _refuse_rivals(claim: Claim, entries: Sequence[Claim], where: str) -> None:
 def _unreachable(row: Category, names: set[str], contexts: set[str]) -> str:
     """Why no sample can get this leaf; empty if one can."""
     needs = [name for name in (row.near_libcuda, *(frames.inside for frames in row.frames)) if name]
+    needs += [row.takes_from] if row.takes_from else []
     if not names.issuperset(needs):
         return f"there is no row {', '.join(sorted(set(needs) - names))}"
+    if row.takes_from and (row.tier != "G" or not row.shown_by):
+        return "only a row of tier G, with frames that show it, takes faults from another"
     if row.tier == "G":
         asked = {name for name in (row.context, row.takes, row.also_in, row.kinds_of) if name}
         if not row.context or asked - contexts:

@@ -69,6 +69,8 @@ class KernelFrame:
     """Rank of tier W."""
     beneath: int = 0
     """Bits of `RuleTables.beneath`."""
+    shows: int = 0
+    """Bits of `RuleTables.shown_by`."""
     work: int = NONE
     helper: bool = False
     interrupt: bool = False
@@ -121,6 +123,7 @@ def kernel_frame(symbol: str, module: str, tables: RuleTables = TABLES) -> Kerne
         remainder=remainder,
         wait=max(0, _strongest(claims("W"), name)),
         beneath=sum(bit for frames, bit in tables.beneath.items() if is_one_of(frames)),
+        shows=sum(bit for frames, bit in tables.shown_by.items() if is_one_of(frames)),
         work=work,
         helper=helper,
         interrupt=is_one_of(INTERRUPT),
@@ -186,6 +189,7 @@ class FrameRules(Table):
     remainder: Int8
     wait: Int8
     beneath: Int32
+    shows: Int8
     work: Int8
     helper: Bool
     interrupt: Bool

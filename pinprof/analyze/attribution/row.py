@@ -58,6 +58,11 @@ class Category:
     """Tier G: another context where this row decides as in `context`."""
     kinds_of: str = ""
     """Tier G: this row has whatever would tell a kind of this other context."""
+    takes_from: str = ""
+    """Tier G: this row has the faults of that other row during which mostly frames of `shown_by` run, wherever in the
+    fault a sample lies."""
+    shown_by: tuple[Frames, ...] = ()
+    """Tier G: frames that show during a fault that it is of this row, and not of one that takes from it."""
     near_libcuda: str = ""
     """Tier U: near libcuda this row has what elsewhere is that other row's."""
     by_system_call: bool = False

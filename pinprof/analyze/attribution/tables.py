@@ -74,8 +74,20 @@ class RuleTables:
     """Frames that detours ask for → bit."""
     detours: tuple[Detour, ...]
     """In the order of their rows: the first that applies counts."""
+    shown_by: Mapping[tuple[Frames, ...], int]
+    """Frames that show of which row a fault is → bit."""
     near_libcuda: Int16
     """Tier U: leaf → leaf near libcuda."""
+
+    def taken(self) -> Mapping[int, tuple[tuple[int, int], ...]]:
+        """Leaf whose faults other rows may have → (leaf, bit of what shows it) of these and of itself."""
+        having = [(number, row) for number, row in enumerate(self.rows) if row.shown_by]
+        return {
+            self.leaf[name]: tuple(
+                (number, self.shown_by[row.shown_by]) for number, row in having if name in (row.name, row.takes_from)
+            )
+            for name in dict.fromkeys(row.takes_from for _, row in having if row.takes_from)
+        }
 
 
 def matcher(frames: Sequence[Frames], scope: Scope) -> Matcher | None:
@@ -131,6 +143,7 @@ def _derived(rows: tuple[Category, ...]) -> RuleTables:
         context_leaf=context_leaf,
         beneath=beneath,
         detours=detours,
+        shown_by={row.shown_by: 1 << bit for bit, row in enumerate(row for row in rows if row.shown_by)},
         near_libcuda=near,
     )
 

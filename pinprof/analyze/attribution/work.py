@@ -6,7 +6,7 @@ On some hosts zeroing hides: the store drain of `rep stosb` is charged to the ne
 
 from __future__ import annotations
 
-from pinprof.analyze.attribution.categories import ENTRY
+from pinprof.analyze.attribution.categories import CLEARING, ENTRY
 from pinprof.analyze.attribution.row import Frames, k, nv, uv
 
 WORK_ATTRIBUTES = (
@@ -19,18 +19,14 @@ WORK: tuple[tuple[str, tuple[Frames, ...]], ...] = (
     (
         "zero",
         (
-            *k(
-                "clear_page_(erms|rep|orig)|folio_zero_user",
-                r"clear_pages?|clear_pages_\w+|clear_subpage|clear_\w*highpage\w*|kernel_init_(free_)?pages"
-                r"|clear_huge_page|mte_zero_clear_page_tags",
-            ),
+            *CLEARING,
             *nv("", "nv_mem_pool_clear_page"),
         ),
     ),
     (
         "copy",
         k(
-            r"_copy_(to|from)_\w+|copy_user_\w+|rep_movs_alternative|copy_page_(to|from)_iter\w*|mem(cpy|move)\w*"
+            r"_copy_(to|from)_\w+|copy_user_\w+|rep_movs_alternative|copy_(page|folio)_(to|from)_iter\w*|mem(cpy|move)\w*"
             r"|copy_page(_regs)?|copy_mc_\w+|__memcpy\w*",
             r"copy_user_highpage|raw_copy_(to|from)_user|__arch_copy_(to|from)_user|swiotlb_bounce",
         ),

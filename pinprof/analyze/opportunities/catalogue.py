@@ -196,11 +196,45 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 PYTORCH: "DataLoader(dataset, num_workers=n, multiprocessing_context='forkserver')",
             },
         ),
+        "keep-pages": Entry(
+            "Keep the pages: call madvise only for memory that is not used again soon. If the program relies on zeros,"
+            " clear the memory with memset.",
+            "keeping the pages",
+            {
+                NATIVE: "// after the last use only\nmadvise(p, size, MADV_DONTNEED);",
+                PYTHON: "m.madvise(mmap.MADV_DONTNEED)  # after the last use only",
+            },
+        ),
+        "protect-less": Entry(
+            "Change the protection of memory less often, and only of the pages that need it.",
+            "leaving the protection as it is",
+            {NATIVE: "mprotect(p, size, PROT_READ | PROT_WRITE);  // once, before the loop"},
+        ),
+        "track-writes": Entry(
+            "Let the kernel record which pages are written, instead of a signal for each; or watch larger pieces.",
+            "recording writes without signals",
+            {
+                NATIVE: (
+                    "// userfaultfd in mode UFFDIO_REGISTER_MODE_WP with UFFD_FEATURE_WP_ASYNC (Linux 6.7);\n"
+                    "// written pages: ioctl(pagemap, PAGEMAP_SCAN, &scan) with PM_SCAN_WP_MATCHING.\n"
+                    "// Older kernels: write 4 to /proc/self/clear_refs, read bit 55 of /proc/self/pagemap"
+                ),
+            },
+        ),
+        "sync-file-less": Entry(
+            "Write the file back less often: each time makes its pages read-only again, and the next write to each"
+            " faults. The mapping stays shared.",
+            "writing the file back once",
+            {
+                NATIVE: "msync(p, size, MS_SYNC);  // after the last write, not after each round",
+                PYTHON: "m.flush()  # after the last write, not after each round",
+            },
+        ),
         "map-at-once": Entry(
             "Map all pages of the file at once, or read the file into a reused buffer.",
             "mapping all pages at once",
             {
-                NATIVE: "void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);",
+                NATIVE: "madvise(p, size, MADV_POPULATE_READ);  // Linux 5.14; before: MAP_POPULATE",
                 PYTHON: "m = mmap.mmap(f.fileno(), 0, flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE, prot=mmap.PROT_READ)",
             },
         ),

@@ -6,7 +6,6 @@ there with memory. The shares that a cure saves were measured (docs/opportunitie
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
@@ -21,15 +21,8 @@ from pinprof.base.units import format_ns, format_share
 from pinprof.data.model import Bool, Int64
 from pinprof.data.rate_book import RUN, Estimate
 
-_ANONYMOUS, _FREES = ("fault.anon",), ("free.unmap", "free.shmem", "mm.vma")
-_ENTRIES = ("fault.entry", "fault.core")
-_PINS = ("pin.faultin", "pin.walk", "pin.account", "unpin")
-_LEAVES = (*_ANONYMOUS, *_ENTRIES, *_FREES, *_PINS, "fault.file", "fault.cow", "sys.proc")
-
-_HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
-_FORK = re.compile(r"(copy_page_range|dup_mmap|dup_mm|exec_mmap|begin_new_exec|_?_?(libc_)?v?fork)(\.\w+)*")
-_SHARED = re.compile(r"shmem_\w+(\.\w+)*")
-_COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_page_copy_user)(\.\w+)*")
+_FAULTS = ("fault.anon", "fault.zero", "fault.entry", "fault.core", "fault.file", "fault.cow", "fault.shared")
+_LEAVES = (*_FAULTS, *FREES, *PINS, "sys.proc", "sys.signal")
 
 LEAST_FREED = 0.05
 """The share of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
@@ -48,6 +41,12 @@ FREES_ALONE = 0.5
 LEAST_SHARE = 0.05
 """The share of the work: what settings of the allocator and huge pages save is not worth a line below that."""
 
+LEAST_SIGNALS = 0.25
+"""The part of what costs most at a place: from there on signals for protected pages are why."""
+READ_FILE_SAVES = (0.7, 0.9, 1.0)
+"""The shares of all but copying: reading a page copies it once as well."""
+ZERO_FREED = 0.5
+"""The part of LEAST_FREED and LEAST_FREED_OF_ALL for pages that fault twice."""
 HUGE_PAGES_SAVE = 0.7
 """The share of the time in faults of small pages."""
 
@@ -63,6 +62,8 @@ class _Kind:
     """Zeroing a huge page brings it into the cache, which the first writes would have to do otherwise."""
     unknown: str = ""
     """Why nobody knows what the cure saves without a measurement; empty where it can be predicted."""
+    only: str = ""
+    """The mark of the rows that the cure concerns; empty for all."""
 
 
 _AGAIN = _Kind("reuse-memory", "allocates and fills new memory each time.", (0.77, 0.9, 1.0))
@@ -74,6 +75,27 @@ _HUGE_AGAIN = _Kind(
     " nothing and most of that.",
 )
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
+_ZEROS_AGAIN = _Kind(
+    "reuse-memory",
+    "allocates memory of zeros each time and reads it before it writes, so each page faults twice.",
+    (0.7, 0.84, 0.95),
+)
+_ZEROS_ONCE = _Kind(
+    "huge-pages", "reads new memory of zeros before it writes, so each page faults twice.", _ONCE.small, _ONCE.huge
+)
+_DROPS = _Kind("keep-pages", "fills the same memory each time after madvise dropped its pages.", (0.7, 0.85, 1.0))
+_DROPS_LAZILY = _Kind(
+    "keep-pages", "gives pages back with madvise and uses them again.", (0.5, 0.9, 1.0), only="drops_lazily"
+)
+_PROTECTS = _Kind(
+    "protect-less", "changes the protection of memory with mprotect each time.", (0.5, 0.9, 1.0), only="protects"
+)
+_SIGNALS = _Kind("track-writes", "takes a signal for each page of protected memory.", (0.6, 0.8, 0.95))
+_SYNCS = _Kind(
+    "sync-file-less",
+    "writes to a shared mapping of a file, whose pages fault again after each time they are written back.",
+    (0.5, 0.85, 1.0),
+)
 _FORKS = _Kind(
     "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.7, 0.9, 1.0)
 )
@@ -90,58 +112,52 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_work() & ~_inside_calls(scene))
     if not len(rows):
         return
-    marks = _Marks.of(scene)
+    marks = PageMarks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
+    rows = rows[~scene.caused_by("sys.signal")[rows] | marks.signals[rows]]
     least = LEAST_SHARE * scene.undisturbed_ns("work")
     # Other programs also delay the end of a process; it takes long by itself only where its fork has a price.
     shares = scene.ns(rows[(marks.fork | marks.copies)[rows]]) >= least
     ends = _unseen_ends(scene) if shares else np.zeros(0, np.int64)
-    for made, group in _with_their_frees(scene, marks, scene.by_place(rows), ends):
+    for made, group in _with_their_frees(scene, marks, _with_handlers(scene, marks, rows), ends):
         if scene.ns(group) < least:
             continue
         kind = _kind(scene, marks, group, *_made_again(scene, marks, made, group, rows))
-        huge = scene.ns(group[marks.huge[group]])
-        small = scene.ns(group) - huge
-        low, likely, high = (
-            small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
-        )
+        if kind is None:
+            continue
+        concerned = _concerned(scene, marks, kind, group)
+        cost = scene.ns(concerned)
+        low, likely, high = _saved(scene, marks, kind, concerned)
         if (high if kind.unknown else likely) < least:
             continue
-        cost = small + huge
         remains = Estimate(cost - likely, cost - high, cost - low, RUN)
-        yield _candidate(scene, kind, made, group, remains, scene.ns(np.intersect1d(group, ends)))
+        place = np.intersect1d(made, concerned) if kind.only else made
+        yield _candidate(scene, kind, place, concerned, remains, scene.ns(np.intersect1d(concerned, ends)))
 
 
-@dataclass(frozen=True)
-class _Marks:
-    """Per wall row what its cause and its stack say."""
+def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
+    """The rows of a place that its cure concerns, and those elsewhere that belong to them."""
+    if kind is _SYNCS:
+        return np.union1d(group, np.flatnonzero(marks.syncs & scene.in_work()))
+    if kind is _SIGNALS:
+        return group[~marks.anonymous[group]]
+    return group[getattr(marks, kind.only)[group]] if kind.only else group
 
-    huge: Bool
-    fork: Bool
-    shared: Bool
-    copies: Bool
-    file: Bool
-    anonymous: Bool
-    frees: Bool
-    freed_shared: Bool
-    pins: Bool
 
-    @classmethod
-    def of(cls, scene: Scene) -> _Marks:
-        """Each looked up once for all places."""
-        copies = (scene.has(_COPIES) & scene.caused_by("fault.anon", "fault.file")) | scene.caused_by("fault.cow")
-        fork = scene.has(_FORK)
-        return cls(
-            huge=scene.has(_HUGE),
-            fork=fork,
-            shared=scene.has(_SHARED),
-            copies=copies,
-            file=scene.caused_by("fault.file") & ~copies,
-            anonymous=scene.caused_by("fault.anon") & ~copies,
-            frees=scene.caused_by(*_FREES) & ~fork,
-            freed_shared=scene.caused_by("free.shmem"),
-            pins=scene.caused_by(*_PINS),
-        )
+def _saved(scene: Scene, marks: PageMarks, kind: _Kind, rows: Int64) -> tuple[float, float, float]:
+    """What a cure saves of the cost of these rows: at least, likely, at most."""
+    huge = scene.ns(rows[marks.huge[rows]])
+    small = scene.ns(rows) - huge
+    low, likely, high = (
+        small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
+    )
+    if kind is not _PRIVATE:
+        return low, likely, high
+    most = small + huge - scene.ns(rows[marks.copying[rows]])
+    low, likely, high = (
+        min(saved, share * most) for saved, share in zip((low, likely, high), READ_FILE_SAVES, strict=True)
+    )
+    return low, likely, high
 
 
 def _unseen_ends(scene: Scene) -> Int64:
@@ -166,8 +182,21 @@ def _unseen_ends(scene: Scene) -> Int64:
     return np.asarray(rows[unseen & scene.in_work()[rows]])
 
 
+def _with_handlers(scene: Scene, marks: PageMarks, rows: Int64) -> list[Int64]:
+    """The rows by place; what handlers of signals do with protected memory counts where most of the signals come."""
+    groups = list(scene.by_place(rows))
+    signals = [scene.ns(group[marks.signals[group]]) for group in groups]
+    if not any(signals):
+        return groups
+    most = int(np.argmax(signals))
+    handled = [group[marks.handlers[group]] for group in groups]
+    groups = [group[~marks.handlers[group]] for group in groups]
+    groups[most] = np.sort(np.concatenate([groups[most], *handled]))
+    return [group for group in groups if len(group)]
+
+
 def _with_their_frees(
-    scene: Scene, marks: _Marks, groups: Iterable[Int64], ends: Int64
+    scene: Scene, marks: PageMarks, groups: Iterable[Int64], ends: Int64
 ) -> Iterator[tuple[Int64, Int64]]:
     """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest.
 
@@ -189,7 +218,7 @@ def _with_their_frees(
         yield group, np.sort(np.concatenate(joined))
 
 
-def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[Int64], Int64 | None, Int64]:
+def _by_parent(scene: Scene, marks: PageMarks, groups: list[Int64]) -> tuple[list[Int64], Int64 | None, Int64]:
     """The groups without what other processes do as they come and go, the group that forks most, and these rows."""
     none = np.zeros(0, np.int64)
     own = scene.capture.samples.pid[scene.course.wall.sample] == scene.course.pid
@@ -202,7 +231,7 @@ def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[I
     return [group for group in left if len(group)], parent, np.concatenate([group[theirs[group]] for group in groups])
 
 
-def _made_again(scene: Scene, marks: _Marks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
+def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
     """Whether memory is freed in turn with the pages that this place makes; and whether so if these are huge.
 
     The place frees memory itself, or any place does meanwhile: Python frees here what it made there. A place that is
@@ -213,8 +242,9 @@ def _made_again(scene: Scene, marks: _Marks, made: Int64, group: Int64, rows: In
     if not len(making):
         return True, True
     meanwhile = rows[(times[rows] >= making.min()) & (times[rows] <= making.max())]
+    part_of_limit = ZERO_FREED if 2 * scene.ns(made[marks.zero[made]]) > scene.ns(made[marks.anonymous[made]]) else 1
     freed = max(
-        scene.ns(part[marks.frees[part]]) / (least * max(scene.ns(part), 1))
+        scene.ns(part[marks.frees[part]]) / (part_of_limit * least * max(scene.ns(part), 1))
         for part, least in ((group, LEAST_FREED), (meanwhile, LEAST_FREED_OF_ALL))
     )
     again = freed >= 1
@@ -232,30 +262,53 @@ def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:
     return False
 
 
-def _kind(scene: Scene, marks: _Marks, group: Int64, again: bool, huge_again: bool) -> _Kind:
-    """What most of the time at this place says; `again` and `huge_again` are those of `_made_again`."""
+def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again: bool) -> _Kind | None:
+    """What most of the time at this place says; `again` and `huge_again` are those of `_made_again`. None where nothing
+    is known that would help.
+    """
+
+    def spent(mask: Bool) -> int:
+        return scene.ns(group[mask[group]])
+
     kinds = {
-        name: scene.ns(group[mask[group]])
-        for name, mask in (
-            ("file", marks.file), ("copies", marks.copies), ("anonymous", marks.anonymous), ("fork", marks.fork),
-            ("pins", marks.pins),
-        )
-    }  # fmt: skip
+        name: spent(getattr(marks, name))
+        for name in ("file", "copies", "anonymous", "fork", "pins", "to_file", "protects", "signals", "drops_lazily")
+    }
     most = max(kinds, key=lambda name: kinds[name])
     cost = max(scene.ns(group), 1)
-    if most == "fork":
-        return _FORKS
+    if kinds["signals"] >= LEAST_SIGNALS * kinds[most]:
+        return _SIGNALS
+    simple = {"fork": _FORKS, "protects": _PROTECTS, "drops_lazily": _DROPS_LAZILY}
+    if most in simple:
+        return simple[most]
     if most == "pins":
         return _PINS_AGAIN if again else _PINS_ONCE
     if most == "copies":
-        return _COW if _forks(scene) else _PRIVATE
-    if most == "file":
-        shared = 2 * scene.ns(group[(marks.file & marks.shared)[group]]) > kinds["file"]
-        shared |= scene.ns(group[marks.freed_shared[group]]) >= LEAST_FREED * cost
-        return _SHARES if shared and again else _MAPS
-    if not again and huge_again and 2 * scene.ns(group[marks.huge[group]]) > cost:
+        return _of_copies(scene, marks, group)
+    if most == "to_file" and not spent(marks.shared):
+        # To touch such pages early costs as much.
+        return _SYNCS if scene.ns(np.flatnonzero(marks.syncs & scene.in_work())) else None
+    if most in ("file", "to_file"):
+        shared = 2 * spent(marks.file & marks.shared) > kinds["file"] or most == "to_file"
+        shared |= spent(marks.freed_shared) >= LEAST_FREED * cost
+        return _SHARES if shared and again else _MAPS if most == "file" else None
+    if not again and huge_again and 2 * spent(marks.huge) > cost:
         return _HUGE_AGAIN
+    if again and 2 * spent(marks.drops) > spent(marks.frees) > 0:
+        return _DROPS
+    if 2 * spent(marks.zero) > kinds["anonymous"]:
+        return _ZEROS_AGAIN if again else _ZEROS_ONCE
     return _AGAIN if again else _ONCE
+
+
+def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
+    """Why pages are copied at this place; None where none was seen to be."""
+    handled = group[(marks.copies & marks.of_file)[group]]
+    if 2 * scene.ns(handled) > scene.ns(group[marks.copies[group]]):
+        return _PRIVATE
+    if _forks(scene):
+        return _COW
+    return _PRIVATE if marks.copying[group].any() else None
 
 
 def _forks(scene: Scene) -> bool:

@@ -11,12 +11,8 @@
     sampler.py      opens, reads, writes; a process of its own (`python -m pinprof.collect.native`)
     attached.py     that process as a recording tool
     tracefs.py      definitions of probes on functions
-    probing.py      the events of probes while they are recorded
-    opening.py      holds who opens CUDA's libraries until these events are open
-    tasks.py        which threads the program consists of by then
+    probing.py      the events of probes while they are recorded, and what they may cost
     wakeups.py      who wakes the program's threads, and what recording that may cost
-    budget.py       how much of what is probed is recorded, by what it costs
-    call_cost.py    what that is on this machine
     calls.py        a second such process, which records calls of CUDA's functions, as a tool
 
 It needs the standard library only, and no compiler. What it cannot do, copying stacks and reading branch records, is

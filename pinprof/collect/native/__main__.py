@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
-import math
 import os
 import signal
 import sys
@@ -15,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.collect.native import tracefs
-from pinprof.collect.native.call_cost import EmptyFunction
 from pinprof.collect.native.events import call_events, wakeups
 from pinprof.collect.native.opened import EventRefused
-from pinprof.collect.native.probing import Probes
 from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Sampler
 from pinprof.collect.native.wakeups import SCHED_WAKING, Wakeups
 
@@ -46,12 +43,12 @@ def _record(place: Path, stopped: list[int], wake: int, definitions: contextlib.
     with contextlib.ExitStack() as held:
         try:
             orders = Orders.load(place)
-            probes = None
             if orders.probes:
-                orders, probes = _probed(orders, definitions)
-                held.callback(probes.close)
+                points = definitions.enter_context(tracefs.probes(orders.probes))
+                # The rings belong to the first event, which must stay open: calls come behind it.
+                orders = replace(orders, events=(*orders.events, *call_events(points)))
             orders, governor = _with_wakeups(orders)
-            sampler = Sampler(orders, probes, governor)
+            sampler = Sampler(orders, governor)
             held.callback(sampler.close)
         except EventRefused as error:
             _say(refused=error.what, errno=error.number)
@@ -70,33 +67,12 @@ def _record(place: Path, stopped: list[int], wake: int, definitions: contextlib.
     return 0
 
 
-def _probed(orders: Orders, definitions: contextlib.ExitStack) -> tuple[Orders, Probes]:
-    """Set the probes: the orders with their events, and what governs these; OSError when that cannot be."""
-    assert orders.pid is not None
-    # Without a budget no price is needed, and a recorder around this one does not see it measured.
-    empty = _empty_function(orders.unwinding) if math.isfinite(orders.probe_budget) else None
-    sites = (*orders.probes, empty.site) if empty else orders.probes
-    points = definitions.enter_context(tracefs.probes(sites))
-    files = sorted({site.path for site in orders.probes}) if orders.when_opened else ()
-    probes = Probes(points, orders.pid, orders.probe_budget, empty, orders.seen_beside, files)
-    # The rings belong to the first event, which must stay open: calls come behind it.
-    return replace(orders, events=(*orders.events, *call_events(points))), probes
-
-
 def _with_wakeups(orders: Orders) -> tuple[Orders, Wakeups | None]:
     """The orders with the event of wake-ups, and what governs it; without where it is not wanted, or not allowed."""
     point = tracefs.tracepoint(SCHED_WAKING) if orders.wakeups else None
     if point is None:
         return orders, None
     return replace(orders, events=(*orders.events, wakeups(point))), Wakeups()
-
-
-def _empty_function(library: str) -> EmptyFunction | None:
-    """What the cost of probes is measured with, where that is available."""
-    try:
-        return EmptyFunction(library) if library else None
-    except (OSError, LookupError):
-        return None
 
 
 def _say(**facts: Any) -> None:

@@ -21,14 +21,7 @@ class Batches:
     """Which events have sizes of a batch; `events` as they are written, with the ids of their instances."""
 
     def __init__(self, events: Iterable[tuple[EventSpec, Sequence[int]]]) -> None:
-        self._kinds: dict[int, int] = {}
-        for spec, numbers in events:
-            self.add(spec, numbers)
-
-    def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event."""
-        if spec.batched:
-            self._kinds.update(dict.fromkeys(numbers, spec.attr.sample_type))
+        self._kinds = {number: spec.attr.sample_type for spec, numbers in events if spec.batched for number in numbers}
 
     def cleaned(self, pieces: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
         """Whole records, with zeros where no size stands."""
@@ -51,7 +44,7 @@ class Batches:
 def _beyond(records: bytearray, at: int, end: int, sample_type: int) -> int:
     """Where what is no size begins: behind the id, of a sample that is not laid out as its event says."""
     place = at + perf.RECORD_HEADER.size + 8 * (sample_type & perf.FIXED_FIELDS).bit_count()
-    if sample_type & perf.SAMPLE_CALLCHAIN and place + 8 <= end:
+    if place + 8 <= end:
         place += 8 + 8 * int(_NUMBER.unpack_from(records, place)[0])
     # u32 size, then what was read.
     sizes = place + 4 + ARGUMENTS_END

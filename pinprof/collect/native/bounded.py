@@ -21,10 +21,6 @@ class Bounded:
         self._pace, self._thinner = Pace(limits, now), Thinner(events, seed=now)
         self._most = self._since_ns = self._full_ns = 0
 
-    def recognise(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event."""
-        self._thinner.add(spec, numbers)
-
     def chosen(self, pieces: Sequence[bytes | memoryview], written: int, horizon_ns: int) -> list[bytes | memoryview]:
         """What is to be written of whole records, read behind `horizon_ns`, where so much is written already."""
         thinner, size = self._thinner, sum(map(len, pieces))

@@ -20,7 +20,6 @@ from pinprof.base.errors import CollectError
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
-from pinprof.collect.cupti import FOLDER_VARIABLE
 from pinprof.collect.inside import AGENT_VARIABLE
 from pinprof.collect.native import events, tracefs
 from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
@@ -35,7 +34,7 @@ CRASHED = (
     "CUDA calls were not traced: the kernel has crashed since it started, and may not survive probes. Restart the "
     "machine to trace them."
 )
-_SAID_FACTS = ("recording_cpu_ns", "lost_records", "call_overhead_ns", "probes")
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "probes")
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
@@ -57,10 +56,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
         executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
         loaded = loaded_by(request.pid) if request.pid else []
     sites = find_sites(executable, setup.environment, loaded)
-    own = Path(executable).resolve()
-    # A program that runs has its libraries open, or may have; one with CUDA inside is opened to be started.
-    when_opened = not request.pid and not loaded and all(Path(site.path) != own for site in sites)
-    return [CallTracer(setup, sites, when_opened=when_opened)] if sites else []
+    return [CallTracer(setup, sites, first=not loaded)] if sites else []
 
 
 class CallTracer(Tool):
@@ -68,19 +64,17 @@ class CallTracer(Tool):
 
     recorder: Recorder
 
-    def __init__(self, setup: Setup, sites: Sequence[ProbeSite], *, when_opened: bool) -> None:
-        """`when_opened`: no process of the program has one of the files open yet, so CUDA has granted it nothing."""
+    def __init__(self, setup: Setup, sites: Sequence[ProbeSite], *, first: bool) -> None:
+        """`first`: the program has not loaded any of CUDA's libraries yet, so CUDA has granted it nothing."""
         self._control = setup.places.enter_context(open_control())
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
         self._refusal = ""
-        self.when_opened = when_opened
+        self.first = first
         self._budget = setup.request.probe_budget
-        self._environment, self._own_process = setup.environment, setup.request.own_process
+        self._own_process = setup.request.own_process
 
     def attach(self, program: Program) -> None:
         """Start the process."""
-        from pinprof.data.gpu_functions import COPIES
-
         control = self._control
         orders = Orders(
             output=str(self._data.resolve()),
@@ -92,8 +86,6 @@ class CallTracer(Tool):
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
             probe_budget=self._budget,
-            when_opened=self.when_opened,
-            seen_beside=(self._environment.get(FOLDER_VARIABLE, ""), COPIES),
             unwinding=unwinding_library(),
         )
         self.recorder = start(orders, control, self._log, "pinprof-calls", fork=not self._own_process)

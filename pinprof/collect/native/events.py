@@ -31,7 +31,7 @@ IDENTITY = perf.SAMPLE_IDENTIFIER | perf.SAMPLE_IP | perf.SAMPLE_TID | perf.SAMP
 """What every event records of a sample; also whose trailer (thread, time, CPU, id) other records carry."""
 STACK = perf.SAMPLE_CALLCHAIN
 
-CALL_ENTER, CALL_ENTER_BARE, CALL_LEAVE = "call-enter", "call-enter-bare", "call-leave"
+CALL_ENTER, CALL_LEAVE = "call-enter", "call-leave"
 """Each with `/KIND` behind it."""
 _CALLS_AT_ONCE = 200
 """Calls on one processor that wake the reader, who judges what they cost: a millisecond's worth, or two."""
@@ -48,8 +48,6 @@ class EventSpec:
     attr: EventAttr
     always_on: bool = False
     """It counts from the moment it is opened; else between `enable` and `disable`."""
-    held_back: bool = False
-    """`enable` leaves it off: something else switches it on when it is wanted."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
     batched: bool = False
@@ -119,33 +117,25 @@ def wakeups(point: int) -> EventSpec:
 
 
 def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
-    """For each kind of watched functions: entered, with arguments and the program's stack; the same without the stack,
-    held back; and returned, with the result. What grants and frees memory is all needed: copies and others, which are
-    frequent, don't share its rings.
+    """For each kind of watched functions: entered, with arguments and the program's stack; and returned, with the
+    result. What grants and frees memory is all needed: copies and others, which are frequent, don't share its rings.
     """
-    plain, exclude = perf.SAMPLE_RAW, pe.EXCLUDE_CALLCHAIN_KERNEL
     specs = []
     for kind, points in kinds.items():
-        for name, point, fields, flags in (
-            (CALL_ENTER, points.enter, plain | STACK, exclude),
-            (CALL_ENTER_BARE, points.enter, plain, 0),
-            (CALL_LEAVE, points.leave, plain, 0),
+        for name, point, fields, flags, wakeup in (
+            (CALL_ENTER, points.enter, STACK, pe.EXCLUDE_CALLCHAIN_KERNEL, _CALLS_AT_ONCE),
+            (CALL_LEAVE, points.leave, 0, 0, 0),
         ):
-            spec = event(f"{name}/{kind}", perf.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
-            spec = spec if name == CALL_LEAVE else spec.having(wakeup=_CALLS_AT_ONCE)
-            batched = points.batched and name != CALL_LEAVE
-            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE, batched=batched, crowds=kind != MEMORY))
+            also = perf.SAMPLE_RAW | fields
+            spec = event(f"{name}/{kind}", perf.TYPE_TRACEPOINT, point, 1, kernel=True, also=also, flags=flags)
+            batched = points.batched and name == CALL_ENTER
+            specs.append(replace(spec.having(wakeup=wakeup), batched=batched, crowds=kind != MEMORY))
     return specs
 
 
 def owner() -> EventSpec:
-    """What never has a record: the owner of a ring that other events come and go in."""
+    """What never has a record: the owner of a ring whose other events may be closed."""
     return event("ring", perf.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=pe.DISABLED)
-
-
-def counter(point: int) -> EventSpec:
-    """Watched functions being entered, counted without a record."""
-    return EventSpec("count", EventAttr(perf.TYPE_TRACEPOINT, point, 0, flags=pe.EXCLUDE_GUEST | pe.EXCLUDE_HV))
 
 
 def mappings(*, data: bool = False) -> EventSpec:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pinprof.data import perf_format as perf
@@ -117,34 +117,6 @@ def threads(pid: int) -> list[int]:
         return sorted(int(place.name) for place in (_PROC / f"{pid}/task").iterdir())
     except OSError:
         return []
-
-
-def family(pid: int) -> list[int]:
-    """The threads of a process and of all its descendants; of those whose parent has ended, none.
-
-    /proc/PID/task/TID/children, which kernels without CONFIG_PROC_CHILDREN lack: there, of the process alone.
-    """
-    found: list[int] = []
-    todo = [pid]
-    while todo:
-        mine = threads(todo.pop())
-        found += mine
-        for thread in mine:
-            try:
-                todo += map(int, (_PROC / f"{thread}/task/{thread}/children").read_bytes().split())
-            except OSError:
-                continue
-    return found
-
-
-def has_mapped(pid: int, files: Collection[str]) -> bool:
-    """Whether a process has one of these files mapped."""
-    try:
-        lines = (_PROC / f"{pid}/maps").read_bytes().splitlines()
-    except OSError:
-        return False
-    wanted = {os.fsencode(file) for file in files}
-    return any(_unescaped(fields[5]) in wanted for line in lines if len(fields := line.split(maxsplit=5)) > 5)
 
 
 def kernel_build_id() -> bytes:

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import resource
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
@@ -43,51 +43,22 @@ class Opened:
     notes: list[str]
     cpus: list[int]
     """Those that have rings."""
-    lost: list[int]
-    """Per event the records that instances which are closed by now found no room for."""
-    owners: list[int] = field(default_factory=list)
-    """Events that keep the rings of those that crowd, which come and go."""
+    kept: list[int] = field(default_factory=list)
+    """Events of this process for what others share that may be closed: rings, and tracepoints (probing.py)."""
+    let_go_lost: dict[int, list[int]] = field(default_factory=dict)
+    """What each instance of events that are closed by now has lost."""
 
-    def rings_of(self, spec: EventSpec) -> Sequence[Ring]:
-        """The rings, one for each CPU, that an event writes to."""
-        return self.rings[-len(self.cpus) :] if spec.crowds else self.rings[: len(self.cpus)]
-
-    def lost_records(self, event: int) -> tuple[int, ...]:
-        """How many records found no room: of instances that are closed, and of each that is open."""
+    def lost_records(self, event: int) -> list[int]:
+        """How many records of each instance found no room."""
+        if event in self.let_go_lost:
+            return self.let_go_lost[event]
         read_format = self.specs[event].attr.read_format
-        return self.lost[event], *(perf_event.lost_records(file, read_format) for file in self.files[event])
-
-    def reopen(self, event: int, targets: Sequence[int], *, on: bool = False) -> list[int]:
-        """Open an event that has no instances, for these threads and all that they start; the ids of its instances.
-
-        `on`: it records from then on. OSError when that cannot be; it stays closed then.
-        """
-        on_cpu: dict[int, list[int]] = {cpu: [] for cpu in self.cpus}
-        spec = self.specs[event]
-        if on:
-            spec = spec.having(flags=spec.attr.flags & ~perf_event.DISABLED)
-        files = list(instances(spec, targets, on_cpu))
-        try:
-            for cpu, ring in zip(self.cpus, self.rings_of(spec), strict=True):
-                share(on_cpu[cpu], ring)
-            ids = [perf_event.event_id(file) for file in files]
-        except OSError:
-            _close(files)
-            raise
-        self.files[event] = files
-        return ids
-
-    def also(self, event: int, targets: Sequence[int]) -> list[int]:
-        """Open an event that is on for more threads, as `reopen` does."""
-        before = self.files[event]
-        ids = self.reopen(event, targets, on=True)
-        self.files[event] = [*before, *self.files[event]]
-        return ids
+        return [perf_event.lost_records(file, read_format) for file in self.files[event]]
 
     def let_go(self, events: Sequence[int]) -> None:
         """Close events, and note what they lost; what they wrote stays in the rings."""
         for event in events:
-            self.lost[event] = sum(self.lost_records(event))
+            self.let_go_lost[event] = self.lost_records(event)
             files, self.files[event] = self.files[event], []
             _close(files)
 
@@ -95,7 +66,7 @@ class Opened:
         """Let go of the rings and the events."""
         for ring in self.rings:
             ring.close()
-        _close(chain(*self.files, self.owners))
+        _close(chain(*self.files, self.kept))
 
 
 def open_all(
@@ -105,12 +76,10 @@ def open_all(
     ring_bytes: int,
     *,
     copies: bool,
-    later: Collection[str] = (),
 ) -> Opened:
     """Open every event on every CPU, with as much of it as this kernel knows; Refused when that cannot be.
 
-    `pid` is None for all processes. `later`: names of events that have no instances yet, for `reopen`. `copies`:
-    with the top of the stack in each sample that has a call chain.
+    `pid` is None for all processes. `copies`: with the top of the stack in each sample that has a call chain.
     """
     _raise_file_limit()
     targets = [-1] if pid is None else existing.threads(pid)
@@ -122,7 +91,7 @@ def open_all(
         attempts = [*(unwinding.with_copies(attempt) for attempt in attempts), *attempts]
     for attempt in attempts:
         try:
-            return _open(attempt, targets, cpus, ring_bytes, later)
+            return _open(attempt, targets, cpus, ring_bytes)
         except EventRefused as error:
             if error.number != errno.EINVAL:
                 raise
@@ -130,16 +99,14 @@ def open_all(
     raise refusal
 
 
-def _open(
-    specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int], ring_bytes: int, later: Collection[str]
-) -> Opened:
-    opened = Opened([], [], [], [], [], [])
+def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int], ring_bytes: int) -> Opened:
+    opened = Opened([], [], [], [], [])
     on_cpu, crowding = ({cpu: list[int]() for cpu in cpus} for _ in range(2))
     try:
         for spec in specs:
             place = crowding if spec.crowds else on_cpu
             try:
-                files = [] if spec.name in later else list(instances(spec, targets, place))
+                files = list(instances(spec, targets, place))
             except OSError as error:
                 if not spec.optional:
                     raise EventRefused(spec.name, error) from error
@@ -147,18 +114,17 @@ def _open(
                 continue
             opened.specs.append(spec)
             opened.files.append(files)
-            opened.lost.append(0)
         opened.cpus = [cpu for cpu, files in on_cpu.items() if files]
         firsts, owner = [on_cpu[cpu][0] for cpu in opened.cpus], ev.owner().attr
         if any(spec.crowds for spec in specs):
             for cpu in opened.cpus:
-                opened.owners.append(perf_event.open_event(owner, os.getpid(), cpu))
-        opened.rings = map_rings([*firsts, *opened.owners], ring_bytes, LEAST_RING_BYTES)
-        shared = [*(on_cpu[cpu] for cpu in opened.cpus), *(crowding[cpu] for cpu in opened.cpus if opened.owners)]
+                opened.kept.append(perf_event.open_event(owner, os.getpid(), cpu))
+        opened.rings = map_rings([*firsts, *opened.kept], ring_bytes, LEAST_RING_BYTES)
+        shared = [*(on_cpu[cpu] for cpu in opened.cpus), *(crowding[cpu] for cpu in opened.cpus if opened.kept)]
         for files, ring in zip(shared, opened.rings, strict=True):
             share(files, ring)
     except (OSError, EventRefused) as error:
-        _close(chain(*on_cpu.values(), *crowding.values(), opened.owners))
+        _close(chain(*on_cpu.values(), *crowding.values(), opened.kept))
         if isinstance(error, EventRefused):
             raise
         raise EventRefused("the ring", error) from error

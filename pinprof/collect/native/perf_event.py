@@ -23,7 +23,7 @@ SW_CPU_CLOCK, SW_PAGE_FAULTS, SW_CONTEXT_SWITCHES, SW_DUMMY = 0, 2, 3, 9
 
 # The bits of perf_event_attr, in the order of its bit field.
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 5, 1 << 6
-MMAP, COMM, FREQ, ENABLE_ON_EXEC = 1 << 8, 1 << 9, 1 << 10, 1 << 12
+MMAP, COMM, FREQ = 1 << 8, 1 << 9, 1 << 10
 TASK, MMAP_DATA = 1 << 13, 1 << 17
 SAMPLE_ID_ALL, EXCLUDE_GUEST, EXCLUDE_CALLCHAIN_KERNEL = 1 << 18, 1 << 20, 1 << 21
 MMAP2, COMM_EXEC, USE_CLOCKID, CONTEXT_SWITCH = 1 << 23, 1 << 24, 1 << 25, 1 << 26
@@ -135,12 +135,6 @@ def share_ring(file: int, owner: int) -> None:
 def count(file: int) -> int:
     """How often an event happened."""
     return int.from_bytes(os.read(file, 24)[:8], "little")
-
-
-def count_and_time(file: int) -> tuple[int, int]:
-    """How often an event with FORMAT_RUNNING happened, and for how many ns its thread ran meanwhile."""
-    words = os.read(file, 16)
-    return int.from_bytes(words[:8], "little"), int.from_bytes(words[8:], "little")
 
 
 def lost_records(file: int, read_format: int) -> int:

@@ -1,7 +1,7 @@
 """The perf.data file: its head while recording begins, records as the kernel made them, machine facts at the end.
 
     head        sizes, where attributes and records lie, which features follow
-    ids         of each event, as many as CPUs; behind the features where events were opened again meanwhile
+    ids         of each event, as many as it has instances
     attributes  `perf_event_attr; u64 ids_offset, ids_bytes`
     records     to the end of the file, until it is finished: a collector that dies leaves what reads
     features    a table of `u64 offset, bytes` for each feature bit, then their bodies
@@ -36,20 +36,16 @@ FINISHED_ROUND = perf.record(perf.RECORD_FINISHED_ROUND, 0, b"")
 class PerfFile:
     """A perf.data file being written."""
 
-    def __init__(self, path: Path, events: Sequence[tuple[EventSpec, Sequence[int]]], room: int = 0) -> None:
-        """Write the head: every event with the ids of its instances, to which more may be added until `finish`.
-
-        `room` is the number of ids that fit into the head; `finish` writes those beyond.
-        """
+    def __init__(self, path: Path, events: Sequence[tuple[EventSpec, Sequence[int]]]) -> None:
+        """Write the head: every event with the ids of its instances."""
         self._events = events
         self._file = files.create(path)
         self._bits = 0
         ids = b"".join(_words(numbers) for _, numbers in events)
-        self._ids_room = max(len(ids), 8 * room)
-        self._attrs_offset = perf.FILE_HEAD.size + self._ids_room
-        self.data_offset = self._attrs_offset + _ATTR_ENTRY * len(events)
+        self._attrs_offset = perf.FILE_HEAD.size + len(ids)
+        self._data_offset = self._attrs_offset + _ATTR_ENTRY * len(events)
         self.data_bytes = 0
-        self._write([self._head(), ids.ljust(self._ids_room, b"\0"), *self._entries(perf.FILE_HEAD.size)])
+        self._write([self._head(), ids, *self._entries()])
         self.data_bytes = 0
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
@@ -59,7 +55,7 @@ class PerfFile:
 
     def finish(self, features: dict[int, bytes]) -> None:
         """Append the features and fill in the head; the file is whole then."""
-        end = self.data_offset + self.data_bytes
+        end = self._data_offset + self.data_bytes
         bits = sorted(features)
         place = end + perf.SECTION.size * len(bits)
         table = []
@@ -69,27 +65,14 @@ class PerfFile:
         size = self.data_bytes
         # What a full disk left of the last record is written over.
         os.lseek(self._file, end, os.SEEK_SET)
-        fit = self.tell_ids()
-        ids = [] if fit else [b"".join(_words(numbers) for _, numbers in self._events)]
-        self._write([*table, *(features[bit] for bit in bits), *ids])
-        if not fit:
-            os.pwrite(self._file, b"".join(self._entries(place)), self._attrs_offset)
+        self._write([*table, *(features[bit] for bit in bits)])
         self.data_bytes = size
         self._bits = sum(1 << bit for bit in bits)
         os.pwrite(self._file, self._head(), 0)
 
-    def tell_ids(self) -> bool:
-        """Put the ids that there are by now into the head; whether they fit there."""
-        ids = b"".join(_words(numbers) for _, numbers in self._events)
-        if len(ids) > self._ids_room:
-            return False
-        os.pwrite(self._file, ids, perf.FILE_HEAD.size)
-        os.pwrite(self._file, b"".join(self._entries(perf.FILE_HEAD.size)), self._attrs_offset)
-        return True
-
-    def _entries(self, place: int) -> list[bytes]:
-        """The attributes, with where each one's ids lie: all end to end from `place` on."""
-        entries = []
+    def _entries(self) -> list[bytes]:
+        """The attributes, with where each one's ids lie: all end to end behind the head."""
+        entries, place = [], perf.FILE_HEAD.size
         for spec, numbers in self._events:
             entries.append(spec.attr.pack() + perf.SECTION.pack(place, 8 * len(numbers)))
             place += 8 * len(numbers)
@@ -106,7 +89,7 @@ class PerfFile:
             _ATTR_ENTRY,
             self._attrs_offset,
             _ATTR_ENTRY * len(self._events),
-            self.data_offset,
+            self._data_offset,
             self.data_bytes,
             0,
             0,

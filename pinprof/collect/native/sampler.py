@@ -30,7 +30,6 @@ from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.opened import online_cpus, open_all
 from pinprof.collect.native.perf_file import PerfFile, features, lost_samples, trailer
 from pinprof.collect.native.probing import Probes
-from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.native.wakeups import Wakeups
 from pinprof.collect.pace import NO_LIMITS, SizeLimits
@@ -43,8 +42,6 @@ _POLL_MS = 500
 """The longest that records stay in a ring: what a killed collector loses."""
 _POLL_BLIND_MS = 50
 """The same once a ring's event has ended, which wakes nobody any more while others still write into the ring."""
-_ROOM = 4
-"""Threads whose events' ids fit into the head of a file: what reads where the end of the file is missing."""
 _NICE = -10
 HEAD = ".head"
 """Behind the name of the file: a file of the same events without records, written when `describe` asks for it."""
@@ -69,10 +66,6 @@ class Orders:
     """Functions whose calls are recorded."""
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time."""
-    when_opened: bool = False
-    """Trace them once one of their files is opened: nothing has it open now."""
-    seen_beside: tuple[str, str] = ("", "")
-    """Where another recorder writes, once it sees a kind of these functions as well, and which kind that is."""
     wakeups: bool = False
     """Record who wakes the program's threads, where the kernel allows."""
     unwinding: str = ""
@@ -90,7 +83,7 @@ class Orders:
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
         raw["events"] = tuple(EventSpec.from_json(entry) for entry in raw["events"])
         raw["probes"] = tuple(ProbeSite(**{**entry, "arguments": tuple(entry["arguments"])}) for entry in raw["probes"])
-        for name in ("control", "command", "seen_beside"):
+        for name in ("control", "command"):
             raw[name] = tuple(raw[name])
         raw["limits"] = SizeLimits(**raw["limits"])
         return cls(**raw)
@@ -99,20 +92,12 @@ class Orders:
 class Sampler:
     """One recording, from opened events to the finished file."""
 
-    def __init__(self, orders: Orders, probes: Probes | None = None, wakeups: Wakeups | None = None) -> None:
-        """`probes`: what governs the events of calls, where there are such; `wakeups` that of wake-ups."""
+    def __init__(self, orders: Orders, wakeups: Wakeups | None = None) -> None:
+        """`wakeups`: what governs the event of wake-ups, where there is one."""
         self._orders = orders
-        self._probes = probes
         self._wakeups = wakeups
         self._cpus = online_cpus()
-        self._opened = open_all(
-            orders.events,
-            orders.pid,
-            self._cpus,
-            orders.ring_bytes,
-            copies=bool(orders.unwinding),
-            later=probes.later if probes else (),
-        )
+        self._opened = open_all(orders.events, orders.pid, self._cpus, orders.ring_bytes, copies=bool(orders.unwinding))
         try:
             self._begin(orders)
         except BaseException:
@@ -128,13 +113,11 @@ class Sampler:
         self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events]
         copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
-        room = _ROOM * len(self._opened.cpus) * len(events) if self._probes else 0
-        self._file = PerfFile(Path(orders.output), self._described, room)
+        self._file = PerfFile(Path(orders.output), self._described)
         self._batches = Batches(self._described)
         self._bounded = Bounded(orders.limits, self._described)
         self._list_existing()
-        if self._probes:
-            self._probes.govern(self._opened, self._recognise)
+        self._probes = Probes(self._opened, orders.probe_budget) if orders.probes else None
         if self._wakeups:
             self._wakeups.govern(self._opened)
         self._poll = select.poll()
@@ -145,7 +128,7 @@ class Sampler:
         self._poll.register(0, 0)
         self._interval_ms = _POLL_MS
         self._first_ns = self._last_ns = time.monotonic_ns()
-        self._rounds = self._described_ids = 0
+        self._rounds = 0
         self._lost = [0, 0]
         self._ended = False
         self._start_cpu_ns = _cpu_ns()
@@ -156,14 +139,10 @@ class Sampler:
         """Carry records until a signal is noted in `stopped` (`wake` becomes readable) or pinprof hangs up."""
         self._poll.register(wake, select.POLLIN)
         while not stopped and not self._ended:
-            wait = self._probes.wait_ms(self._interval_ms) if self._probes else self._interval_ms
-            wait = self._wakeups.wait_ms(wait) if self._wakeups else wait
+            wait = self._wakeups.wait_ms(self._interval_ms) if self._wakeups else self._interval_ms
             for file, happened in self._poll.poll(wait):
                 if file == self._ctl:
                     self._obey(os.read(self._ctl, 4096))
-                elif self._probes and self._probes.opening and file == self._probes.opening.file:
-                    self._poll.unregister(file)
-                    self._begin_calls()
                 elif file == 0:
                     self._ended = True
                 elif file != wake and happened & (select.POLLHUP | select.POLLERR):
@@ -238,20 +217,11 @@ class Sampler:
                 ring.release()
             self._rounds += 1
 
-    def _recognise(self, event: int, numbers: Sequence[int]) -> None:
-        """An event that was opened again: its records carry these ids as well."""
-        if self._unwinder:
-            self._unwinder.add(self._opened.specs[event], numbers)
-        self._described[event][1].extend(numbers)
-        self._batches.add(self._described[event][0], numbers)
-        self._bounded.recognise(self._described[event][0], numbers)
-
     def _obey(self, commands: bytes) -> None:
         for command in commands.split(b"\n"):
             if command == b"enable":
                 self._first_ns = min(self._first_ns, time.monotonic_ns())
                 self._switch(perf_event.enable)
-                self._await_calls()
             elif command == b"disable":
                 self._switch(perf_event.disable)
             elif command == b"describe":
@@ -262,18 +232,17 @@ class Sampler:
                     os.write(self._ack, b"ack\n")
 
     def _describe(self) -> None:
-        """Write the head of a file of what is recorded now, and say what was lost: for parts of this recording."""
-        numbers = sum(len(ids) for _, ids in self._described)
-        if numbers != self._described_ids:
-            made = Path(f"{self._orders.output}{HEAD}.new")
+        """Write the head of a file of what is recorded, once, and say what was lost: for parts of this recording."""
+        head = Path(self._orders.output + HEAD)
+        if not head.exists():
+            made = Path(f"{head}.new")
             made.unlink(missing_ok=True)
             file = PerfFile(made, self._described)
             try:
                 file.finish(self._features())
             finally:
                 file.close()
-            made.replace(self._orders.output + HEAD)
-            self._described_ids = numbers
+            made.replace(head)
         lost = [0, 0]
         for event, spec in enumerate(self._opened.specs):
             lost[spec.crowds] += sum(self._opened.lost_records(event))
@@ -281,33 +250,9 @@ class Sampler:
             self._lost = lost
             os.write(2, f"{SAID}{json.dumps({LOST_SO_FAR: lost})}\n".encode())
 
-    def _await_calls(self) -> None:
-        """Before the program begins: notice when it opens a file with functions to trace, or trace them now."""
-        if not self._probes or self._probes.begun:
-            return
-        # A program that records itself runs already: it may have opened one just before it was watched.
-        opening, pid = self._probes.watch(), self._orders.pid
-        if opening and not (pid and existing.has_mapped(pid, self._probes.files)):
-            self._poll.register(opening.file, select.POLLIN)
-        else:
-            self._begin_calls()
-
-    def _begin_calls(self) -> None:
-        """Trace calls from now on."""
-        assert self._probes is not None
-        assert self._orders.pid is not None
-        tasks = Tasks(self._orders.pid, self._orders.output, self._file.data_offset, self._written_so_far)
-        if refusal := self._probes.begin(tasks):
-            self._opened.notes.append(f"CUDA calls were not traced: {refusal}.")
-        self._file.tell_ids()
-
-    def _written_so_far(self) -> int:
-        self._drain()
-        return self._file.data_offset + self._file.data_bytes
-
     def _switch(self, change: Any) -> None:
         for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if not spec.always_on and not spec.held_back:
+            if not spec.always_on:
                 for file in files:
                     change(file)
         if self._wakeups:
@@ -323,11 +268,8 @@ class Sampler:
         """Note in the file how many records of each event found no room; their sum."""
         total = 0
         for event, (spec, numbers) in enumerate(self._described):
-            # Instances that are open by now are the last ones; what those before them lost counts for the first.
-            if not numbers:
-                continue
             losses = self._opened.lost_records(event)
-            for number, lost in zip((numbers[0], *numbers[len(numbers) + 1 - len(losses) :]), losses, strict=True):
+            for number, lost in zip(numbers, losses, strict=True):
                 if lost:
                     self._file.write([lost_samples(spec, number, lost)])
             total += sum(losses)

@@ -139,10 +139,10 @@ class Thinner:
         self._tid_back = 8 * (len(behind) - behind.index(perf.SAMPLE_TID)) - 4
         self._time_back = 8 * (len(behind) - behind.index(perf.SAMPLE_TIME))
         for spec, numbers in events:
-            self.add(spec, numbers)
+            self._add(spec, numbers)
 
-    def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event; one that is neither sampled time, faults, waits nor wake-ups passes as it is."""
+    def _add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
+        """The ids of an event; one that is neither sampled time, faults, waits nor wake-ups passes as it is."""
         kind, wakes = spec.attr.sample_type, spec.name == WAKEUPS
         if not wakes and (spec.attr.type != perf.TYPE_SOFTWARE or spec.always_on):
             return

@@ -84,6 +84,13 @@ struct process {
     uint64_t gone;  /* when it ended: what happened before may be told later, by another processor */
     uint32_t count, room;
     struct mapping *maps; /* ascending */
+    struct past *past;    /* latest first */
+};
+
+struct past { /* the address space of a program before the process executed another */
+    struct past *next;
+    uint64_t ended;
+    struct process space;
 };
 
 enum rule { SAME, AT_OFFSET, VALUE_OFFSET, EXPRESSION, UNDEFINED };
@@ -390,6 +397,31 @@ static struct process *process_at(struct unwinder *u, int32_t pid, uint64_t time
     return p;
 }
 
+/* Forget address spaces that ended before; with UINT64_MAX all. */
+static void forget_past(struct process *p, uint64_t before)
+{
+    struct past **at = &p->past;
+    while (*at && (*at)->ended >= before && before != UINT64_MAX)
+        at = &(*at)->next;
+    for (struct past *old = *at, *next; old; old = next) {
+        next = old->next;
+        free(old->space.maps);
+        free(old);
+    }
+    *at = NULL;
+}
+
+/* The address space that a process had at a time; NULL where nothing is known of it. */
+static struct process *space_at(struct process *p, uint64_t time)
+{
+    if (!time || time >= p->begun)
+        return p;
+    for (struct past *old = p->past; old; old = old->next)
+        if (old->space.begun <= time && time < old->ended)
+            return &old->space;
+    return NULL;
+}
+
 static const struct mapping *mapping_at(const struct process *p, uint64_t pc)
 {
     uint32_t low = 0, high = p->count;
@@ -458,6 +490,24 @@ static void begin(struct process *p, uint64_t time)
     p->begun = time;
 }
 
+/*
+ * The same where it executes another program: samples from before that are rewritten after it was noted, and some are
+ * told later, by another processor. They find the mappings that it had.
+ */
+static void begin_program(struct process *p, uint64_t time)
+{
+    struct past *old = calloc(1, sizeof *old);
+    if (old) {
+        *old = (struct past){p->past, time, {.pid = p->pid, .begun = p->begun}};
+        if (room_for(&old->space, p->count))
+            for (uint32_t n = 0; n < p->count; n++)
+                if (p->maps[n].time <= time)
+                    old->space.maps[old->space.count++] = p->maps[n];
+        p->past = old;
+    }
+    begin(p, time);
+}
+
 static void note_mapping(
     struct unwinder *u, uint16_t misc, uint64_t time, const uint8_t *body, size_t size, size_t path_at)
 {
@@ -474,9 +524,10 @@ static void note_mapping(
     if (path_at == 64)
         memcpy(&protection, body + 56, 4);
     struct process *p = protection & 4 && start + length > start ? process_at(u, pid, time) : NULL;
-    if (p && time >= p->begun)
-        add_mapping(
-            p, (struct mapping){start, start + length, offset, time, open_file(u, pid, (const char *)body + path_at)});
+    struct process *space = p ? space_at(p, time) : NULL;
+    if (space)
+        add_mapping(space,
+            (struct mapping){start, start + length, offset, time, open_file(u, pid, (const char *)body + path_at)});
 }
 
 static void note_fork(struct unwinder *u, uint64_t time, const uint8_t *body, size_t size)
@@ -523,7 +574,7 @@ static void note(struct unwinder *u, uint32_t type, uint16_t misc, uint64_t time
         if (misc & MISC_COMM_EXEC && size >= 8) {
             memcpy(ids, body, 8);
             if ((p = process_at(u, ids[0], time)) && time >= p->begun)
-                begin(p, time);
+                begin_program(p, time);
         }
         break;
     case RECORD_EXIT: /* pid, ppid, tid, ptid */
@@ -542,7 +593,10 @@ static void forget_ended(struct unwinder *u)
 {
     for (size_t n = 0; n < u->process_room; n++) {
         struct process *p = &u->processes[n];
+        if (p->past && u->latest > LINGERS)
+            forget_past(p, u->latest - LINGERS);
         if (p->ended && (p->maps || p->begun)) {
+            forget_past(p, UINT64_MAX);
             free(p->maps);
             /* The place stays taken until there is a new table, so that others are found behind it. */
             *p = (struct process){.pid = p->pid, .ended = true, .gone = p->gone};
@@ -1170,9 +1224,12 @@ static size_t rewrite_sample(
     size_t pid_at = 8 + 8 * (size_t)__builtin_popcountll(event->sample_type & (1u << 0 | S_IDENTIFIER));
     memcpy(&pid, record + pid_at, 4);
     struct process *p = process_of(u, pid, false);
+    const struct process *then = p ? space_at(p, event->sample_type & S_TIME ? word(record + pid_at + 8) : 0) : NULL;
+    if (!then)
+        then = p;
     u->samples++;
-    if (known_count && abi == ABI_64 && p && p->count && stack.size)
-        count = complete(u, p, regs, &stack, known, known_count, complete_chain, MOST_FRAMES);
+    if (known_count && abi == ABI_64 && then && then->count && stack.size)
+        count = complete(u, then, regs, &stack, known, known_count, complete_chain, MOST_FRAMES);
     if (count < known_count && !(count > 1)) {
         memcpy(complete_chain, known, known_count * 8);
         count = known_count;
@@ -1211,17 +1268,6 @@ EXPORT struct unwinder *pinprof_unwind_new(const uint64_t *ids, const uint64_t *
     for (size_t n = 0; n < count; n++)
         insert(u, ids[n], sample_types[n]);
     return u;
-}
-
-/* One more event; false when there is no memory for it. */
-EXPORT int pinprof_unwind_add(struct unwinder *u, uint64_t id, uint64_t sample_type)
-{
-    struct event *events = realloc(u->events, (u->event_count + 1) * sizeof *events);
-    if (!events)
-        return 0;
-    u->events = events;
-    insert(u, id, sample_type);
-    return 1;
 }
 
 struct piece {
@@ -1309,22 +1355,6 @@ EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[3])
     counts[2] = u->extended;
 }
 
-/* Does nothing, but begins as functions do: with a register saved. What a probe costs is measured with it. */
-EXPORT __attribute__((noinline)) void pinprof_unwind_nothing(void)
-{
-#if defined(__x86_64__)
-    __asm__ volatile("" ::: "rbx");
-#elif defined(__aarch64__)
-    __asm__ volatile("" ::: "x19");
-#endif
-}
-
-EXPORT void pinprof_unwind_call_nothing(size_t times)
-{
-    while (times--)
-        pinprof_unwind_nothing();
-}
-
 EXPORT void pinprof_unwind_free(struct unwinder *u)
 {
     if (!u)
@@ -1336,8 +1366,10 @@ EXPORT void pinprof_unwind_free(struct unwinder *u)
         free(f->table);
         free(f);
     }
-    for (size_t n = 0; n < u->process_room; n++)
+    for (size_t n = 0; n < u->process_room; n++) {
+        forget_past(&u->processes[n], UINT64_MAX);
         free(u->processes[n].maps);
+    }
     free(u->processes);
     free(u->rows);
     free(u->events);

@@ -72,13 +72,6 @@ class Unwinder:
         self._state = ctypes.c_void_p(self._library.pinprof_unwind_new(ids, kinds, ctypes.c_size_t(len(pairs))))
         self._out = ctypes.create_string_buffer(1 << 20)
 
-    def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event as it was opened; MemoryError when there is not enough memory for them."""
-        for number in numbers:
-            kind = ctypes.c_uint64(spec.attr.sample_type)
-            if not self._library.pinprof_unwind_add(self._state, ctypes.c_uint64(number), kind):
-                raise MemoryError
-
     def rewrite(self, *pieces: bytes | memoryview) -> memoryview:
         """Whole records without copies of stacks; valid until the next call. Two pieces may share a record.
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -26,6 +27,7 @@ from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTa
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
+from pinprof.read.formats.trace_marks import TraceMarks
 from pinprof.read.reader import Progress, Reader, by_head, untold
 
 _NOT_RANGES = {
@@ -42,8 +44,15 @@ _NOT_RANGES = {
 }
 """Slices that repeat others on the GPU's track, or the profiler's own, or pinprof's sampled causes."""
 
-_NOT_SLICES = frozenset("MCiInsftbneSTpFNODPvVRc(),")
-"""Phases of the format other than slices: metadata, counters, instants, flows, asynchronous events, objects, dumps."""
+_NOT_SLICES = frozenset("MCiInsftTpNODPvVRc(),")
+"""Phases of the format other than slices: metadata, counters, instants, flows, steps of spans, objects, dumps."""
+_BEGINS, _ENDS = frozenset("BbS"), frozenset("EeF")
+"""Phases of the marks at both ends of a thread's slice, and of an asynchronous span, which belongs to no thread."""
+_PROFILE = "ProfileChunk"
+"""The name of the events that hold samples of V8."""
+
+_TELLING = frozenset({*CALLS, *OPS, "nvtx"})
+"""Categories whose arguments say something."""
 
 _MAX_NS = 1 << 62
 _MAX_US = (1 << 61) // 1000
@@ -111,7 +120,8 @@ class _Trace:
     def __init__(self) -> None:
         self.ranges, self.calls, self.ops = _Columns(), _Columns(), _Columns()
         self.threads: dict[tuple[int, int], str] = {}
-        self.open: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+        self.marks = TraceMarks()
+        self.chunks = 0
         self.events = 0
         self.broken = 0
         self.unknown = 0
@@ -122,22 +132,39 @@ class _Trace:
         phase = event.get("ph") if isinstance(event, dict) else None
         if phase == "X":
             self._slice(event, event.get("ts"), event.get("dur", 0))
-        elif phase == "B":
-            self.open[_track(event)].append(event)
-        elif phase == "E":
-            begun = self.open[_track(event)]
-            if begun:
-                first = begun.pop()
-                self._slice(first, first.get("ts"), _difference(event.get("ts"), first.get("ts")))
-            else:
-                self.broken += 1
-        elif phase == "M":
-            self._metadata(event)
         elif not isinstance(phase, str):
             self.events -= 1
             self.broken += 1
+        elif phase in _BEGINS or phase in _ENDS:
+            self._mark(event, phase)
+        elif phase == "M":
+            self._metadata(event)
         elif phase not in _NOT_SLICES:
             self.unknown += 1
+        self.chunks += phase == "P" and event.get("name") == _PROFILE
+
+    def _mark(self, event: dict[str, Any], phase: str) -> None:
+        """The begin or end of a slice; both name its thread, or the id of its span."""
+        time_ns = _ns(event.get("ts"))
+        if time_ns is None:
+            self.broken += 1
+            return
+        pid, tid = _track(event)
+        track: tuple[object, ...] = (pid, tid)
+        kept = {name: event[name] for name in ("name", "cat") if isinstance(event.get(name), str)}
+        if phase not in "BE":
+            given, tid = event.get("id2"), -1
+            ids: dict[str, Any] = given if isinstance(given, dict) else {"": event.get("id")}
+            # Spans of old traces do not nest: those of one id have different names.
+            name = kept.get("name") if phase in "SF" else None
+            whose = "all" if "global" in ids else pid
+            track = (kept.get("cat"), str(event.get("scope")), whose, *map(str, ids.values()), name)
+        if phase in _ENDS:
+            self.marks.end(track, time_ns)
+            return
+        category, arguments = str(kept.get("cat")), event.get("args")
+        told = {"args": arguments} if isinstance(arguments, dict) and (category in _TELLING) else {}
+        self.marks.begin(track, time_ns, {**kept, "pid": pid, "tid": tid, **told})
 
     def _metadata(self, event: dict[str, Any]) -> None:
         arguments = event.get("args")
@@ -151,7 +178,11 @@ class _Trace:
         start, length = _ns(ts), _ns(dur)
         if start is None or length is None or length < 0:
             self.broken += 1
-            return
+        else:
+            self._put(event, start, length)
+
+    def _put(self, event: Mapping[str, Any], start: int, length: int) -> None:
+        """A slice into its table."""
         given = event.get("args")
         arguments: dict[str, Any] = given if isinstance(given, dict) else {}
         category = str(event.get("cat", ""))
@@ -182,10 +213,18 @@ class _Trace:
 
     def capture(self, path: str, source: str, base_ns: int, damage: str) -> Capture:
         """The tables, with times from `base_ns` on."""
-        unclosed = sum(map(len, self.open.values()))
+        for each in self.marks.slices():
+            self._put(*each)
+        unclosed = self.marks.unclosed
+        self.broken += self.marks.unbegun
         notes = ["A trace has no samples, so only calls and GPU work show what happened inside a range."]
         if unclosed:
             notes.append(f"{unclosed} slices never ended; left out.")
+        if self.chunks:
+            notes.append(
+                f"{self.chunks} chunks of a V8 profile hold samples, which are not read from a trace. Record the"
+                " program with `node --cpu-prof`, and convert the .cpuprofile with speedscope (Export)."
+            )
         if self.broken:
             notes.append(f"{self.broken} events are damaged, or end without having begun; left out.")
         if damage:
@@ -326,7 +365,7 @@ def _beside(columns: _Columns, outer: int, inner: int) -> bool:
     return not (columns.start[outer] < columns.start[inner] and columns.end[inner] < columns.end[outer])
 
 
-def _track(event: dict[str, Any]) -> tuple[int, int]:
+def _track(event: Mapping[str, Any]) -> tuple[int, int]:
     return _small(event.get("pid")), _small(event.get("tid"))
 
 
@@ -353,11 +392,6 @@ def _ns(microseconds: Any) -> int | None:
         return None
     # Compared before it is scaled: infinite, not a number and beyond 64 bits all fail here.
     return round(microseconds * 1000) if -_MAX_US <= microseconds <= _MAX_US else None
-
-
-def _difference(later: Any, earlier: Any) -> float | None:
-    end, start = _ns(later), _ns(earlier)
-    return None if end is None or start is None else (end - start) / 1000
 
 
 READER = Reader("Chrome trace", by_head(sniff), lambda path, options: read(path, options.progress), streams=True)

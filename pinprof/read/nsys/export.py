@@ -115,6 +115,12 @@ def _read(source: OpenedExport, options: ReadOptions, resolver: Resolver) -> Cap
 def _check_tables(source: OpenedExport) -> None:
     """CaptureError unless there is something that nsys exports for every session, events or not."""
     known = schema.KNOWN_TABLES & source.tables.keys()
+    if any(table.startswith("rocpd_") for table in source.tables):
+        raise CaptureError(
+            f"{source.path} is a database of rocprofv3 (rocpd), not an Nsight Systems export.",
+            "Convert it: `rocpd convert -i FILE --output-format pftrace`, then Perfetto's `traceconv json`.",
+            "not-nsys",
+        )
     if known <= {schema.STRINGS[0]} and len(source.tables) > len(known):
         raise CaptureError(
             f"{source.path} is not an Nsight Systems export: it has none of the tables.",

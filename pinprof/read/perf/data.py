@@ -16,7 +16,7 @@ only perf can make them, so these are read through `perf script` (capture.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ from pinprof.read.perf.header import EventSource, Header
 from pinprof.read.perf.mappings import SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import waits
 from pinprof.read.perf.passes import Raw, read_records
-from pinprof.read.perf.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
+from pinprof.read.perf.processes import IDLE_PID, is_system_wide, is_timer, profiled_command, program_tree
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples
 from pinprof.read.perf.stacks import ResolvedStacks, build_stacks
 from pinprof.read.reader import Progress, untold
@@ -67,6 +67,9 @@ _UNALIGNED = (
     "`perf record -k CLOCK_MONOTONIC`."
 )
 
+
+LEAST_OF_MACHINE = 0.05
+"""The share of the samples of all programs: a command that has less was not what a whole machine was recorded for."""
 
 OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
 
@@ -219,7 +222,8 @@ def _of_program(
 ) -> tuple[RawSamples, int, list[str]]:
     """The samples of the recorded program, its descendants and the kernel; how many others; notes.
 
-    A recording of a program alone holds nothing else, so only system-wide ones are sifted.
+    A recording of a program alone holds nothing else, so only system-wide ones are sifted; and of these not those in
+    which the program only says how long to record, as `sleep` does.
     """
     pids = distinct(samples.pid).tolist()
     system_wide = is_system_wide(header.features.command)
@@ -227,10 +231,20 @@ def _of_program(
         system_wide = IDLE_PID in pids
     if not system_wide:
         return samples, 0, []
-    tree = program_tree(tasks, _known_pids(manifest, ranges) & set(pids), manifest.command)
+    known = _known_pids(manifest, ranges) & set(pids)
+    tree = program_tree(tasks, known, manifest.command)
+    mapped = np.array([pid for pid in pids if pid > 0 and spaces.has_mappings(pid)], np.int32)
+    if tree and not known:
+        own, others = (int(np.isin(samples.pid, each).sum()) for each in (np.array([*tree], np.int32), mapped))
+        if is_timer(manifest.command) or own < LEAST_OF_MACHINE * others:
+            what = (
+                f"{PurePath(manifest.command[0]).name}, whose end ends it, has {own:,} of its {len(samples):,} samples"
+            )
+            return samples, 0, [f"The recording is of the whole machine: {what}. So it shows every process."]
     if not tree:
         return samples, 0, ["The recording is system-wide and does not name a program, so it shows every process."]
-    kept = [pid for pid in pids if pid in tree or pid == IDLE_PID or (pid > 0 and not spaces.has_mappings(pid))]
+    foreign = {*mapped.tolist()} - tree
+    kept = [pid for pid in pids if pid in tree or pid == IDLE_PID or (pid > 0 and pid not in foreign)]
     rows = np.isin(samples.pid, np.array(kept, np.int32))
     if rows.all():
         return samples, 0, []

@@ -75,6 +75,11 @@ def is_system_wide(argv: Sequence[str]) -> bool | None:
     )
 
 
+def is_timer(command: Sequence[str]) -> bool:
+    """Whether a command does nothing but to end after some time."""
+    return bool(command) and PurePosixPath(command[0]).name in ("sleep", "usleep")
+
+
 def program_tree(
     tasks: Iterable[tuple[int, MapRecord | CommRecord | ForkRecord]],
     roots: Iterable[int],

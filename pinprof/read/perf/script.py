@@ -38,6 +38,7 @@ from pinprof.data.model import (
     Unit,
 )
 from pinprof.read.assembly import SampleColumns, StackBuilder, dso_of, foreign_capture, summable
+from pinprof.read.perf.text_times import TextTimes
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.resolver import Resolver
 
@@ -63,17 +64,27 @@ _ADDRESS = re.compile(r"(?P<addr>[0-9a-f]{1,16})(?=\s|$)(?P<rest>.*)")
 _SECOND_FRAME = re.compile(r"\s(?=[0-9a-f]{5,16}\s+\S.*\)\s*$)")
 _SETTING = re.compile(r"[/,](freq|period)=(\d{1,18})(?=[,/])")
 _VERSION = re.compile(r"@@?[A-Za-z]\w*_[\d.]+$")
+_RECORD = re.compile(r".{0,200}?\bPERF_RECORD_(?P<kind>[A-Z][A-Z0-9_]{1,40})\b(?P<rest>.*)")
+"""What perf prints of other records than samples."""
+_LOST = re.compile(r".*?\blost\s+(\d{1,18})\b.*")
 _MODIFIERS = re.compile(r"[ukhGHpPSDWeIb]{1,8}")
 _MONOTONIC = re.compile(r"#.*\bclockid: monotonic \(1\)|#.*\buse_clockid = 1\b.*\bclockid = 1\b")
 
 
 def sniff(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is `perf script` text: a header line among its first lines."""
-    for line in head.decode("utf-8", "replace").splitlines()[:200]:
-        if line.strip() and not line.startswith("#"):
+    """Whether a file that begins with these bytes is `perf script` text: a header line among its first lines.
+
+    What `--show-mmap-events`, `--show-task-events` and others print may come first, thousands of lines of it.
+    """
+    others = False
+    for line in head.decode("utf-8", "replace").splitlines():
+        if _RECORD.match(line):
+            others = True
+        elif line.strip() and not line.startswith("#"):
             header = _HEADER.fullmatch(line.strip())
-            return header is not None and (header["seconds"] is not None or header["rest"] is None)
-    return False
+            if header is not None or not others:
+                return header is not None and (header["seconds"] is not None or header["rest"] is None)
+    return others
 
 
 def read_perf_script(
@@ -122,15 +133,16 @@ class _Text:
         """Per event: the event, and the weight of each sample, None where it is the printed period."""
         self._threads: dict[tuple[int, int], str] = {}
         self._names: dict[tuple[int, int], list[tuple[int, str]]] = {}
+        """Per thread, from which sample on it has which name."""
         self._frame_of_line: dict[str, int] = {}
         self._numbering = Numbering[_Frame]()
         self._frames = self._numbering.items
         self._stacks: dict[tuple[int, ...], int] = {}
         self._header: re.Match[str] | None = None
         self._chain: list[str] = []
-        self._corrupt_bytes = 0
+        self._corrupt_bytes = self._lost = 0
         self._truncated = self._unchained = 0
-        self._timed = True
+        self._timed, self._times = True, TextTimes()
         self._clock = ""
         self._addressed: set[str] = set()
         """Events seen with a data address on the header line of a callchain."""
@@ -152,7 +164,12 @@ class _Text:
             self._add_unknown(line, inside=inside, indented=indented)
 
     def _add_unknown(self, line: str, *, inside: bool, indented: bool) -> None:
-        """A line seen for the first time: a header, a frame, or neither."""
+        """A line seen for the first time: a header, a frame, another record, or none of these."""
+        if not indented and (record := _RECORD.match(line)):
+            self.finish_sample()
+            lost = _LOST.match(record["rest"]) if record["kind"] in ("LOST", "LOST_SAMPLES") else None
+            self._lost += int(lost[1]) if lost else 0
+            return
         header = _HEADER.fullmatch(line.strip())
         if indented:
             is_frame = (header is None or header["seconds"] is None) and _FRAME.fullmatch(line) is not None
@@ -188,9 +205,8 @@ class _Text:
         tid = _int32(header["tid"])
         pid = _int32(header["pid"]) if header["pid"] else tid
         event, weight = self._event(header["event"], header["period"])
-        seconds, fraction = header["seconds"] or "0", header["fraction"] or ""
         columns = self._columns
-        columns.time_ns.append(min(int(seconds) * 10**9 + int(fraction.ljust(9, "0")), _MAX))
+        self._times.add(header["seconds"] or "", header["fraction"] or "")
         columns.pid.append(pid)
         columns.tid.append(tid)
         columns.cpu.append(int(header["cpu"] or -1))
@@ -200,26 +216,29 @@ class _Text:
         columns.ip.append(self._frames[numbers[-1]].ip if numbers else 0)
         columns.address.append(int(address[1], 16) if address else 0)
         self._timed &= header["seconds"] is not None
-        self._name((pid, tid), columns.time_ns[-1], (header["comm"] or "").strip())
+        self._name((pid, tid), len(columns.pid) - 1, (header["comm"] or "").strip())
 
-    def _name(self, thread: tuple[int, int], time_ns: int, name: str) -> None:
+    def _name(self, thread: tuple[int, int], row: int, name: str) -> None:
         """Perf prints the name that a thread had at the time of each sample."""
         if self._threads.get(thread) != name:
             self._threads[thread] = name
-            self._names.setdefault(thread, []).append((time_ns, name))
+            self._names.setdefault(thread, []).append((row, name))
 
     def capture(self, path: str, ranges: RangeTable | None, clock: str | None) -> Capture:
         """Everything read, as a capture."""
         stacks, node, unresolved = self._built_stacks()
+        times, odd = self._times.times()
+        self._columns.time_ns.frombytes(times.tobytes())
         samples = self._columns.table()
         weight, cut = summable(samples.weight)
         missing = int(unresolved[samples.stack].sum())
         samples = replace(samples, weight=weight, stack=node[samples.stack])
         clock, notes = self._clock_of(samples, ranges, clock)
-        notes = (*notes, *cut)
+        notes = (*notes, *odd, *cut)
         if not self._timed:
             notes = (*notes, "Some samples have no time and count as samples at time 0.")
         losses = Losses(
+            lost_samples=min(self._lost, _MAX),
             truncated_chains=self._truncated,
             corrupt_bytes=self._corrupt_bytes,
             unresolved_frames=missing,
@@ -237,7 +256,11 @@ class _Text:
             ranges=ranges,
             losses=losses,
         )
-        renamed = {thread: tuple(sorted(names)) for thread, names in self._names.items() if len(names) > 1}
+        renamed = {
+            thread: tuple(sorted((int(times[row]), name) for row, name in names))
+            for thread, names in self._names.items()
+            if len(names) > 1
+        }
         return replace(capture, renamed=renamed if self._timed else {})
 
     def _clock_of(
@@ -283,6 +306,12 @@ class _Text:
                 else:
                     number = self._frame_of_line[line] = self._numbering.number(frame)
             numbers.append(number)
+        inside = [self._frames[number].ip >= KERNEL_START for number in numbers]
+        if not all(inside) and inside != sorted(inside):
+            # The kernel does not call the program: this is a word of its stack that is no return address.
+            last = len(inside) - 1 - inside[::-1].index(False)
+            odd = self._numbering.number(_Frame(0, "", "[unknown]"))
+            numbers[:last] = [odd if inside[at] else number for at, number in enumerate(numbers[:last])]
         return tuple(numbers)
 
     def _built_stacks(self) -> tuple[StackTable, Int32, Int64]:

@@ -45,6 +45,13 @@ ROWS = [
     ("fault.file", "zero", CORE + "do_fault __do_fault shmem_fault clear_page_erms"),
     ("fault.cow", "copy", CORE + "do_wp_page wp_page_copy copy_mc_user_highpage copy_mc_fragile"),
     ("fault.cow", "core", CORE + "do_fault do_cow_fault __do_fault filemap_fault"),
+    ("fault.cow", "copy", CORE + "do_fault copy_mc_to_kernel"),
+    ("fault.zero", "zero", CORE + "do_wp_page vma_alloc_folio_noprof get_page_from_freelist clear_page_erms"),
+    ("fault.zero", "zero", FAULT + "handle_mm_fault do_huge_zero_wp_pmd clear_huge_page clear_page_rep"),
+    ("fault.zero", "zero", MAIN + "el0t_64_sync el0_da do_mem_abort do_page_fault handle_mm_fault __handle_mm_fault "
+     "do_wp_page __pi_clear_page"),
+    ("fault.shared", "core", CORE + "do_wp_page do_page_mkwrite ext4_page_mkwrite block_page_mkwrite"),
+    ("fault.shared", "core", CORE + "do_fault do_shared_fault do_page_mkwrite xfs_filemap_page_mkwrite"),
     ("fault.swap", "core", CORE + "do_swap_page do_wp_page"),
     ("fault.swap", "sched", CORE + "migration_entry_wait schedule __schedule"),
     ("fault.uffd", "sched", CORE + "do_anonymous_page handle_userfault schedule"),
@@ -118,10 +125,32 @@ ROWS = [
     ("copy.kernel", "copy", SYSCALL + "__x64_sys_read vfs_read shmem_file_read_iter copy_page_to_iter _copy_to_iter "
      "rep_movs_alternative"),
     ("copy.kernel", "copy", SYSCALL + "__x64_sys_read vfs_read pipe_read copy_page_to_iter _copy_to_iter"),
+    ("copy.kernel", "copy", SYSCALL + "__x64_sys_read ksys_read vfs_read get_random_bytes_user _copy_to_iter"),
+    ("copy.kernel", "copy", SYSCALL + "__x64_sys_write vfs_write ext4_buffered_write_iter generic_perform_write "
+     "copy_folio_from_iter_atomic"),
+    ("sys.io", "other", SYSCALL + "__x64_sys_read ksys_read vfs_read fuse_dev_read"),
+    ("sys.io", "other", SYSCALL + "__x64_sys_pwritev2 do_pwritev vfs_writev"),
+    ("sys.io.random", "other", SYSCALL + "__x64_sys_read ksys_read vfs_read get_random_bytes_user "
+     "chacha_block_generic chacha_permute"),
+    ("sys.io.random", "other", SYSCALL + "__x64_sys_getrandom urandom_read_nowarn extract_crng_user"),
+    ("sys.io.tty", "other", SYSCALL + "__x64_sys_write ksys_write vfs_write file_tty_write n_tty_write "
+     "pty_write __queue_work"),
+    ("sys.io.tty", "other", SYSCALL + "__x64_sys_read vfs_read tty_read n_tty_read copy_from_read_buf"),
+    ("sys.io.proc", "other", SYSCALL + "__x64_sys_read vfs_read seq_read_iter show_smap seq_put_decimal_ull_width"),
+    ("sys.io.proc", "other", SYSCALL + "__x64_sys_read vfs_read proc_reg_read_iter seq_read_iter meminfo_proc_show"),
+    ("sys.io.cache", "core", SYSCALL + "__x64_sys_read vfs_read ext4_file_read_iter filemap_read filemap_get_pages"),
+    ("sys.io.cache", "core", SYSCALL + "__x64_sys_msync ext4_sync_file file_write_and_wait_range "
+     "__filemap_fdatawrite_range"),
+    ("sys.io.socket", "other", SYSCALL + "__x64_sys_sendto __sys_sendto sock_sendmsg tcp_sendmsg_locked"),
+    ("sys.io.socket", "other", SYSCALL + "__x64_sys_write vfs_write sock_write_iter unix_stream_sendmsg"),
+    ("sys.signal", "other", FAULT + "bad_area_access_error force_sig_fault force_sig_info_to_task"),
+    ("sys.signal", "other", SYSCALL + "__x64_sys_rt_sigreturn restore_sigcontext fpu__restore_sig"),
+    ("free.unmap", "pte", SYSCALL + "irqentry_exit_to_user_mode arch_do_signal_or_restart get_signal do_group_exit "
+     "do_exit mmput exit_mmap unmap_vmas unmap_page_range"),
     ("sync.poll", "gpuwait", CUDA + "clock_gettime@/usr/lib/libc.so.6 [vdso]@[vdso]"),
     ("sync.block", "sched", SYSCALL + "__x64_sys_clock_nanosleep hrtimer_nanosleep do_nanosleep schedule"),
     ("sync.block", "sched", SYSCALL + "__x64_sys_sched_yield do_sched_yield schedule __schedule"),
-    ("sync.ipc", "sched", SYSCALL + "__x64_sys_write vfs_write pipe_write __wake_up_sync_key try_to_wake_up"),
+    ("sys.io.pipe", "sched", SYSCALL + "__x64_sys_write vfs_write pipe_write __wake_up_sync_key try_to_wake_up"),
     ("sync.ipc", "sched", SYSCALL + "__x64_sys_futex do_futex futex_wait schedule"),
     ("user.app", "other", MAIN),
     ("user.libcuda", "other", CUDA),
@@ -135,6 +164,10 @@ ROWS = [
     ("user.clock", "other", MAIN + "__vdso_clock_gettime@[vdso]"),
     ("user.unknown", "other", MAIN + "[anon]@[anon]"),
     ("mm.vma", "core", SYSCALL + "__x64_sys_mprotect do_mprotect_pkey vma_modify"),
+    ("mm.vma", "core", SYSCALL + "__x64_sys_mmap do_mmap __mmap_region perf_event_mmap build_id_parse_nofault "
+     "__filemap_get_folio filemap_get_entry"),
+    ("sys.proc", "core", SYSCALL + "__x64_sys_execve bprm_execve load_elf_binary elf_read kernel_read "
+     "ext4_file_read_iter filemap_read"),
     ("sys.irq", "entry", CORE + "do_anonymous_page clear_page_erms asm_sysvec_apic_timer_interrupt "
      "sysvec_apic_timer_interrupt"),
     ("sys.idle", "sched", "common_startup_64 cpu_startup_entry do_idle default_idle_call pv_native_safe_halt"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.activity.sampled import Part, gpu_samples, sample_words
+from pinprof.analyze.activity.sampled import SampledShare, gpu_samples, sample_words
 from pinprof.data.activity import Activity, GpuOpTable, GpuWindowTable
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.time_window import TimeWindow
@@ -99,5 +99,5 @@ def test_windows_without_work_say_that_the_gpu_was_idle() -> None:
     rng = np.random.default_rng(5)
     activity = windowed(program(10, 0.6, rng), 0.1, rng)
     (sample,) = gpu_samples(replace(activity, window_ops=activity.window_ops.take(slice(0))))
-    assert sample.busy == Part(0, 0, 0)
+    assert sample.busy == SampledShare(0, 0, 0)
     assert sample_words(sample) == "the GPU worked 0.0 % of the time (0.0 % to 0.0 %)"

@@ -119,7 +119,12 @@ def test_a_new_context_ends_at_the_next_one_and_knows_only_its_own_kinds() -> No
         (toy("G", *k("do_wp_page"), context="exception", strength=5), "free.toy and fault.cow both claim 'do_wp_page'"),
         (toy("G", *k("do_wp_page"), context="exception", strength=60), "fault.cow and free.toy"),
         (toy("G", context="toy shop", opens=k("unmap_vmas")), "free.unmap"),
-        (toy("D", *k("pipe_read"), strength=5), "free.toy and sync.ipc"),
+        (toy("D", *k("pipe_read"), strength=5), "free.toy and sys.io.pipe"),
+        (toy("D", *k("toy"), strength=5, takes_from="fault.cow"), "only a row of tier G"),
+        (
+            toy("G", *k("toy"), context="exception", strength=5, takes_from="fault.toy", shown_by=k("t")),
+            "no row fault.toy",
+        ),
         (toy("D", *nv("nv_toy"), strength=105), "free.toy (tier D) is weaker than rm.other"),
         (toy("W", *k("do_wait"), strength=45), "wait.child and free.toy"),
         (toy("U", *so("libjemalloc")), "user.malloc"),

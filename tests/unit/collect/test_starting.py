@@ -1,11 +1,10 @@
-"""What a recording starts with: forked recorders, the kernel's symbols beside them, files that nobody opens unseen."""
+"""What a recording starts with: forked recorders, the kernel's symbols beside them."""
 
 from __future__ import annotations
 
 import gzip
 import os
 import signal
-import struct
 import subprocess
 import sys
 import threading
@@ -14,13 +13,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.collect import kallsyms, own_processes
-from pinprof.collect.native import perf_file
-from pinprof.collect.native.events import standard
-from pinprof.collect.native.opening import Opening
-from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.recorder import Recorder
-from pinprof.data import perf_format as perf
-from pinprof.read.perf import data as perf_data
 
 
 def test_a_forked_recorder_finds_what_a_new_program_finds(tmp_path: Path) -> None:
@@ -99,66 +92,6 @@ def test_symbols_that_cannot_be_written_are_an_error(
     with pytest.raises(FileNotFoundError):
         copying.note()
     copying.end()
-
-
-def test_who_opens_a_guarded_file_waits(tmp_path: Path) -> None:
-    file = tmp_path / "libcuda.so.1"
-    file.write_text("content")
-    try:
-        opening = Opening([str(file)])
-    except OSError:
-        pytest.skip("no process may be held here")
-    with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as reader:
-        try:
-            held = own_readable(opening.file)
-            assert held
-            assert reader.poll() is None
-            assert opening.waiting() == {reader.pid}
-            assert reader.poll() is None, "to have looked lets nobody go on"
-        finally:
-            opening.close()
-        assert reader.stdout is not None
-        assert reader.stdout.read() == b"content"
-
-
-def own_readable(file: int) -> bool:
-    import select
-
-    return bool(select.select([file], [], [], 60)[0])
-
-
-def test_threads_of_a_program_are_known_by_what_the_kernel_told(tmp_path: Path) -> None:
-    def told(kind: int, thread: int, when: int) -> bytes:
-        return struct.pack("<IHHIIIIQ", kind, 0, 32, 1, 1, thread, 1, when)
-
-    fork, end = perf.RECORD_FORK, perf.RECORD_EXIT
-    other = struct.pack("<IHH", perf.RECORD_FINISHED_ROUND, 0, 8)
-    records = [told(fork, 1 << 22, 5), other, told(fork, (1 << 22) + 1, 6), told(end, 1 << 22, 7)]
-    path = tmp_path / "calls.data"
-    path.write_bytes(b"head" + b"".join(records))
-    tasks = Tasks(os.getpid(), str(path), 4, lambda: path.stat().st_size)
-    alive = tasks.alive()
-    assert os.getpid() in alive
-    assert (1 << 22) + 1 in alive
-    assert 1 << 22 not in alive
-    with path.open("ab") as more:
-        more.write(told(fork, (1 << 22) + 2, 8) + told(fork, (1 << 22) + 3, 9))
-    assert tasks.since() == [((1 << 22) + 2, 1, 8), ((1 << 22) + 3, 1, 9)]
-
-
-def test_ids_that_come_later_are_in_the_head_of_a_file_without_an_end(tmp_path: Path) -> None:
-    first, second = standard(frequency=99, fault_period=64, off_cpu=False, kernel=True)[:2]
-    later: list[int] = []
-    path = tmp_path / "calls.data"
-    file = perf_file.PerfFile(path, [(first, [1, 2]), (second, later)], room=4)
-    later += [7, 8]
-    assert file.tell_ids()
-    assert [source.ids for source in perf_data.load(path).header.sources] == [(1, 2), (7, 8)]
-    later += [9]
-    assert not file.tell_ids()
-    file.finish({})
-    file.close()
-    assert [source.ids for source in perf_data.load(path).header.sources] == [(1, 2), (7, 8, 9)]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.activity.sampled import GpuSample, Part
+from pinprof.analyze.activity.sampled import GpuSample, SampledShare
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals
@@ -221,7 +221,7 @@ def test_missing_and_unreadable_ranks_are_told() -> None:
 
 def sampled(share: float, error: float) -> GpuSample:
     """What windows say of a GPU that is in collectives for so much of the time."""
-    part = Part(share, share - error, share + error)
+    part = SampledShare(share, share - error, share + error)
     return GpuSample(7, 0, 40, 800 * MS, 40_000 * MS, part, part, part, part, ())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.data.activity import Activity, GivenUp
+from pinprof.data.activity import Activity, CallOverhead, GivenUp
 from pinprof.read.perf import call_tracing, cuda_calls
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.streams.store import new_manifest
@@ -55,6 +55,21 @@ def test_notes_say_since_when_for_how_long_and_how_many_where_they_were_counted(
     assert call_tracing.notes((), 0, None) == ()
     by_gpu = [replace(part, calls=1234) for part in call_tracing.given_up(told(COPIES))]
     assert call_tracing.notes(by_gpu, 0, percent)[0].startswith("1,234 memory copies and memsets were not traced")
+
+
+@pytest.mark.parametrize(
+    ("raw", "known"),
+    [
+        ({"inside": 1500, "around": 4000}, CallOverhead(1500, 4000)),
+        ({"inside": -1, "around": "x"}, None),
+        ({"inside": 1500, "around": 10**9}, None),
+        ({"inside": 1500}, None),
+    ],
+)
+def test_what_older_recordings_measured_of_a_call_is_read(raw: dict[str, Any], known: CallOverhead | None) -> None:
+    collectors = ({"name": "native"}, {"name": "cuda-calls", "call_overhead_ns": raw})
+    assert call_tracing.overhead(new_manifest(collectors=collectors)) == known
+    assert call_tracing.overhead(told()) is None
 
 
 def test_an_entry_and_a_return_with_an_interval_between_them_are_of_two_calls() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.opportunities import pages
+from pinprof.analyze.opportunities import catalogue, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.data.model import ExitTable, MemoryLog, ProcessMemory
 from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu, waited
@@ -16,10 +16,22 @@ from tests.support.stacks import Sample
 
 OTHER = ("other@/app", *SMALL[1:])
 SHARED = (*MAPPED[:-1], "shmem_fault", "shmem_get_folio_gfp", "clear_page_erms")
+WRITTEN = COPIED[:-3]
 SHARED_FREE = ("main@/app", "__x64_sys_munmap", "task_work_run", "__fput", "evict", "shmem_evict_inode",
                "shmem_undo_range")  # fmt: skip
 FORK = ("main@/app", "fork@/libc.so.6", "__x64_sys_clone", "kernel_clone", "copy_process", "dup_mmap",
         "copy_page_range")  # fmt: skip
+
+
+ZERO = (*WRITTEN, "vma_alloc_folio_noprof", "clear_page_erms")
+ADVISED = ("main@/app", "madvise@/libc.so.6", "__x64_sys_madvise", "do_madvise")
+DROPPED = (*ADVISED, "zap_page_range_single", "unmap_page_range")
+LAZILY = (*ADVISED, "madvise_free_single_vma", "madvise_free_pte_range")
+PROTECTED = ("main@/app", "mprotect@/libc.so.6", "__x64_sys_mprotect", "do_mprotect_pkey", "change_protection")
+DENIED = ("main@/app", "asm_exc_page_fault", "exc_page_fault", "bad_area_access_error", "force_sig_fault")
+HANDLED = ("main@/app", "__restore_rt@/libc.so.6", "handler@/app", *PROTECTED[1:])
+CLEAN = (*WRITTEN, "do_page_mkwrite", "ext4_page_mkwrite")
+SYNCED = ("flush@/app", "msync@/libc.so.6", "__x64_sys_msync", "ext4_sync_file", "file_write_and_wait_range")
 
 
 def found(
@@ -49,12 +61,34 @@ def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, f
         ([(20, SMALL), (30, HUGE), (10, FREE)], pages._AGAIN, 30, 30),
         ([(50, SMALL)], pages._ONCE, 50, 0),
         ([(50, SMALL), (2, FREE)], pages._ONCE, 52, 0),
-        ([(50, COPIED)], pages._PRIVATE, 50, 0),
+        ([(50, ZERO), (10, FREE)], pages._ZEROS_AGAIN, 60, 0),
+        ([(30, ZERO), (20, WRITTEN), (2, FREE)], pages._ZEROS_AGAIN, 52, 0),
+        ([(50, ZERO), (1, FREE)], pages._ZEROS_ONCE, 51, 0),
+        ([(50, SMALL), (10, DROPPED)], pages._DROPS, 60, 0),
+        ([(50, LAZILY)], pages._DROPS_LAZILY, 50, 0),
+        ([(50, PROTECTED)], pages._PROTECTS, 50, 0),
+        ([(20, DENIED), (30, HANDLED)], pages._SIGNALS, 50, 0),
         ([(50, MAPPED)], pages._MAPS, 50, 0),
         ([(50, SHARED), (10, SHARED_FREE)], pages._SHARES, 60, 0),
         ([(50, FORK)], pages._FORKS, 50, 0),
     ],
-    ids=["again", "huge again", "both", "once", "hardly freed", "private", "mapped", "shared", "fork"],
+    ids=[
+        "again",
+        "huge again",
+        "both",
+        "once",
+        "hardly freed",
+        "zeros again",
+        "zeros hardly shown",
+        "zeros once",
+        "dropped",
+        "dropped lazily",
+        "protected",
+        "signals",
+        "mapped",
+        "shared",
+        "fork",
+    ],
 )
 def test_each_kind_of_page_has_its_cure_and_saves_its_share(
     parts: list[tuple[int, Sequence[str]]], kind: pages._Kind, small: int, huge: int
@@ -69,11 +103,61 @@ def test_each_kind_of_page_has_its_cure_and_saves_its_share(
 
 
 def test_pages_that_a_fork_shares_are_copied_because_of_it() -> None:
-    (alone,) = found((50, COPIED))
+    (alone,) = found((10, COPIED), (40, WRITTEN))
     assert alone.cure.id == "read-file"
     child = ran(60, 70, ("child@/app",), pid=200, tid=200)
     (forked,) = found((50, COPIED), extra=child)
     assert forked.cure.id == "spawn"
+
+
+def test_reading_a_file_copies_it_once_as_well() -> None:
+    (one,) = found((10, COPIED), (40, WRITTEN))
+    assert (one.saving.low_ns, one.saving.likely_ns, one.saving.high_ns) == (28 * MS, 36 * MS, 40 * MS)
+
+
+def test_handlers_of_file_pages_that_copy_are_of_a_private_mapping_whoever_forks() -> None:
+    copied = (*MAPPED[:-2], "copy_mc_to_kernel")
+    child = ran(60, 70, ("child@/app",), pid=200, tid=200)
+    (one,) = found((30, MAPPED), (20, copied), extra=child)
+    assert (one.cure.id, one.cost_ns) == ("read-file", 50 * MS)
+
+
+def test_writes_to_pages_that_nothing_is_seen_to_be_done_to_are_of_no_kind() -> None:
+    assert found((50, WRITTEN)) == []
+
+
+def test_a_shared_file_that_is_written_back_each_time_faults_again() -> None:
+    (one,) = found((50, CLEAN), (20, SYNCED))
+    assert (one.site.place, one.cure.id, one.cost_ns) == ("main", "sync-file-less", 70 * MS)
+    assert found((50, CLEAN)) == [], "touching such pages early costs as much"
+
+
+def test_no_cure_of_a_shared_mapping_makes_it_private() -> None:
+    for kind in (pages._SYNCS, pages._MAPS):
+        assert "MAP_PRIVATE" not in catalogue.CURES[kind.cure].code[catalogue.NATIVE]
+
+
+@pytest.mark.parametrize(
+    "allocator", ["free", "_int_free", "je_arena_decay", "operator delete(void*)", "runtime.sysUnused"]
+)
+def test_pages_that_an_allocator_drops_are_memory_that_is_allocated_again(allocator: str) -> None:
+    (one,) = found((50, SMALL), (10, ("main@/app", f"{allocator}@/usr/lib/x.so", *DROPPED[1:])))
+    assert one.cure.id == "reuse-memory"
+
+
+def test_an_allocator_that_grows_by_mprotect_is_no_change_of_protection() -> None:
+    assert found((50, ("main@/app", "sysmalloc@/libc.so.6", *PROTECTED[1:]))) == []
+
+
+def test_what_a_handler_does_counts_where_its_signals_come() -> None:
+    handler = ("main@/app", "writes@/app", "__restore_rt@/libc.so.6", "handler@/app", *PROTECTED[1:])
+    first, *others = found((40, ("main@/app", "writes@/app", *DENIED[1:])), (30, handler))
+    assert (first.site.place, first.cure.id, first.cost_ns, others) == ("writes", "track-writes", 70 * MS, [])
+
+
+def test_signals_of_a_timer_are_no_cost_of_pages() -> None:
+    timer = ("main@/app", "__x64_sys_rt_sigreturn", "restore_sigcontext")
+    assert found((50, timer)) == []
 
 
 def test_small_parts_of_the_work_are_not_worth_a_line() -> None:

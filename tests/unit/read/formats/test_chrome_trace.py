@@ -253,3 +253,71 @@ def test_blanks_between_events_are_passed_over_at_once(tmp_path: Path) -> None:
         return calls(lambda: read(path))
 
     assert cost(400_000) <= cost(1000) + 100
+
+
+def ranges_of(tmp_path: Path, events: list[dict[str, Any]]) -> list[tuple[str, int, int, int, int]]:
+    """(name, start, end, depth, thread) of each range, times in microseconds."""
+    table = parse(tmp_path, events).ranges
+    return list(
+        zip(table.name, (table.start_ns // 1000).tolist(), (table.end_ns // 1000).tolist(), table.depth.tolist(),
+            table.tid.tolist(), strict=True)
+    )  # fmt: skip
+
+
+def mark(phase: str, name: str, ts: float, **more: Any) -> dict[str, Any]:
+    return {"ph": phase, "name": name, "pid": 1, "tid": 2, "ts": ts, "cat": "c", **more}
+
+
+NESTED = [mark("B", "outer", 0), mark("B", "inner", 1), mark("E", "", 4), mark("E", "", 9), mark("B", "outer", 9),
+          mark("B", "inner", 11), mark("E", "", 14), mark("E", "", 19)]  # fmt: skip
+
+
+@given(st.permutations(NESTED))
+@examples(50)
+def test_begins_and_ends_may_come_in_any_order(
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]
+) -> None:
+    assert ranges_of(tmp_path_factory.mktemp("trace"), events) == [
+        ("outer", 0, 9, 0, 2), ("inner", 1, 4, 1, 2), ("outer", 9, 19, 0, 2), ("inner", 11, 14, 1, 2)
+    ]  # fmt: skip
+
+
+def test_slices_without_length_stay_where_they_are(tmp_path: Path) -> None:
+    events = [mark("B", "outer", 0), mark("B", "point", 4), mark("E", "", 4), mark("E", "", 9)]
+    assert ranges_of(tmp_path, events) == [("outer", 0, 9, 0, 2), ("point", 4, 4, 1, 2)]
+    capture = parse(tmp_path, [mark("E", "", 7), mark("B", "late", 8), mark("B", "point", 5), mark("E", "", 5)])
+    assert (capture.ranges.name, capture.losses.unknown_records) == (("point",), 2)
+
+
+def test_spans_that_share_an_id_nest_and_belong_to_no_thread(tmp_path: Path) -> None:
+    events = [mark("b", "load", 0, id=1), mark("b", "load", 2, id="0x2"), mark("b", "parse", 3, id=1),
+              mark("n", "now", 3, id=1), mark("e", "load", 8, id="0x2"), mark("e", "parse", 5, id=1),
+              mark("e", "load", 7, id=1), mark("b", "other", 1, id2={"local": 1}),
+              mark("e", "other", 2, id2={"local": 1})]  # fmt: skip
+    found = ranges_of(tmp_path, events)
+    assert [(name, start, end, tid) for name, start, end, _, tid in found] == [
+        ("load", 0, 7, -1), ("other", 1, 2, -1), ("load", 2, 8, -1), ("parse", 3, 5, -1)
+    ]  # fmt: skip
+
+
+def test_spans_of_old_traces_are_told_apart_by_name(tmp_path: Path) -> None:
+    events = [mark("S", "a", 0, id=1), mark("S", "b", 1, id=1), mark("T", "a", 2, id=1), mark("F", "a", 3, id=1),
+              mark("F", "b", 5, id=1)]  # fmt: skip
+    assert [each[:3] for each in ranges_of(tmp_path, events)] == [("a", 0, 3), ("b", 1, 5)]
+
+
+def test_samples_of_v8_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    chunk = mark("P", "ProfileChunk", 1, id="0x1", args={"data": {"cpuProfile": {"samples": [1]}}})
+    capture = parse(tmp_path, [mark("P", "Profile", 0, id="0x1"), chunk, chunk])
+    assert any("2 chunks of a V8 profile" in note for note in capture.losses.notes)
+
+
+def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> None:
+    events = [x("kernel", "gemm", 5, 1, device=0, stream=0, correlation=0)]
+    for turn in range(40):
+        events += [
+            x("cuda_runtime", "hipMalloc", 10_000 * turn + 100, 3000),
+            x("cuda_runtime", "hipFree", 10_000 * turn + 5000, 3000),
+        ]
+    (finding,) = [one for one in analyze(parse(tmp_path, {"traceEvents": events})).findings if one.rule == "alloc-loop"]
+    assert (finding.severity, "40 pairs of device memory" in finding.evidence[0]) == ("warning", True)

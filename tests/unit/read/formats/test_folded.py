@@ -61,6 +61,21 @@ def test_py_spy_raw_names_the_source_file(tmp_path: Path) -> None:
     assert [dso.name for dso in frames.dsos] == ["[not recorded]", "train.py", "net.py"]
 
 
+@pytest.mark.parametrize(
+    "stack",
+    [
+        "swapper;secondary_startup_64_no_verify;start_secondary;cpu_startup_entry;do_idle;cpuidle_enter;intel_idle",
+        "swapper;common_startup_64;cpu_startup_entry;do_idle;default_idle_call",
+        "swapper;x86_64_start_kernel;start_kernel;rest_init;cpu_startup_entry;do_idle",
+        "swapper/3;secondary_start_kernel;cpu_startup_entry;do_idle;cpuidle_idle_call;arch_cpu_idle;cpu_do_idle",
+    ],
+)
+def test_what_a_processor_does_from_its_start_on_is_kernel_without_annotations(stack: str, tmp_path: Path) -> None:
+    path = tmp_path / "idle.folded"
+    path.write_text(f"{stack} 9\napp;main;work 1\n")
+    assert analyze(read(path)).events[0].by_leaf == {"sys.idle": 9, "user.app": 1}
+
+
 def test_without_annotations_everything_below_a_kernel_entry_is_kernel(tmp_path: Path) -> None:
     found = parse(tmp_path, "main;read;entry_SYSCALL_64_after_hwframe;vfs_read 5\nmain;vfs_read 2\n")
     assert stacks(found) == {

@@ -384,6 +384,27 @@ def test_system_wide_recording_of_no_known_program_keeps_everything_and_says_so(
     assert any("every process" in note for note in capture.losses.notes)
 
 
+@pytest.mark.parametrize("options", [("-a",), ("-C", "0,1"), ("--all-cpus",)])
+@pytest.mark.parametrize(
+    ("command", "own", "kept"),
+    [("sleep", 0, 41), ("sleep", 20, 61), ("/usr/bin/sleep", 20, 61), ("client", 2, 43), ("client", 20, 20)],
+)
+def test_a_command_that_only_says_how_long_is_not_what_a_whole_machine_is_recorded_for(
+    capture_of: Reader, options: tuple[str, ...], command: str, own: int, kept: int
+) -> None:
+    spec, program, other = pf.Spec(), 20, 30
+    name = command.rpartition("/")[2]
+    records = pf.mmap2(spec, *MAPPED, pid=other) + pf.comm(spec, name, pid=program, tid=program, time=5, exec_=True)
+    records += pf.mmap2(spec, 0x400000, 0x10000, command, pid=program, time=6)
+    records += pf.sample(spec, pid=program, tid=program) * own + pf.sample(spec, pid=other, tid=other) * 41
+    features = pf.Features().command("perf", "record", *options, "-g", "--", command, "1")
+    capture = capture_of(pf.file_mode([spec], records, features))
+    assert len(capture.samples) == kept
+    assert capture.losses.other_processes == (41 if kept == own else 0)
+    notes = [note for note in capture.losses.notes if "whole machine" in note]
+    assert bool(notes) == (kept != own)
+
+
 def test_ranges_name_the_program_of_a_system_wide_recording(tmp_path: Path) -> None:
     spec = pf.Spec()
     records = b"".join(pf.mmap2(spec, *MAPPED, pid=pid) + pf.sample(spec, pid=pid, tid=pid) for pid in (7, 30))

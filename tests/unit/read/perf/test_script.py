@@ -13,6 +13,7 @@ from pinprof.data.model import KERNEL, NO_NODE, USER, Capture, Frame
 from pinprof.read.perf.script import read_perf_script, sniff
 from pinprof.read.ranges import parse_ranges
 from pinprof.read.symbols.resolver import Resolver
+from tests.support.perf_file import frames
 from tests.unit.read.symbols.test_kallsyms import OVERLAPPING
 
 DEFAULT = """\
@@ -269,3 +270,35 @@ def test_any_text_reads(text: str) -> None:
     assert (samples.weight >= 0).all()
     for frame in map(capture.stacks.frames.__getitem__, range(len(capture.stacks.frames))):
         assert frame.symbol
+
+
+def test_records_that_are_no_samples_come_first_and_between_without_a_loss() -> None:
+    sample = "a.out    10    100.000000:    1000000 cpu-clock: \n\t    401000 main+0x10 (/home/x/a.out)\n\n"
+    others = (
+        "a.out    10    99.900000: PERF_RECORD_MMAP2 10/10: [0x400000(0x1000) @ 0 08:01 1 1]: r-xp /home/x/a.out\n"
+        "a.out    10    99.900000: PERF_RECORD_COMM exec: a.out:10/10\n"
+        "         a.out    10 [001]    99.9: PERF_RECORD_COMM: a.out:10/10\n"
+        "a.out    10    99.900000: PERF_RECORD_FORK(11:11):(10:10)\n"
+    )
+    lost = "a.out    10    99.950000: PERF_RECORD_LOST lost 25\n"
+    assert sniff((others * 300 + sample).encode())
+    assert sniff((others * 3).encode())
+    assert not sniff(b"It prints PERF records\n")
+    capture = capture_of(others + sample + others + lost + sample)
+    assert [len(capture.samples), capture.losses.corrupt_bytes, capture.losses.lost_samples] == [2, 0, 25]
+    assert [event.name for event in capture.events] == ["cpu-clock"]
+
+
+def test_kernel_addresses_that_call_the_program_are_words_of_its_stack() -> None:
+    garbage = "\tc04c0cd1a394e5de [unknown] ([unknown])\n"
+    known = "\tffffffff81000000 do_idle ([kernel.kallsyms])\n"
+    inner = "\t    55af next+0x1 (/x)\n"
+    head, entry = "a 1 1.0: 5 cpu-clock:\n", "\tffffffff81000010 vfs_read ([kernel.kallsyms])\n"
+    for text, expected in (
+        (inner + garbage, ["[unknown]", "next"]),
+        (entry + inner + garbage + inner, ["next", "[unknown]", "next", "vfs_read[k]"]),
+        (inner + known, ["[unknown]", "next"]),
+        (entry + known, ["do_idle[k]", "vfs_read[k]"]),
+        (entry + inner, ["next", "vfs_read[k]"]),
+    ):
+        assert frames(capture_of(head + text + "\n"), 0) == expected

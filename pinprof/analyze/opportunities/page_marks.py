@@ -1,0 +1,104 @@
+"""What a stack says of the memory that the kernel handles in it: whose pages they are, and what is done with them."""
+
+from __future__ import annotations
+
+import re
+
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool
+
+FREES = ("free.unmap", "free.shmem", "mm.vma")
+PINS = ("pin.faultin", "pin.walk", "pin.account", "unpin")
+
+_CALL = r"(__\w+_sys_|ksys_|sys_)"
+_HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
+_FORK = re.compile(r"(copy_page_range|dup_mmap|dup_mm|exec_mmap|begin_new_exec|_?_?(libc_)?v?fork)(\.\w+)*")
+_SHARED = re.compile(r"shmem_\w+(\.\w+)*")
+_COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_page_copy_user)(\.\w+)*")
+_COPYING = re.compile(r"(do_cow_fault|wp_page_copy|__wp_page_copy_user|copy_(mc|page|user|highpage)\w*)(\.\w+)*")
+_OF_FILE = re.compile(r"(do_fault|__do_fault|do_(read|cow)_fault|filemap_\w+|finish_fault)(\.\w+)*")
+_TO_FILE = re.compile(r"(do_page_mkwrite|\w+_page_mkwrite)(\.\w+)*")
+_SYNC = re.compile(rf"{_CALL}(msync|fsync|fdatasync|sync_file_range)(\.\w+)*")
+_PROTECTS = re.compile(rf"({_CALL}(pkey_)?mprotect|do_mprotect_pkey|mprotect_fixup|change_protection\w*)(\.\w+)*")
+_ADVISES = re.compile(rf"({_CALL}(process_)?madvise|do_madvise)(\.\w+)*")
+_DROPS = re.compile(r"madvise_(free|dontneed)\w*(\.\w+)*")
+_FREE_LAZILY = re.compile(r"madvise_free_\w+(\.\w+)*")
+_OF_SIGNAL = re.compile(r"(__)?restore_rt|__kernel_rt_sigreturn|<signal handler called>")
+_DENIED = re.compile(r"(__)?bad_area\w*(\.\w+)*")
+_ALLOCATOR = re.compile(
+    r"_*(libc_)?(malloc|free|calloc|realloc|memalign|posix_memalign|aligned_alloc|cfree|int_malloc|int_free\w*"
+    r"|int_realloc|malloc_consolidate|sysmalloc\w*|systrim\S*|heap_trim\S*|grow_heap\S*|shrink_heap\S*|new_heap\S*"
+    r"|arena_get\w*)(\.\w+)*|operator (new|delete).*|(mi|je|tc|tcmalloc|rpmalloc|scudo|PyObject|PyMem)_\w+"
+    r"|(arena_(decay|purge)|pages_(purge|decommit)|extent_(purge|dalloc))\w*|tcmalloc::.*|runtime\.\w.*"
+)
+"""Allocators, and run-time systems that give memory back by themselves: no program calls madvise or mprotect there."""
+
+
+@dataclass(frozen=True)
+class PageMarks:
+    """Per wall row what its cause and its stack say."""
+
+    huge: Bool
+    fork: Bool
+    shared: Bool
+    """Shared memory that is no file on a disk."""
+    copies: Bool
+    copying: Bool
+    """The copying itself."""
+    of_file: Bool
+    """Handlers of files' pages run."""
+    file: Bool
+    anonymous: Bool
+    zero: Bool
+    """Pages of zeros that are written after they were read; they are `anonymous` too."""
+    to_file: Bool
+    """First writes to clean pages of a shared file."""
+    syncs: Bool
+    """The program writes files back."""
+    frees: Bool
+    freed_shared: Bool
+    drops: Bool
+    """The program drops pages by madvise; where they are dropped at once, that is one of `frees`."""
+    drops_lazily: Bool
+    """As `drops`, but the kernel takes the pages only when it needs them."""
+    protects: Bool
+    signals: Bool
+    """Signals, in a program that gets them for protected pages."""
+    handlers: Bool
+    """What a handler of signals does with the protection of memory."""
+    pins: Bool
+
+    @classmethod
+    def of(cls, scene: Scene) -> PageMarks:
+        """Each looked up once for all places."""
+        copies = (scene.has(_COPIES) & scene.caused_by("fault.anon", "fault.file")) | scene.caused_by("fault.cow")
+        fork, own = scene.has(_FORK), ~scene.has(_ALLOCATOR)
+        given = scene.caused_by(*FREES) & ~fork
+        protects = given & scene.has(_PROTECTS) & own
+        drops = given & own & (scene.has(_DROPS) | (scene.has(_ADVISES) & scene.caused_by("free.unmap")))
+        lazily = drops & scene.has(_FREE_LAZILY)
+        zero, shared = scene.caused_by("fault.zero"), scene.has(_SHARED)
+        signals, denied = scene.caused_by("sys.signal"), scene.has(_DENIED)
+        to_file = scene.caused_by("fault.shared") | (scene.caused_by("fault.file") & scene.has(_TO_FILE))
+        return cls(
+            huge=scene.has(_HUGE),
+            fork=fork,
+            shared=shared,
+            copies=copies,
+            copying=copies & scene.has(_COPYING),
+            of_file=scene.has(_OF_FILE),
+            file=scene.caused_by("fault.file") & ~copies & ~to_file,
+            anonymous=(scene.caused_by("fault.anon") & ~copies) | zero,
+            zero=zero,
+            to_file=to_file,
+            syncs=scene.has(_SYNC) & scene.caused_by("sys.io", "sys.io.cache"),
+            frees=given & ~protects & ~lazily,
+            freed_shared=scene.caused_by("free.shmem"),
+            drops=drops,
+            drops_lazily=lazily,
+            protects=protects,
+            signals=signals & bool((signals & denied).any()),
+            handlers=protects & scene.has(_OF_SIGNAL),
+            pins=scene.caused_by(*PINS),
+        )

@@ -1,0 +1,158 @@
+"""Formats that pinprof does not read: how their files begin, what they are called, and what makes of them one it reads.
+
+Magic numbers: JFR (FLR), Nsight Compute (NVR), simpleperf (SIMPLEPERF), ART (SLOW, `*version`), Parquet (PAR1), pickle,
+marshal, zip. JSON is known by keys near its start, OTLP's and Perfetto's messages by what they carry first.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import NamedTuple
+
+from pinprof.base.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class Convertible:
+    """One format."""
+
+    begins: re.Pattern[bytes]
+    """How its files begin."""
+    what: str
+    """As in `It is …`."""
+    remedy: str
+    """How to get a recording that pinprof reads."""
+    suffix: str = ""
+    """A regular expression for the file's name; empty where the beginning is enough."""
+
+
+class Named(NamedTuple):
+    """What a file is."""
+
+    what: str
+    remedy: str
+
+
+_SPEEDSCOPE = "Open it at speedscope.app, and export it there: pinprof reads the file."
+_PERFETTO = "Convert it with Perfetto's `traceconv json FILE trace.json`."
+_ANDROID = "Record with simpleperf, and convert that with its `pprof_proto_generator.py -i perf.data`."
+
+
+def _keys(*names: str) -> re.Pattern[bytes]:
+    """JSON objects with all of these keys near their start."""
+    ahead = "".join(rf'(?=[\s\S]*"{name}"\s*:)' for name in names)
+    return re.compile(rf"\s*\{{{ahead}".encode())
+
+
+_BINARY = (
+    Convertible(
+        re.compile(rb"\0{8}\x03\0{15}|\0{4}\x03\0{7}|heap profile: |heap_v2/|--- (contention|growth|heapz)"),
+        "a profile in gperftools format",
+        "Convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
+    ),
+    Convertible(
+        re.compile(rb"FLR\0"),
+        "a recording of Java Flight Recorder (JFR)",
+        "Convert it with async-profiler's `jfrconv FILE profile.collapsed`.",
+    ),
+    Convertible(
+        re.compile(rb"SIMPLEPERF[\x01-\x20]\0"),
+        "a report of simpleperf in its own protobuf format",
+        "Convert the perf.data of simpleperf instead: `pprof_proto_generator.py -i perf.data`.",
+    ),
+    Convertible(
+        re.compile(rb"SLOW[\x01-\x20]\0|\*version\s+\d+\s+(data-file-overflow|clock)="),
+        "a method trace of Android's runtime (ART)",
+        _ANDROID,
+    ),
+    Convertible(
+        re.compile(rb"NVR\0[\s\S]"),
+        "a report of Nsight Compute (.ncu-rep), which has counters of kernels and no times of the host",
+        "Record the program with `nsys profile` or `pinprof record`.",
+    ),
+    Convertible(
+        re.compile(rb"PAR1[\0-\x1f\x80-\xff]"),
+        "an Apache Parquet file, as Pyroscope stores blocks of profiles",
+        "Query Pyroscope for a pprof profile: `profilecli query profile --output=pprof=profile.pb`. Of an export of"
+        " nsys give the folder.",
+    ),
+    Convertible(
+        re.compile(rb"memray\0"),
+        "a recording of memray, which has allocations and no times",
+        "Record the program with `pinprof record`.",
+    ),
+    Convertible(
+        re.compile(rb"\x80[\x02-\x05][\s\S]{0,64}?(segments|device_traces|allocator_settings|external_annotations)"),
+        "a memory snapshot of PyTorch, which has allocations on the GPU and no times of the host",
+        "View it at pytorch.org/memory_viz. For pinprof, export a trace of torch.profiler"
+        " (`prof.export_chrome_trace`), or record with `pinprof record`.",
+    ),
+    Convertible(
+        re.compile(rb"[{\xfb][\xa9)(][\x03]"),
+        "statistics of Python's cProfile, which have no stacks",
+        "Record with `py-spy record -f raw`, or with `pinprof record`.",
+    ),
+    Convertible(
+        re.compile(
+            rb"\x0a[\s\S]{1,12}?\x0a[\s\S]{1,6}?\x0a[\s\S]{1,3}(service|telemetry|host|process|os|container|k8s|profiler?)\."
+        ),
+        "telemetry in OTLP, OpenTelemetry's protobuf format",
+        "Ask the backend that receives it for a pprof profile, as Pyroscope and Parca export them.",
+    ),
+    Convertible(
+        re.compile(rb"\x0a"),
+        "a trace in Perfetto's protobuf format",
+        _PERFETTO,
+        r".*\.(pftrace|perfetto-trace|perfetto)",
+    ),
+)
+"""What no other reader should be asked about."""
+
+_SHAPES = (
+    Convertible(
+        _keys("resource(Profiles|Spans|Metrics|Logs)"),
+        "telemetry in OTLP, OpenTelemetry's JSON format",
+        "Ask the backend that receives it for a pprof profile, as Pyroscope and Parca export them.",
+    ),
+    Convertible(_keys("dhatFileVersion"), "a profile of DHAT, which counts heap blocks and has no times",
+                "View it with Valgrind's dh_view.html. For pinprof, record the program with `pinprof record`."),
+    Convertible(_keys("rocprofiler-sdk-tool"), "a result of rocprofv3 in JSON",
+                f"Record with `rocprofv3 --output-format pftrace`. {_PERFETTO}"),
+    Convertible(_keys("nodes", "(startTime|endTime|timeDeltas)"), "a CPU profile of V8 (.cpuprofile)", _SPEEDSCOPE),
+    Convertible(_keys("callFrame", "nodes"), "a CPU profile of V8 (.cpuprofile)", _SPEEDSCOPE),
+    Convertible(_keys("meta", "(threads|libs|processes|preprocessedProfileVersion|categories)"),
+                "a profile in Gecko's format, as Firefox and samply write it", _SPEEDSCOPE),
+    Convertible(_keys("(elapsed_time_sec|max_footprint_mb|growth_rate|alloc_samples)"),
+                "a profile of scalene, which has lines and no stacks",
+                "Record with `py-spy record -f raw`, or with `pinprof record`."),
+    Convertible(_keys("segments", "device_traces"), "a memory snapshot of PyTorch, which has no times of the host",
+                "Export a trace of torch.profiler (`prof.export_chrome_trace`), or record with `pinprof record`."),
+    Convertible(re.compile(rb"# callgrind format|version: \d+\s+creator: callgrind"
+                           rb"|(desc: .*\n)*cmd: .*\n(time_unit|events):"),
+                "a profile of Valgrind, which counts instructions or heap blocks and has no times",
+                "Record the program with `pinprof record`."),
+    Convertible(re.compile(rb'"?(Kind|Domain)"?,"?(Agent_Id|Function|Process_Id|Queue_Id)"?,'),
+                "a result of rocprofv3 in CSV",
+                f"Record with `rocprofv3 --output-format pftrace`. {_PERFETTO}"),
+    Convertible(re.compile(rb"(Attaching \d+ probes?\.\.\.\s+)?@\w*\[\s*\n"), "the output of bpftrace",
+                "Convert it with `stackcollapse-bpftrace.pl FILE > stacks.folded`."),
+)  # fmt: skip
+"""What another format may look like, too: asked where no reader is more certain than `MAYBE`."""
+
+
+def known_binary(path: PurePath, head: bytes) -> Named | None:
+    """What a file is that begins so; None unless its first bytes are those of a format in this list."""
+    return _first(_BINARY, path, head)
+
+
+def known_shape(path: PurePath, head: bytes) -> Named | None:
+    """The same by keys or lines near the start."""
+    return _first(_SHAPES, path, head)
+
+
+def _first(rows: tuple[Convertible, ...], path: PurePath, head: bytes) -> Named | None:
+    for row in rows:
+        if row.begins.match(head) and (not row.suffix or re.fullmatch(row.suffix, path.name)):
+            return Named(row.what, row.remedy)
+    return None

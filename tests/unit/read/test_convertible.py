@@ -1,0 +1,98 @@
+"""Formats that pinprof does not read: named, with the way to one that it reads; and what is not mistaken for them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import marshal
+import pickle
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pinprof import read
+from pinprof.base.errors import CaptureError, FormatError
+
+
+def message(number: int, body: bytes) -> bytes:
+    """A field of a protobuf message that is a message itself."""
+    return bytes([number << 3 | 2, len(body)]) + body
+
+
+OTLP = message(
+    1, message(1, message(1, message(1, b"service.name") + message(2, b"\x0a\x03app"))) + message(2, b"\x08\x01")
+)
+
+V8 = {"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "startTime": 1}
+SCALENE = {"alloc_samples": 1, "args": [], "elapsed_time_sec": 2.5, "files": {}}
+SNAPSHOT = {"segments": [{"device": 0}], "device_traces": [[]]}
+MESSAGE_OF_PROFILES = {"resourceProfiles": [{"resource": {"attributes": []}}], "dictionary": {}}
+
+
+def in_json(value: object) -> bytes:
+    return json.dumps(value, indent=1).encode()
+
+
+FILES = [
+    ("a.jfr", b"FLR\0\0\2\0\1" + bytes(60), "Java Flight Recorder", "jfrconv"),
+    ("perf.trace", b"SIMPLEPERF\1\0" + bytes(60), "simpleperf", "pprof_proto_generator.py"),
+    ("a.trace", b"SLOW\3\0\x20\0" + bytes(60), "ART", "simpleperf"),
+    ("b.trace", b"*version\n3\ndata-file-overflow=false\nclock=dual\nelapsed-time-usec=99\n", "ART", "simpleperf"),
+    ("a.ncu-rep", b"NVR\0\x0c\0\0\0" + bytes(60), "Nsight Compute", "nsys profile"),
+    ("profiles.parquet", b"PAR1\x15\x04\x15\x08" + bytes(60), "Pyroscope", "profilecli"),
+    ("a.bin", b"memray\0\x0c\0\0\0", "memray", "pinprof record"),
+    ("snapshot.pickle", pickle.dumps(SNAPSHOT), "memory snapshot of PyTorch", "export_chrome_trace"),
+    ("a.prof", marshal.dumps({("a.py", 1, "f"): (1, 1, 0.1, 0.1, {})}), "cProfile", "py-spy record"),
+    ("a.otlp", OTLP, "OTLP", "pprof"),
+    ("a.pftrace", message(1, b"\x40\x01") * 9, "Perfetto", "traceconv json"),
+    ("otlp.json", in_json(MESSAGE_OF_PROFILES), "OTLP", "pprof"),
+    ("dhat.out", in_json({"dhatFileVersion": 2, "mode": "heap", "pps": []}), "DHAT", "pinprof record"),
+    ("results.json", in_json({"rocprofiler-sdk-tool": [{"metadata": {}}]}), "rocprofv3", "pftrace"),
+    ("kernel_trace.csv", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH",1,2\n', "rocprofv3", "pftrace"),
+    ("a.cpuprofile", in_json(V8), "V8", "speedscope"),
+    ("gecko.json", in_json({"meta": {"interval": 1, "version": 29}, "libs": [], "threads": []}), "Gecko", "speedscope"),
+    ("profile.json", in_json(SCALENE), "scalene", "py-spy record"),
+    ("callgrind.out", b"# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\n", "Valgrind", "pinprof record"),
+    ("massif.out", b"desc: (none)\ncmd: ./a\ntime_unit: i\nsnapshot=0\n", "Valgrind", "pinprof record"),
+    ("a.txt", b"Attaching 1 probe...\n\n@[\n    do_idle+1\n    start+2\n]: 12\n", "bpftrace", "stackcollapse-bpftrace"),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize(
+    ("name", "content", "what", "remedy"), FILES, ids=[f"{name}-{what}" for name, _, what, _ in FILES]
+)
+def test_the_format_is_named_with_the_way_to_one_that_is_read(
+    name: str, content: bytes, what: str, remedy: str, packed: bool, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(content) if packed else content)
+    with pytest.raises(FormatError) as error:
+        read.read(tmp_path / name)
+    assert what in error.value.problem
+    assert remedy in error.value.remedy
+    assert error.value.slug == "unknown-format"
+
+
+def test_a_database_of_rocprofv3_is_no_export_of_nsys(tmp_path: Path) -> None:
+    path = tmp_path / "results.db"
+    with sqlite3.connect(path) as base:
+        base.execute("CREATE TABLE rocpd_kernel_dispatch_0123 (id INTEGER)")
+    base.close()
+    with pytest.raises(CaptureError, match="rocprofv3"):
+        read.read(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"SLOW_path;main 5\nmain;work 9\n",
+        b"PAR1;main 5\nmain;work 9\n",
+        b"memray;main 5\nmain;work 9\n",
+        in_json({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2, "args": {"nodes": 1, "startTime": 2}}]}),
+    ],
+    ids=["ART", "Parquet", "memray", "V8"],
+)  # fmt: skip
+def test_files_of_other_formats_that_look_alike_are_read(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert read.read(tmp_path / "a")
