@@ -190,6 +190,8 @@ def finish(
         (writer.path / KALLSYMS).unlink(missing_ok=True)
     facts = outcome.to_manifest()
     notes += (*symbols.notes, *measured.notes)
+    if symbols.notes:
+        facts["incomplete"] = {**outcome.incomplete, "outlived": " ".join(symbols.notes)}
     said = dict.fromkeys((*facts["notes"], *notes, *(trouble.notes if trouble else ())))
     facts |= {"notes": tuple(said)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))

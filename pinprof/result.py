@@ -56,8 +56,13 @@ class Result:
 
     @property
     def headline(self) -> str:
-        """The report's first sentence."""
+        """The report's answer, in one sentence."""
         return self.analysis.answer
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """What of the run the recording does not hold, one sentence each: read these first."""
+        return tuple(gap.text for gap in self.analysis.gaps)
 
     @property
     def opportunities(self) -> pd.DataFrame:

@@ -1,15 +1,35 @@
-"""The answer in one sentence: what the time of the most telling range is."""
+"""Where the time went, in one sentence: the first claim whose evidence the recording holds.
+
+The last resort says why it cannot show costs of host memory, what to record instead, and what it does show.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from pinprof.analyze.activity.headline import activity_headline, full_link
 from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.results import EventResult, RangeResult, judged_event
-from pinprof.analyze.visible import lacking
-from pinprof.base.units import format_count, format_share, format_weight
+from pinprof.analyze.results import EventResult, RangeResult
+from pinprof.analyze.rules.needs import (
+    CALL_CHAINS,
+    COPIES,
+    DURATIONS,
+    ENOUGH,
+    KERNEL_CAUSES,
+    KERNEL_SAMPLES,
+    PERMITTED,
+    SAMPLES,
+    SHOWS_KERNEL,
+    TIME,
+    TRACED,
+    WHOLE,
+)
+from pinprof.analyze.rules.rule import Statement, View, first_said, unmet
+from pinprof.base.units import format_count, format_counted, format_ns, format_share, format_weight
 from pinprof.data.model import Capture
 
 PIN_SHARE = 0.5
@@ -26,7 +46,6 @@ MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
 
 _IDLE = "sys.idle"
 _ALL_IDLE = "All CPUs were idle."
-_NOTHING_STANDS_OUT = "; memory costs are low"
 _LEVEL_PHRASES = {**dict(LEVELS), "pin": "pinning", "uvm": "unified memory", "user": "the program's own code"}
 _LEAF_PHRASES = {
     "copy.staging": "staging copies by the driver",
@@ -38,28 +57,71 @@ _LEAF_PHRASES = {
 }
 
 
-def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
-    """One sentence, never empty: of a pinning call if there is one, else of the outermost range, else of all time."""
-    endless = {
-        name for name, closed in zip(capture.ranges.name, capture.ranges.closed.tolist(), strict=True) if not closed
-    }
-    main = judged_event(events)
-    if main is None:
-        return "This recording has no samples."
-    if main.too_few:
-        return too_few_sentence(main)
-    sentence = _headline(capture, main, tuple(entry for entry in ranges if entry.name not in endless))
-    if capture.manifest.kernel_left_out:
-        return (
-            f"The kernel was not sampled, so memory costs are not visible: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
-        )
-    if _NOTHING_STANDS_OUT in sentence and (what := lacking(capture, capture.events.index(main.event))):
-        return f"Without {what} memory costs are not visible: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
-    return sentence
+def headline(view: View) -> str:
+    """One sentence or two, never empty: the first of `HEADLINES` that the recording can show."""
+    return first_said(HEADLINES, view, view)
 
 
-def too_few_sentence(main: EventResult) -> str:
-    """`There are too few samples to show where the time went: 19 of CPU time (19 ms); 97 are needed.`"""
+def leading(view: View) -> str:
+    """The first of `LEADING`, which is said before any other answer; empty without one."""
+    return first_said(LEADING, view, view)
+
+
+def _pinning_call(view: View) -> str:
+    main = view.main
+    pinning = [
+        (part.total, entry, part)
+        for entry in _closed(view)
+        if (part := entry.event(main.event)).total >= RANGE_SHARE * main.total
+        and not part.too_few
+        and part.inclusive[PIN_USER_PAGES] >= PIN_SHARE * part.total
+    ]
+    if not pinning:
+        return ""
+    # The innermost range tells most exactly which call it is; of several the one with most time.
+    deepest = max(entry.depth for _, entry, _ in pinning)
+    _, entry, part = max((item for item in pinning if item[1].depth == deepest), key=lambda item: item[0])
+    calls = view.capture.manifest.scenario.get("calls") or {}
+    return pin_sentence(str(calls.get(entry.name) or f"the {entry.name} range") + _emulated(view.capture), part)
+
+
+def _idle(view: View) -> str:
+    """What CPUs did while they did something: a recording of whole CPUs is mostly about their idling."""
+    main, idle = view.main, _idling(view)
+    if not idle or _leading_range(view):
+        return ""
+    if idle >= main.total:
+        return _ALL_IDLE
+    drawn = main.drawn
+    busy = None if drawn is None else round(drawn * (main.total - idle) / main.total)
+    if drawn is None or busy is None or busy >= MIN_SAMPLES:
+        return ""
+    return (
+        f"There are too few samples to show where the time of busy CPUs went: {format_count(busy)} of "
+        f"{format_count(drawn)}; "
+        f"{MIN_SAMPLES} are needed."
+    )
+
+
+def _costs(view: View) -> str:
+    """The levels that are about memory, largest first."""
+    subject, part = _told(view)
+    shares = [level for level in part.by_level if level in MEMORY_LEVELS]
+    return cost_sentence(
+        subject, part, [level for level in shares if part.by_level[level] >= MENTION_SHARE * part.total]
+    )
+
+
+def _own_code(view: View) -> str:
+    subject, part = _told(view)
+    level, weight = next(iter(part.by_level.items()))
+    return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}; memory costs are low."
+
+
+def _too_few(view: View) -> str:
+    main = view.main
+    if not main.too_few:
+        return ""
     taken = format_count(main.drawn or 0)
     if main.unit != "ns":
         return f"There are too few samples to find the causes: {taken} of {main.name}; {MIN_SAMPLES} are needed."
@@ -70,58 +132,110 @@ def too_few_sentence(main: EventResult) -> str:
     )
 
 
-def _headline(capture: Capture, main: EventResult, ranges: tuple[RangeResult, ...]) -> str:
-    scenario = capture.manifest.scenario
-    calls = scenario.get("calls") or {}
-    emulated = " (host emulation)" if scenario.get("backend") == "host" else ""
-    pinning = [
-        (part.total, entry, part)
-        for entry in ranges
-        if (part := entry.event(main.event)).total >= RANGE_SHARE * main.total
-        and not part.too_few
-        and part.inclusive[PIN_USER_PAGES] >= PIN_SHARE * part.total
-    ]
-    if pinning:
-        # The innermost range tells most exactly which call it is; of several the one with most time.
-        deepest = max(entry.depth for _, entry, _ in pinning)
-        _, entry, part = max((item for item in pinning if item[1].depth == deepest), key=lambda item: item[0])
-        return pin_sentence(str(calls.get(entry.name) or f"the {entry.name} range") + emulated, part)
-    outer = [
-        (part.total, entry, part)
-        for entry in ranges
-        if not entry.depth and not (part := entry.event(main.event)).too_few
-    ]
-    largest = max(outer, key=lambda item: item[0], default=None)
-    if largest and largest[0] >= RANGE_SHARE * main.total:
-        _, entry, part = largest
-        name = scenario.get("name")
-        subject = str(name) if name else f"the {entry.name} range"
-        return share_sentence(subject + emulated, part)
-    if main.event.unit == "ns" and (idle := main.by_leaf.get(_IDLE, 0)):
-        return _busy_sentence(main, idle)
-    if main.event.unit == "ns":
-        return share_sentence("the CPU time", main)
-    return share_sentence(
-        f"the {main.event.name} {'events' if main.event.unit == 'events' else 'samples'}"
-        if main.event.name != main.event.unit
-        else "the samples",
-        main,
+def _cannot(view: View) -> str:
+    """`This recording cannot show host-memory costs, because …; record with ….`, and what it shows."""
+    need = unmet((*SHOWS_KERNEL, ENOUGH, WHOLE), view) or WHOLE
+    because = need.because.format(event=_event_words(view.sampled) if view.sampled else "")
+    if need is SAMPLES and view.traced is not None:
+        because = "it has neither samples nor CUDA calls"
+    shown = _heaviest_function(view) if view.sampled and view.sampled.total else _longest_range(view)
+    said = f"This recording cannot show host-memory costs, because {because}; {need.remedy}."
+    return f"{said} {shown}".rstrip()
+
+
+def _event_words(part: EventResult) -> str:
+    """`page faults`, `wall (a time that may include waits)`."""
+    name = {"page-faults": "page faults"}.get(part.name, part.name)
+    if part.unit != "ns":
+        return name
+    return "a time that may include waits" if name == "time" else f"{name} (a time that may include waits)"
+
+
+def _heaviest_function(view: View) -> str:
+    """`93 % of its 187 ms of task-clock:u is in memset.`: true of any unit."""
+    stacks, main = view.capture.stacks, view.main
+    weight = np.bincount(
+        stacks.frame, view.capture.weight_at[view.main_number][:-1].astype(np.float64), len(stacks.frames)
     )
+    named = np.array([not name.startswith("[") for name in stacks.frames.function], np.bool_)
+    weight = np.where(named, weight, 0)
+    if not weight.any():
+        return ""
+    heaviest = int(weight.argmax())
+    amount = format_weight(main.total, main.unit)
+    what = amount if main.unit != "ns" and main.unit in main.name else f"{amount} of {main.name}"
+    share = format_share(int(weight[heaviest]), main.total)
+    return f"{share} of its {what} is in {stacks.frames.symbol[heaviest]}."
 
 
-def _busy_sentence(main: EventResult, idle: int) -> str:
-    """What CPUs did while they did something: a recording of whole CPUs is mostly about their idling."""
-    if idle >= main.total:
-        return _ALL_IDLE
-    drawn = main.drawn
-    busy = None if drawn is None else round(drawn * (main.total - idle) / main.total)
-    if drawn is not None and busy is not None and busy < MIN_SAMPLES:
-        return (
-            f"There are too few samples to show where the time of busy CPUs went: {format_count(busy)} of "
-            f"{format_count(drawn)}; "
-            f"{MIN_SAMPLES} are needed."
-        )
-    return share_sentence("the time of busy CPUs", _without_idle(main, idle))
+def _longest_range(view: View) -> str:
+    longest = max(view.ranges, key=lambda entry: entry.wall_ns, default=None)
+    if longest is None:
+        return ""
+    times = format_counted(longest.count, "time", "times")
+    return f"Its longest range is {longest.name}: {format_ns(longest.wall_ns)}, {times}."
+
+
+def _traced_calls(view: View) -> str:
+    return activity_headline(view.activity, possible=DURATIONS.met(view))
+
+
+HEADLINES: tuple[Statement[View], ...] = (
+    Statement("pinning call", _pinning_call, KERNEL_CAUSES),
+    Statement("idle CPUs", _idle, (SAMPLES, TIME)),
+    Statement("costs of memory", _costs, (SAMPLES, TIME, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES, ENOUGH)),
+    Statement("own code", _own_code, (*KERNEL_CAUSES, WHOLE)),
+    Statement("traced calls", _traced_calls, (TRACED,)),
+    Statement("too few samples", _too_few, (SAMPLES, TIME, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES)),
+    Statement("cannot show", _cannot, ()),
+)
+"""In the order in which they are tried; the last one always applies."""
+
+LEADING: tuple[Statement[View], ...] = (
+    Statement("full link", lambda view: full_link(view.activity), (TRACED, *COPIES)),
+)
+"""What is said before any answer."""
+
+
+def _closed(view: View) -> list[RangeResult]:
+    """The ranges that end."""
+    ranges = view.capture.ranges
+    endless = {name for name, closed in zip(ranges.name, ranges.closed.tolist(), strict=True) if not closed}
+    return [entry for entry in view.ranges if entry.name not in endless]
+
+
+def _emulated(capture: Capture) -> str:
+    return " (host emulation)" if capture.manifest.scenario.get("backend") == "host" else ""
+
+
+def _leading_range(view: View) -> tuple[RangeResult, EventResult] | None:
+    """The outermost range with most time, where it has enough of it."""
+    main = view.main
+    outer = [
+        (entry, part)
+        for entry in _closed(view)
+        if not entry.depth and not (part := entry.event(main.event)).too_few and part.total >= RANGE_SHARE * main.total
+    ]
+    return max(outer, key=lambda item: item[1].total, default=None)
+
+
+def _idling(view: View) -> int:
+    return view.main.by_leaf.get(_IDLE, 0) if view.main.unit == "ns" else 0
+
+
+def _told(view: View) -> tuple[str, EventResult]:
+    """What a sentence is about, and its weights."""
+    main, scenario = view.main, view.capture.manifest.scenario
+    if leading := _leading_range(view):
+        entry, part = leading
+        name = scenario.get("name")
+        return str(name or f"the {entry.name} range") + _emulated(view.capture), part
+    if idle := _idling(view):
+        return "the time of busy CPUs", _without_idle(main, idle)
+    if main.unit == "ns":
+        return "the CPU time", main
+    what = "events" if main.unit == "events" else "samples"
+    return f"the {main.name} {what}" if main.name != main.unit else "the samples", main
 
 
 def _without_idle(part: EventResult, idle: int) -> EventResult:
@@ -139,14 +253,11 @@ def pin_sentence(call: str, part: EventResult) -> str:
     return f"{sentence}, of pages that already exist."
 
 
-def share_sentence(subject: str, part: EventResult) -> str:
-    """`52 % of pageable is page faults; 25 % is staging copies by the driver.`"""
-    shares = [(level, part.by_level[level]) for level in part.by_level if level in MEMORY_LEVELS]
-    shares = [(level, weight) for level, weight in shares if weight >= MENTION_SHARE * part.total]
-    if not shares:
-        level, weight = next(iter(part.by_level.items()))
-        return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}{_NOTHING_STANDS_OUT}."
-    phrases = [_phrase(level, part) for level, _ in shares[:2]]
+def cost_sentence(subject: str, part: EventResult, levels: list[str]) -> str:
+    """`52 % of pageable is page faults; 25 % is staging copies by the driver.`; empty without levels."""
+    if not levels:
+        return ""
+    phrases = [_phrase(level, part) for level in levels[:2]]
     sentence = f"{format_share(phrases[0][1], part.total)} of {subject} is {phrases[0][0]}"
     if len(phrases) > 1:
         sentence += f"; {format_share(phrases[1][1], part.total)} is {phrases[1][0]}"

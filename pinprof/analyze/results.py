@@ -37,6 +37,8 @@ class EventResult:
     """Weight of samples with such a frame anywhere on the stack (`attribution.GROUPS`)."""
     heuristic: int
     """Weight whose leaf comes from the hot-loop rule."""
+    step: int = 0
+    """What all weights of merged stacks are multiples of; 0 where that is not of interest."""
 
     @property
     def name(self) -> str:
@@ -61,7 +63,8 @@ class EventResult:
             return self.samples
         if self.event.period or self.unit == "samples":
             return max(self.samples, round(self.total / (self.event.period or 1))) if self.total else 0
-        return None
+        # Of samples that are alike there are as many as the total has of what all weights are multiples of.
+        return max(self.samples, self.total // self.step) if self.step else None
 
     @property
     def too_few(self) -> bool:
@@ -186,12 +189,16 @@ def judged_event(events: tuple[EventResult, ...]) -> EventResult | None:
     What a recording without samples of its time holds beside them (page faults, waits) does not say where the time
     went. None when nothing has weight.
     """
-    clock = next((result for result in events if result.unit == "ns" and not result.event.spans), None)
+    clock = next((result for result in events if result.event.clocks), None)
     main = main_event(events)
     return clock if main and clock and not clock.total and clock.too_few else main
 
 
 def main_event(events: tuple[EventResult, ...]) -> EventResult | None:
-    """The first event in ns with weight, else the first with weight, else None; time off the CPU comes last."""
-    weighed = [result for result in events if result.total]
-    return min(weighed, key=lambda result: (result.event.spans, result.event.unit != "ns"), default=None)
+    """The first event with weight: of time on processors, else in ns, else of any; time off the CPU comes last."""
+
+    def order(result: EventResult) -> tuple[bool, bool, bool, bool]:
+        event = result.event
+        return event.spans, not event.clocks, not event.shows_time, event.unit != "ns"
+
+    return min((result for result in events if result.total), key=order, default=None)

@@ -8,19 +8,19 @@ import numpy as np
 
 from pinprof.analyze.activity.activity import analyze_activity
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.activity.headline import activity_headline, full_link
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.allocations.lifetimes import allocations_of
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.blame.table import blame_of
+from pinprof.analyze.completeness import Gap, gaps_of
 from pinprof.analyze.costs.run_rates import run_rates
 from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.analyze.course.course import Around, course_of
 from pinprof.analyze.course.results import Course
 from pinprof.analyze.course.table import CourseTable
-from pinprof.analyze.headline import headline
+from pinprof.analyze.headline import headline, leading
 from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import EventLines, lines_of_all, python_lines
@@ -32,6 +32,7 @@ from pinprof.analyze.ranges.membership import Membership, membership
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.restriction import Attributed
 from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, main_event
+from pinprof.analyze.rules.rule import View
 from pinprof.analyze.rules.rules import findings
 from pinprof.analyze.selection import Part
 from pinprof.analyze.sites import Sites
@@ -115,28 +116,31 @@ class Run:
         return lines_of_all(self.capture, self.attribution, self.python)
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """The verdict of every rule."""
-        return findings(self.capture, self.events, self.ranges, self.activity)
+    def view(self) -> View:
+        """What was recorded, as every claim asks for it."""
+        return View.of(self.capture, self.events, self.ranges, self.activity)
 
     @cached_property
-    def _traced_only(self) -> bool:
-        """Whether samples end at the kernel's door: they cannot say what memory calls spend their time on."""
-        return self.activity is not None and not (self.capture.kernel_chains and len(self.capture.samples))
+    def gaps(self) -> tuple[Gap, ...]:
+        """What of the run was not recorded: said above every answer."""
+        return gaps_of(self.capture)
+
+    @cached_property
+    def findings(self) -> tuple[Finding, ...]:
+        """The verdict of every rule."""
+        return findings(self.view)
 
     @cached_property
     def headline(self) -> str:
-        """Where the time went, in one sentence."""
-        if self.activity and self._traced_only:
-            return activity_headline(self.activity)
-        return headline(self.capture, self.events, self.ranges)
+        """Where the time went, in one sentence; else why the recording does not show it."""
+        return headline(self.view)
 
     @cached_property
     def leading(self) -> tuple[str, ...]:
         """Sentences that come before any answer: which part this is, a CUDA call failed, a link is full."""
         part = (self.part.sentence(),) if self.part else ()
         failed = (one.title for one in self.findings if (one.rule, one.severity) == (FAILED_CALLS, "critical"))
-        full = full_link(self.activity) if self.activity else ""
+        full = leading(self.view)
         return (*part, *failed, *((full,) if full and full != self.headline else ()))
 
     @cached_property
@@ -194,7 +198,7 @@ class Run:
         return search(
             Scene(
                 capture, attribution, self.doing.course, members, self.sites,
-                self.calls, self.copies, self.allocations, self.ledger, self.rates, self.blame,
+                self.calls, self.copies, self.allocations, self.ledger, self.rates, self.blame, self.view,
             )
         )  # fmt: skip
 

@@ -30,13 +30,6 @@ def has_kernel_names(capture: Capture, event: int) -> bool:
     return _few(capture.weight_at[event], np.append(kernel[stacks.frame], False) & ~stacks.under(known))
 
 
-def lacking(capture: Capture, event: int) -> str:
-    """What an event's samples lack so much of that memory costs do not show; empty where they show."""
-    if not has_call_chains(capture, event):
-        return "call chains"
-    return "" if has_kernel_names(capture, event) else "names of kernel functions"
-
-
 def _few(weight: Int64, blind: Bool) -> bool:
     """Whether what is blind can change a share by no more than chance may."""
     return bool(weight[blind].sum() <= SHARE_ERROR * weight.sum())

@@ -158,7 +158,7 @@ def _untold(found: Sequence[Taken]) -> Unassessable | None:
 
 def _notes(runs: Sequence[TakenRun], against: Sequence[TakenRun]) -> tuple[str, ...]:
     """What a reader must know of the captures before believing any verdict."""
-    notes = []
+    notes = list(dict.fromkeys(text for run in (*runs, *against) for text in run.gaps))
     failed = sorted({run.exit_status for run in (*runs, *against) if run.exit_status})
     if failed:
         count = sum(bool(run.exit_status) for run in (*runs, *against))

@@ -18,6 +18,8 @@ from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
 from pinprof.analyze.allocations.levels import StepFunction, of_kinds
 from pinprof.analyze.allocations.results import HOST_KINDS, KINDS
 from pinprof.analyze.opportunities.catalogue import CURES
+from pinprof.analyze.rules.needs import SEES_KERNEL, WHOLE
+from pinprof.analyze.rules.rule import unmet
 from pinprof.analyze.rules.rules import RULES
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.units import parse_bytes
@@ -221,7 +223,8 @@ def opportunities(view: RunView, budget: Budget) -> Amount:
         and (not budget.range or budget.range in (one.site.range, *one.site.range.split(" > ")))
     ]  # fmt: skip
     mine.sort(key=lambda one: -one.saving.low_ns)
-    missing = "The kernel was not sampled." if view.capture.manifest.kernel_left_out else ""
+    blind = unmet((*SEES_KERNEL, WHOLE), view.analysis.view)
+    missing = f"There may be more: {blind.because}." if blind else ""
     sites = tuple(view.site(one.site, one.saving.low_ns) for one in mine if one.site.place)
     largest = mine[0] if mine else None
     return Amount(

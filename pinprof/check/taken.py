@@ -33,6 +33,8 @@ class TakenRun:
     exit_status: int
     around: Mapping[str, str]
     """What → how it is around the program."""
+    gaps: tuple[str, ...] = ()
+    """What of the run is missing, one sentence each."""
 
     def named(self, path: str) -> TakenRun:
         """The same under another name."""
@@ -53,6 +55,7 @@ def take(analysis: Run, budgets: Sequence[Budget]) -> TakenRun:
         started_utc=str(outcome.get("started_utc") or ""),
         exit_status=status if isinstance(status, int) else 0,
         around=surroundings_of(analysis),
+        gaps=tuple(gap.text for gap in analysis.gaps),
     )
 
 
@@ -65,6 +68,8 @@ def _amount(view: RunView, budget: Budget) -> Taken:
 
 def _unfinished(analysis: Run) -> Unassessable | None:
     """Why a recording is no whole run; None where it is one."""
+    if damage := next((gap.text for gap in analysis.gaps if gap.damaged), ""):
+        return Unassessable(damage, "Copy the recording again, or record again.")
     state = analysis.capture.manifest.outcome.get("state")
     if state in (None, "complete") and not PurePath(analysis.capture.path).name.endswith(PARTIAL):
         return None

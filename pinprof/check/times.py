@@ -11,6 +11,8 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.results import RangeWall
+from pinprof.analyze.rules.needs import SEES_KERNEL
+from pinprof.analyze.rules.rule import unmet
 from pinprof.base.columns import Bool, Int64
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import JudgedSite
@@ -173,7 +175,7 @@ def _blind(view: RunView, leaves: tuple[str, ...]) -> str:
     """Why there may be more of a cause: the kernel's part was not seen."""
     capture = view.capture
     kernel = [leaf for leaf in leaves if leaf.partition(".")[0] not in _SEEN_WITHOUT_KERNEL]
-    if kernel and (capture.manifest.kernel_left_out or not capture.kernel_chains):
+    if kernel and unmet(SEES_KERNEL, view.analysis.view):
         return "The kernel was not sampled. Run `pinprof doctor` for the fix."
     waits = [leaf for leaf in leaves if leaf.startswith("wait.")]
     if waits and not any(event.spans for event in capture.events):

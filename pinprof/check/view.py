@@ -113,9 +113,10 @@ class RunView:
 
     def missing(self, *kinds: str) -> str:
         """Why calls of these kinds, all without any, may have been more than were recorded."""
-        losses = self.capture.losses
-        if losses.lost_samples or losses.corrupt_bytes:
+        if self.capture.losses.lost_samples:
             return "Records were lost, so there may have been more."
+        if gap := next((gap.text for gap in self.analysis.gaps if gap.hides), ""):
+            return gap
         activity = self.capture.activity
         assert activity is not None
         if activity.lost_calls:

@@ -67,8 +67,11 @@ def report_launch(
     options: ReadOptions,
     *,
     pages: bool = True,
-) -> Path | None:
-    """Show the answer for a launch; the page's path where one is written. `pages` writes the ranks' own pages, too."""
+) -> tuple[Path | None, bool]:
+    """Show the answer for a launch; the page's path where one is written, and whether a recording is damaged.
+
+    `pages` writes the ranks' own pages, too.
+    """
     if form not in (None, *FORMATS):
         raise UsageError(
             f"{form} is a format for a single rank.",
@@ -80,8 +83,8 @@ def report_launch(
         from pinprof.report.ranks.sections import FORMS as WRITTEN
 
         WRITTEN.of(launch).save(form, output)
-        return None
-    return _page(folder, captures, launch, form, output, options, pages=pages)
+        return None, launch.damaged
+    return _page(folder, captures, launch, form, output, options, pages=pages), launch.damaged
 
 
 def _launch(folder: Path, captures: Sequence[Path], options: ReadOptions) -> Launch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from pinprof.cli.ranks import expanded
 
 if TYPE_CHECKING:
     from pinprof.analyze import Run
+    from pinprof.analyze.completeness import Gap
     from pinprof.analyze.selection import Selection
     from pinprof.read import ReadOptions
     from pinprof.report.export.plain import Style
@@ -29,6 +30,9 @@ FORMATS = (
 
 COLLAPSE_STYLES = ("pinprof", "flamegraph")
 """Likewise; a test compares it with `report.export.plain`."""
+
+DAMAGED = 5
+"""Exit status where a recording is damaged: the report is written, and does not show all of the run."""
 
 _FILE = click.Path(path_type=Path)
 
@@ -83,12 +87,14 @@ def command(
     share: bool,
     quiet: bool,
     **given: Any,
-) -> None:
+) -> int:
     """Read a recording and show where its time went. Several recordings make one page, side by side.
 
     PATH is a capture (NAME.pinprof, or packed as NAME.pinprof.tar.xz), a folder of ranks (NAME.ranks), a perf.data
     file, an Nsight Systems report or export, or a file of another profiler: `perf script` text, folded stacks,
     speedscope, pprof or a Chrome trace.
+
+    Exit status: 5 if a recording is damaged. The report says first what is missing.
     """
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
@@ -98,7 +104,7 @@ def command(
         if selection:
             raise UsageError("--share copies whole captures.", "Leave out the options that choose a part.", "share")
         _share(paths, output)
-        return
+        return 0
     if (showing.open_page or showing.serve) and form not in ("html", None):
         raise UsageError(f"{form} can't be opened or served.", "Leave out --format, or give html.", "no-page")
     if str(output) == "-" and form in ("html", None):
@@ -112,9 +118,9 @@ def command(
     if folder and len(paths) > 1 and not explain:
         if selection:
             raise UsageError("You can choose a part only in the recording of one rank.", "Add --rank N.", "part")
-        page = launch.report_launch(folder, paths, form, output, options, pages=not showing.serve)
+        page, damaged = launch.report_launch(folder, paths, form, output, options, pages=not showing.serve)
         showing.show(page)
-        return
+        return DAMAGED if damaged else 0
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError(
             "Several recordings can only be written as a page.",
@@ -124,8 +130,7 @@ def command(
     if style != "pinprof" and form != "folded":
         raise UsageError("--collapse-style needs folded stacks.", "Add --format folded.", "format")
     if form == "folded":
-        _fold(paths[0], options, output, event, style, selection, all_frames=all_frames)
-        return
+        return _fold(paths[0], options, output, event, style, selection, all_frames=all_frames)
 
     from pinprof.cli import pipeline
 
@@ -145,6 +150,15 @@ def command(
         showing.show(page)
     else:
         _export(form, analyses[0], output, all_frames=all_frames)
+    return _status([gap for analysis in analyses for gap in analysis.gaps])
+
+
+def _status(gaps: Sequence[Gap]) -> int:
+    """The exit status of a report that lacks this; damage is said on standard error as well, whatever the format."""
+    damage = [gap.text for gap in gaps if gap.damaged]
+    for text in dict.fromkeys(damage):
+        say(f"pinprof: warning: {text}", error=True)
+    return DAMAGED if damage else 0
 
 
 def _refuse_missing(side_files: Mapping[str, Any]) -> None:
@@ -205,7 +219,7 @@ def _fold(
     selection: Selection | None,
     *,
     all_frames: bool,
-) -> None:
+) -> int:
     """Folding needs no analysis: this way imports nothing but the reader. FlameGraph knows no runs of frames."""
     from dataclasses import replace
 
@@ -218,3 +232,6 @@ def _fold(
         capture = as_shown(capture, all_frames=all_frames or style == "flamegraph")
     with streams.text_output(output) as stream:
         plain.write_folded(capture, stream, event, style)
+    from pinprof.analyze.completeness import gaps_of
+
+    return _status(gaps_of(capture))

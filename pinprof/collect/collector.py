@@ -46,6 +46,8 @@ class ToolResult:
     """`name, version, command, options`, for the manifest's `collectors`; empty where it is not to be listed."""
     notes: tuple[str, ...] = ()
     failure: CollectError | None = None
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """What of the program was not recorded: kind of gap (analyze/completeness.py) → one sentence or two."""
 
 
 class Tool:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import resource
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
+from pinprof.machine import process_limits
 
 CALL_GRAPHS = ("fp", "dwarf", "lbr")
 MAX_FREQUENCY = 50_000
 MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
-LEFT_TO_THE_PROGRAM = 16
-"""Processes and threads: where fewer can be started, pinprof starts none."""
-_COUNTED_BELOW = 256
-"""A limit for a user's processes above this is no reason to count them."""
 
 
 def check_request(request: RecordRequest) -> None:
@@ -55,53 +49,14 @@ def at_the_kernels_rate(request: RecordRequest) -> tuple[RecordRequest, str]:
 
 def few_processes() -> CollectError | None:
     """What to say where a process of pinprof's own could keep the program from starting one; None where not."""
-    left = min(_processes_left(), default=LEFT_TO_THE_PROGRAM)
-    if left >= LEFT_TO_THE_PROGRAM:
+    left = process_limits.few_left()
+    if left is None:
         return None
     return CollectError(
         f"This container or user can start only {left} more processes, which pinprof leaves to the program.",
         "Raise the limit (`ulimit -u`, `docker run --pids-limit`).",
         "limits",
     )
-
-
-def _processes_left() -> Iterator[int]:
-    """How many more the groups of this process may have, and its user where that is few."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "pids"):
-            continue
-        root = Path("/sys/fs/cgroup", controllers)
-        place = root / path.lstrip("/")
-        for group in (place, *place.parents):
-            most, now = _number(group / "pids.max"), _number(group / "pids.current")
-            if most is not None and now is not None:
-                yield most - now
-            if group == root:
-                break
-    soft, user = resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getuid()
-    if user and 0 <= soft < _COUNTED_BELOW:
-        yield soft - sum(map(_threads, _processes_of(user)))
-
-
-def _processes_of(user: int) -> Iterator[Path]:
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and entry.stat().st_uid == user:
-                yield entry
-        except OSError:
-            continue
-
-
-def _threads(process: Path) -> int:
-    try:
-        return len(list((process / "task").iterdir()))
-    except OSError:
-        return 0
 
 
 def _number(path: Path) -> int | None:

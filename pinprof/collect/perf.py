@@ -27,6 +27,7 @@ from pinprof.collect import host, perf_host_name, permission
 from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.limits import check_request
+from pinprof.collect.proc import tree
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder, printed_lines, unstarted
 from pinprof.collect.request import RecordRequest
@@ -85,8 +86,9 @@ class AttachedPerf(Tool):
     def attach(self, program: Program) -> None:
         """Start perf."""
         request, control = self._request, self._control
-        argv = command_line(self._perf, request, control.paths, self._data, program.pid)
-        self._pid, self._shown = program.pid, _shown(argv, request, program.pid, control)
+        processes = tree(program.pid) if request.pid else [program.pid]
+        argv = command_line(self._perf, request, control.paths, self._data, processes)
+        self._pid, self._shown = program.pid, _shown(argv, request, processes, control)
         try:
             self.recorder = Recorder(argv, _perf_environment(), self._log)
         except OSError as error:
@@ -160,7 +162,7 @@ def find_perf() -> Perf:
     return Perf(path, version, "--buildid-mmap" in options and _kernel_version() >= (5, 12))
 
 
-def command_line(perf: Perf, request: RecordRequest, control: str, output: Path, pid: int) -> list[str]:
+def command_line(perf: Perf, request: RecordRequest, control: str, output: Path, processes: Sequence[int]) -> list[str]:
     """The arguments of `perf record` for a request."""
     mode = "dwarf" if request.call_graph == "dwarf" else "fp"
     events = [f"cpu-clock/freq={request.frequency}/", f"page-faults/period={request.fault_period}/"]
@@ -179,7 +181,11 @@ def command_line(perf: Perf, request: RecordRequest, control: str, output: Path,
     argv += _ring_size(request)
     argv += ["-D", "-1", "--control", f"fifo:{control}", "-o", str(output)]
     # `cat` ends when pinprof does (base.Recorder); perf alone would sample every CPU for ever.
-    return [*argv, *(["-a", "--", "cat"] if request.system_wide else ["-p", str(pid)])]
+    return [*argv, *(["-a", "--", "cat"] if request.system_wide else ["-p", _listed(processes)])]
+
+
+def _listed(processes: Sequence[int]) -> str:
+    return ",".join(map(str, processes))
 
 
 def records_switches(request: RecordRequest) -> bool:
@@ -235,9 +241,9 @@ def _perf_environment() -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C", "PERF_CONFIG": os.devnull}
 
 
-def _shown(argv: Sequence[str], request: RecordRequest, pid: int, control: Control) -> list[str]:
+def _shown(argv: Sequence[str], request: RecordRequest, processes: Sequence[int], control: Control) -> list[str]:
     """The command line for people: without places and numbers that mean nothing after the run."""
-    places = {str(pid): "PID", f"fifo:{control.paths}": "fifo:CTL,ACK", argv[argv.index("-o") + 1]: PERF_DATA}
+    places = {_listed(processes): "PID", f"fifo:{control.paths}": "fifo:CTL,ACK", argv[argv.index("-o") + 1]: PERF_DATA}
     shown = ["perf", *(places.get(word, word) for word in argv[1:])]
     return shown[: shown.index("--")] if request.system_wide else shown
 

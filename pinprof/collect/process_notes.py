@@ -11,7 +11,7 @@ import json
 import re
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +42,14 @@ def left_running(running: Mapping[int, str]) -> tuple[str, ...]:
     told = f"{what} of the program went on when its first process ended: {', '.join(shown)}{more}."
     remedy = "Keep the program in the foreground, or record such a process with --pid."
     return (f"{told} What came after that is not recorded. {remedy}",)
+
+
+def not_recorded(left_out: Sequence[int]) -> str:
+    """What must be said of the program's processes that ran before the recording and are not in it; empty of none."""
+    if not left_out:
+        return ""
+    what = format_counted(len(left_out), "process of the program that ran before is", "processes that ran before are")
+    return f"{what} not recorded. Record one of them with --pid, or all with --system-wide."
 
 
 class Clocks(Tool):

@@ -87,6 +87,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     failure: CollectError | None = None
     """Why the recorder ended early."""
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    """What of the program was not recorded, by kind."""
     recorded_ns: tuple[int, ...] = ()
     """From when to when, on CLOCK_MONOTONIC, where that is a part of the program's run that was asked for."""
 
@@ -94,8 +96,11 @@ class Outcome:
         """`outcome` of the capture's manifest."""
         facts = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         del facts["collectors"], facts["failure"]
-        if not self.recorded_ns:
-            del facts["recorded_ns"]
+        for name in ("recorded_ns", "incomplete"):
+            if not facts[name]:
+                del facts[name]
+        if self.incomplete:
+            facts["incomplete"] = dict(self.incomplete)
         if self.failure:
             facts["notes"] = (*self.notes, str(self.failure))
         return facts

@@ -125,6 +125,7 @@ class CollectorRun:
             collectors=tuple(result.facts for result in results if result.facts),
             notes=tuple(dict.fromkeys(note for note in notes if note)),
             failure=failure,
+            incomplete={kind: text for result in results for kind, text in result.incomplete.items()},
             recorded_ns=(program.started_ns, program.ended_ns) if isinstance(program, TimedProgram) else (),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from pinprof.compare.headline import clock_row, headline, tracing_note, trust
 from pinprof.compare.lines import Place, moves
@@ -65,6 +66,7 @@ def compare(
         opportunities=opportunities,
         stacks=stacks,
         notes=tuple(note for note in notes if note),
+        incomplete=tuple(f"{PurePath(run.path).name}: {gap.text}" for run in (*before, *after) for gap in run.gaps),
     )
 
 

@@ -245,6 +245,8 @@ class Difference:
     stacks: tuple[ComparedStacks, ...]
     """One per event that both sides have."""
     notes: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    """What of the runs is missing, one sentence each: shown above the answer."""
     """What could not be compared, one sentence each."""
 
     @property

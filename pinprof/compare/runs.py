@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.completeness import Gap
 from pinprof.analyze.course.results import Course
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
@@ -84,6 +85,8 @@ class ComparedRun:
     """What tracing CUDA calls took of the work, as far as it was recorded."""
     identity: str
     """The same for two copies of one recording, different for two runs."""
+    gaps: tuple[Gap, ...] = ()
+    """What of the run is missing."""
 
 
 def run_of(analysis: Run) -> ComparedRun:
@@ -108,6 +111,7 @@ def run_of(analysis: Run) -> ComparedRun:
         rates=capture.rates,
         tracing_ns=tracing_ns(capture, course) if course else 0.0,
         identity=identity_of(capture),
+        gaps=analysis.gaps,
     )
 
 

@@ -86,6 +86,10 @@ def _refuse_unusable(run: ComparedRun) -> None:
             "Record it again, and let the program finish.",
             "diff-interrupted",
         )
+    if damage := next((gap.text for gap in run.gaps if gap.damaged), ""):
+        raise CaptureError(
+            f"{name} can't be compared. {damage}", "Copy it again, or record the program again.", "diff-damaged"
+        )
     if not run.stacks and not run.figures:
         raise CaptureError(
             f"{name} is empty: it has no samples, ranges or calls.",

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from pinprof.analyze.rules.needs import SEES_KERNEL
+from pinprof.analyze.rules.rule import unmet
 from pinprof.analyze.run import Run
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_share
@@ -79,8 +81,7 @@ def _yes(analysis: Run, answer: bool) -> str:
 
 
 def _sees_kernel(analysis: Run) -> str:
-    capture = analysis.capture
-    return _yes(analysis, capture.kernel_chains and not capture.manifest.kernel_left_out)
+    return _yes(analysis, unmet(SEES_KERNEL, analysis.view) is None)
 
 
 def _sees_waits(analysis: Run) -> str:

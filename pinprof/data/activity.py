@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from pinprof.base.columns import Bool, Float64, Int32, Int64, Table, UInt8, UInt64, rows_of
 from pinprof.base.lazy_dataclass import dataclass
@@ -54,6 +57,8 @@ __all__ = [
     "SyncKind",
 ]
 
+_OVERLAP_NS = 1_000_000
+"""By how much clocks of one stream's work may differ."""
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
 NO_STREAM = 2**64 - 1
@@ -337,6 +342,25 @@ class Activity:
     def tables(self) -> dict[str, Table]:
         """All of them, by field."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
+
+    @cached_property
+    def impossible(self) -> tuple[int, int, int]:
+        """Of work whose duration cannot be, since it overlaps later work of its stream: how many, and for how long; and
+        how long all work is.
+
+        Work of one call (a graph) may overlap, and a kernel may begin before the one ahead of it ends.
+        """
+        ops = self.gpu_ops
+        row = np.flatnonzero(np.isin(ops.kind, (OpKind.KERNEL, OpKind.COPY, OpKind.MEMSET)) & (ops.stream >= 0))
+        row = row[np.lexsort((ops.end_ns[row], ops.start_ns[row], ops.stream[row], ops.device[row], ops.pid[row]))]
+        start, end, call = ops.start_ns[row], ops.end_ns[row], ops.correlation_id[row]
+        streams = (ops.pid[row], ops.device[row], ops.stream[row])
+        alike = np.logical_and.reduce([column[1:] == column[:-1] for column in streams])
+        apart = (call[1:] != call[:-1]) | (call[1:] <= 0)
+        kernels = (ops.kind[row][1:] == OpKind.KERNEL) & (ops.kind[row][:-1] == OpKind.KERNEL)
+        wrong = alike & apart & (end[:-1] - start[1:] > _OVERLAP_NS) & (~kernels | (end[:-1] >= end[1:]))
+        length = (end - start).astype(np.float64)
+        return int(wrong.sum()), int(length[:-1][wrong].sum()), int(length.sum())
 
     def unload(self) -> None:
         """Give back the memory of columns that lie in files: no analysis needs all of them at once."""

@@ -60,6 +60,7 @@ _COLLECTOR = Facts(
         "pid": PID,
         "utc_offset_ns": TIME,
         "call_overhead_ns": Facts({"inside": COUNT, "around": COUNT}),
+        "stacks": Facts(_numbers("samples complete continued copied deep cut"), ANYTHING),
         "thinned": Facts({**_numbers("since_ns full_ns one_in joined_ns"), "kept": _KEPT, "left_out": _KEPT}, ANYTHING),
         "probes": Facts(
             {
@@ -76,6 +77,7 @@ _OUTCOME = Facts(
     {
         **_texts("state started_utc"),
         "recorded_ns": Each(COUNT),
+        "incomplete": Facts(others=TEXT),
         "exit_status": Whole(-(1 << 31), 1 << 31),
         "duration_ns": COUNT,
         "notes": Each(TEXT, lenient=True),
@@ -121,7 +123,9 @@ class Manifest:
     collectors: tuple[Mapping[str, Any], ...]
     """Per collector: `name, version, command, options`."""
     outcome: Mapping[str, Any]
-    """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`."""
+    """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`, and in
+    `incomplete` what of the program was not recorded: `children` that were there before, and `outlived` for processes
+    that went on."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What who recorded called it, name by name: `host`, `job`; empty unless they said so."""
 

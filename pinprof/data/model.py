@@ -68,11 +68,41 @@ class Event:
     """Whether a sample is the interval [time, time + weight) that its thread spent off the CPU."""
     merged: bool = False
     """Whether the tool that wrote the recording added equal stacks up, so that a row may stand for several samples."""
+    elsewhere: bool = False
+    """Whether it is known to count or sample something else than processors: a wall clock, a lock's delay, memory."""
+    kernel_left_out: bool = False
+    """Whether the recorder left it out of this event."""
+
+    @property
+    def user_only(self) -> bool:
+        """Whether the kernel was left out, as its field or its name says."""
+        return self.kernel_left_out or _USER_ONLY.search(self.name) is not None
+
+    @property
+    def clocks(self) -> bool:
+        """Whether its weights are time on processors."""
+        return self.unit == "ns" and not self.spans and not self.elsewhere
+
+    @property
+    def shows_time(self) -> bool:
+        """Whether shares of it are shares of time on processors: of a clock, of cycles, or of samples by a profiler."""
+        counts = self.unit in ("samples", "events") and not self.elsewhere
+        return self.clocks or (counts and _TIME.fullmatch(self.name) is not None)
+
+
+_USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
+"""perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""
+_TIME = re.compile(
+    r"(?:\w+/)?(?:(?:cpu|task|ref|hw)[-_])?(?:clock|clk|cycles|samples?|cpu[-_]cycles|cpu)"
+    r"(?:[-_]unhalted[.\w]*|\.core|\.thread|[-_](?:samples?|events?))?(?:[/:].*)?",
+    re.IGNORECASE,
+)
+"""Names of events that come as often as time on processors passes: `cpu-clock`, `cycles:P`, `cpu_core/cycles/`."""
 
 
 def clock_event(events: tuple[Event, ...]) -> int | None:
     """The first event that samples time on the processors; None when none does."""
-    return next((number for number, event in enumerate(events) if event.unit == "ns" and not event.spans), None)
+    return next((number for number, event in enumerate(events) if event.clocks), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +394,10 @@ class Losses:
     """Samples of processes outside the recorded program, left out of everything else."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader about what this capture cannot say."""
+    jumps: tuple[str, ...] = ()
+    """Sentences about a clock that went back or ahead while it timed the samples."""
+    damage: tuple[str, ...] = ()
+    """Sentences about what of the recording's files is damaged or missing: answers come after them."""
 
 
 @dataclass(frozen=True)
@@ -445,6 +479,11 @@ class Capture:
         for part in slices(len(samples), samples.pid, samples.tid):
             found[part] = np.searchsorted(keys, pack(samples.pid[part], samples.tid[part]))
         return found
+
+    def with_damage(self, *damage: str) -> Capture:
+        """The capture with more damage, each of it once."""
+        whole = tuple(dict.fromkeys((*self.losses.damage, *(text for text in damage if text))))
+        return replace(self, losses=replace(self.losses, damage=whole))
 
     def with_notes(self, *notes: str) -> Capture:
         """The capture with more notes, each of them once."""

@@ -82,8 +82,8 @@ def _capture(analysis: Run, size_bytes: int) -> Row:
         "work_ns": work.wall_ns if work else None,
         "samples": len(capture.samples),
         "exit_status": _whole(outcome.get("exit_status")),
-        "outcome": str(outcome.get("state") or ""),
-        "answer": analysis.answer,
+        "outcome": next((gap.kind for gap in analysis.gaps if gap.hides), str(outcome.get("state") or "")),
+        "answer": " ".join([*(gap.text for gap in analysis.gaps), analysis.answer]),
         "pinprof": capture.manifest.tool_version,
         "bytes": size_bytes,
     }

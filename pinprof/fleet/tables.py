@@ -45,7 +45,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "work_ns": _INT,  # of its work
         "samples": _INT,
         "exit_status": _INT,
-        "outcome": _TEXT,  # `complete`, `interrupted`, `failed`
+        "outcome": _TEXT,  # `complete`, `interrupted`, `failed`, or what of the run is missing
         "answer": _TEXT,  # the report's first sentence
         "pinprof": _TEXT,  # version that recorded
         "bytes": _INT,  # of the capture

@@ -76,6 +76,7 @@ class Library:
         """The library of this version, compiled now if need be; ToolMissing where it cannot be."""
         from pinprof.base import cache
         from pinprof.base.errors import ToolMissing
+        from pinprof.machine.process_limits import few_left
 
         built = self.source.with_name(self.name)
         if built.is_file():
@@ -95,7 +96,16 @@ class Library:
                     "c-library",
                 )
             cached = folder / self.name
-            return cached if cached.is_file() else self.compile_into(folder)
+            if cached.is_file():
+                return cached
+            if (left := few_left()) is not None:
+                # Parts of a compiler that can't start others wait for ever.
+                raise ToolMissing(
+                    f"The {self.title} was not built, because only {left} more processes can be started here.",
+                    "Raise the limit (`ulimit -u`, `docker run --pids-limit`) once.",
+                    "c-library",
+                )
+            return self.compile_into(folder)
         except subprocess.CalledProcessError as error:
             said = (error.stderr.strip().splitlines() or [f"exit status {error.returncode}"])[0]
             raise ToolMissing(

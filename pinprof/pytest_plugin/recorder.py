@@ -294,7 +294,7 @@ def _without(capture: Capture, others: Others) -> tuple[Capture, str]:
     theirs = _of_others(others, samples.pid, samples.tid)
     if not theirs.any():
         return capture, ""
-    times = np.array([event.unit == "ns" and not event.spans for event in capture.events], np.bool_)
+    times = np.array([event.clocks for event in capture.events], np.bool_)
     spent = int(samples.weight[theirs & times[samples.event]].sum())
     names = sorted({others.threads.get(tid, "an older process") for tid in np.unique(samples.tid[theirs]).tolist()})
     words = f"{format_ns(spent)} of CPU time in {', '.join(names)}" if spent else ""

@@ -36,7 +36,7 @@ def figures(block: Block, outcome: str, unjudged: Sequence[str], *, samples: boo
 
 def _sampled(block: Block) -> int:
     main = block.analysis.main if block.analysis else None
-    return main.total if main is not None and main.unit == "ns" and not main.event.spans else 0
+    return main.total if main is not None and main.event.clocks else 0
 
 
 def _kernel_missing(block: Block) -> str:

@@ -93,6 +93,8 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         meetings=Meet(meetings.release_ns, np.array([run.number for run in runs], np.int32)[last], lost),
         lanes=lanes_of(runs, every, begin, end, shown),
         closeup=_closeup(runs, every, found, shown),
+        incomplete=tuple(f"Rank {run.number}: {gap.text}" for run in runs for gap in run.gaps)[:_FIRST],
+        damaged=any(gap.damaged for run in runs for gap in run.gaps),
         notes=(*map(crowded_words, crowded), *_together(meetings, work_ns), *_notes(runs, meetings, unreadable, size)),
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pinprof.analyze.activity.sampled import COLLECTIVE, GpuSample
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.completeness import Gap
 from pinprof.analyze.course.critical import AWAITS
 from pinprof.analyze.course.results import Course, Interval
 from pinprof.analyze.course.table import CourseTable
@@ -81,6 +82,8 @@ class RankRun:
     """What windows say of its GPUs, where their work was recorded only in these: no meeting is seen then."""
     sampled_waits: bool = True
     """Whether waits were recorded."""
+    gaps: tuple[Gap, ...] = ()
+    """What of the run is missing."""
 
     @property
     def work_start_ns(self) -> int:
@@ -137,6 +140,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         answer=analysis.answer,
         sampled=analysis.activity.sampled if analysis.activity else (),
         sampled_waits=any(event.spans for event in capture.events),
+        gaps=analysis.gaps,
     )
 
 

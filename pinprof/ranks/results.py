@@ -223,3 +223,7 @@ class Launch:
     closeup: Mapping[int, RankLane]
     """The same around a typical meeting at which others are held up; empty where none is."""
     notes: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    """What of the ranks' runs is missing, one sentence each: shown above the answer."""
+    damaged: bool = False
+    """Whether the recording of a rank is damaged."""

@@ -97,9 +97,11 @@ def _with_summable_ranges(capture: Capture) -> Capture:
 def _read(path: Path, place: Path, options: ReadOptions) -> Capture:
     """The capture as its reader makes it."""
     reader = _reader_of(place, str(path))
+    from pinprof.read.byte_source import ends_early
+
     with _decompressed(place, reader) as (file, damage), _shown_as(path, file):
         capture = reader.read(file, options)
-    capture = capture.with_notes(f"The file ends early: {damage}.") if damage else capture
+    capture = capture.with_damage(ends_early(damage))
     return capture if file == path else replace(capture, path=str(path))
 
 

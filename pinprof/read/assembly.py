@@ -143,6 +143,17 @@ def unit_of(name: str, unit: str) -> tuple[Unit, int]:
     return ("faults" if "fault" in name.lower() else "samples"), 1
 
 
+_PROCESSORS = re.compile(r"cpu|clock|cycles|itimer|ticks", re.IGNORECASE)
+_NOT_PROCESSORS = re.compile(
+    r"off[-_ ]?cpu|wall|real|wait|delay|block|mutex|contention|latency|idle|recorder", re.IGNORECASE
+)
+
+
+def is_elsewhere(name: str) -> bool:
+    """Whether a tool's name for a time does not say that it is time on processors."""
+    return _PROCESSORS.search(name) is None or _NOT_PROCESSORS.search(name) is not None
+
+
 def summable(weight: Int64) -> tuple[Int64, tuple[str, ...]]:
     """Weights whose sum fits 64 bits, and what to say where some had to be cut for it: damage, or a forgery."""
     if float(weight.sum(dtype=np.float64)) < MAX_WEIGHT / 2:

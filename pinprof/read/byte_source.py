@@ -13,6 +13,11 @@ from pinprof.read.reader import Progress, untold
 CHUNK = 4 << 20
 
 
+def ends_early(damage: str) -> str:
+    """The sentence about a file whose data end too soon; empty for one that is whole."""
+    return f"The file ends early: {damage}." if damage else ""
+
+
 @dataclass
 class ByteSource:
     """A file to read once from its start; memory stays at one piece whatever the size or compression."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from pinprof.analyze import LEVELS, Run
 from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.completeness import Gap
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_share
@@ -101,6 +102,8 @@ class Shared:
     """Single ranges, calls and copies, which the page sums again; None without a timeline or a page."""
     phase_calls: Mapping[str, str] = field(default_factory=dict)
     """Phase of a scenario → what it calls there, for example `cudaMallocHost`."""
+    gaps: tuple[Gap, ...] = ()
+    """What of the run is missing: shown above the headline."""
     drawn: bool = True
     """Whether there will be a page. Otherwise nothing is made that only a page draws, such as the timeline."""
 

@@ -65,6 +65,7 @@ def _shared(analysis: Run, *, drawn: bool, all_frames: bool) -> Shared:
         start_ns=span[0] if span else None,
         instances=instance_data(analysis, shown.place) if span and drawn else None,
         phase_calls={str(phase): str(call) for phase, call in calls.items()} if isinstance(calls, dict) else {},
+        gaps=analysis.gaps,
         drawn=drawn,
     )
 

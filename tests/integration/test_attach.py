@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,36 @@ def test_a_running_program_is_recorded_for_a_time_and_goes_on(tmp_path: Path, sa
     assert off_cpu.by_leaf.get("wait.sleep", 0) >= 0.9 * 20_000_000 * (len(used_ns) - 1)
     assert found.memory is not None
     assert found.memory.peak["rss"] > 1 << 20
+
+
+WORKERS = """
+import os, time
+children = []
+for _ in range(2):
+    children.append(os.fork())
+    if not children[-1]:
+        while True:
+            sum(range(1000))
+print(*children, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("sampler", ["native", pytest.param("perf", marks=needs_perf)])
+def test_children_that_a_running_program_has_are_recorded(tmp_path: Path, sampler: str) -> None:
+    code = WORKERS.replace("if 0 in children", "children and None\nif 0 in children")
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as program:
+        try:
+            assert program.stdout is not None
+            workers = {int(word) for word in program.stdout.readline().split()}
+            options = ["--with", sampler, "--pid", str(program.pid), "--duration", "0.6s", "--no-report", "-o", "out"]
+            subprocess.run([*PINPROF, "record", *options], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+        finally:
+            os.killpg(program.pid, signal.SIGKILL)
+    found = analyze(read(tmp_path / "out.pinprof"))
+    clock = found.capture.samples.event == 0
+    assert set(found.capture.samples.pid[clock].tolist()) >= workers
+    assert found.gaps == ()
 
 
 RANK = """

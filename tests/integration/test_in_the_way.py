@@ -147,7 +147,7 @@ def test_a_reader_of_python_that_cannot_start_costs_the_lines(tmp_path: Path) ->
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_a_program_for_which_no_other_process_can_start_runs_in_pinprofs_place(allowed: int, tmp_path: Path) -> None:
     few = (
-        "import os\nfrom pinprof.collect import limits\nlimits._processes_left = lambda: iter((2,))\n"
+        "import os\nfrom pinprof.machine import process_limits\nprocess_limits.few_left = lambda: 2\n"
         f"fork, left = os.fork, [{allowed}]\n"
         "def forked():\n    if not left[0]: raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
         "    left[0] -= 1\n    return fork()\nos.fork = forked"

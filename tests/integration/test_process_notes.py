@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.analyze import analyze
+from pinprof.read import read
 from pinprof.streams import store
 from tests.support.recorded_programs import BUSY, both_samplers, needs_native, record
 
@@ -64,6 +66,8 @@ def test_a_daemon_that_goes_on_is_said(sampler: str, tmp_path: Path) -> None:
     said = notes(tmp_path, sys.executable, "-c", DAEMON, "3", options=("--with", sampler))
     assert "1 process of the program went on when its first process ended: " in said
     assert "is not recorded" in said
+    (gap,) = analyze(read(tmp_path / "out.pinprof")).gaps
+    assert (gap.kind, gap.text in said, gap.hides) == ("outlived", True, True)
 
 
 @needs_native

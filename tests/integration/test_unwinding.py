@@ -315,3 +315,55 @@ def test_damaged_files_and_records_cost_frames_and_nothing_else(program: Path, t
     command = [sys.executable, "-c", code, str(program), str(tmp_path), str(seed)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert result.returncode == 0, f"seed {seed}: {result.stderr}"
+
+
+def test_callers_far_above_are_known(tmp_path: Path) -> None:
+    """Stacks of 8 KiB and more without a frame pointer, of which the first 4 KiB name no caller."""
+    program, capture = tmp_path / "deep", tmp_path / "deep.pinprof"
+    flags = ["-O2", "-g", "-fomit-frame-pointer"]
+    subprocess.run(["gcc", *flags, str(SOURCE.with_name("deep.c")), "-o", str(program)], check=True)
+    command = [sys.executable, "-m", "pinprof", "record", "--no-report", "-o", str(capture), "--", str(program)]
+    subprocess.run(command, capture_output=True, check=True)
+    command = [sys.executable, "-m", "pinprof", "report", str(capture), "--format", "folded"]
+    folded = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    weight = dict.fromkeys(("request_a", "request_b", "large"), 0)
+    for line in folded.splitlines():
+        for name in weight:
+            weight[name] += int(line.rpartition(" ")[2]) * (f"{name} (" in line)
+    total = sum(int(line.rpartition(" ")[2]) for line in folded.splitlines())
+    shares = {name: part / total for name, part in weight.items()}
+    # A thousand samples: the standard error of a share is two points at most.
+    assert shares == pytest.approx({"request_a": 0.6, "request_b": 0.2, "large": 0.2}, abs=0.06)
+    manifest = json.loads((capture / "manifest.json").read_text())
+    (stacks,) = [one["stacks"] for one in manifest["collectors"] if "stacks" in one]
+    assert stacks["deep"] > 0.9 * stacks["copied"]
+    assert stacks["cut"] < 0.1 * stacks["copied"]
+
+
+class _Counting:
+    """An unwinder of which a test says what it counts."""
+
+    def __init__(self) -> None:
+        self.now = dict.fromkeys(("copied", "deep"), 0)
+
+    def counts(self) -> dict[str, int]:
+        return dict(self.now)
+
+    def saw(self, copied: int, deep: int) -> None:
+        self.now = {"copied": self.now["copied"] + copied, "deep": self.now["deep"] + deep}
+
+
+def test_much_is_copied_until_it_proves_not_to_be_needed_and_again_once_it_is() -> None:
+    counting = _Counting()
+    depth = unwinding.Depth(counting)  # type: ignore[arg-type]
+    counting.saw(49, 0)
+    assert (depth.changes(), depth.deep) == (False, True)
+    counting.saw(1, 2)
+    assert (depth.changes(), depth.deep) == (True, False)
+    counting.saw(100, 5)
+    assert (depth.changes(), depth.deep) == (False, False)
+    counting.saw(0, 1)
+    assert (depth.changes(), depth.deep) == (True, True)
+    # What was needed twice is kept.
+    counting.saw(10_000, 0)
+    assert (depth.changes(), depth.deep) == (False, True)

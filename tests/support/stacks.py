@@ -112,7 +112,7 @@ def capture(
     shown = sorted(ranges, key=lambda entry: (entry.start_ns, entry.depth))
     return Capture(
         path="test",
-        manifest=Manifest(1, "0", (), scenario or {}, {}, (), {}),
+        manifest=Manifest(1, "0", (), scenario or {}, {}, ({"name": "native", "version": "0"},), {}),
         events=events,
         samples=SampleTable(
             time_ns=column("time_ns", np.int64),

@@ -52,9 +52,9 @@ ALLOWED = {
 FLOORS = (
     {"evidence", "groups", "intervals", "extent", "memory"},
     {"attribution", "ranges", "results"},
-    {"lines", "sites", "visible", "headline", "selection", "idle", "recorder", "activity", "allocations"},
+    {"lines", "sites", "visible", "completeness", "selection", "idle", "recorder", "activity", "allocations"},
     {"restriction", "blame", "costs", "rules"},
-    {"course"},
+    {"course", "headline"},
     {"ledger"},
     {"opportunities"},
     {"run"},

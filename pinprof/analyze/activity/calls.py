@@ -136,7 +136,7 @@ def prepare_calls(activity: Activity) -> Calls:
     _add_sizes(size, row[untold], operations.size_bytes[moved[untold]])
     # What failed allocated and copied nothing.
     size[table.status > 0] = UNKNOWN_SIZE
-    initial, typical = _context_init(table, name, size)
+    initial, typical = _context_init(activity, name, purpose, size)
     return Calls(table, names, narrowed(name), purpose, size, packed(initial), typical, correlation)
 
 
@@ -166,12 +166,38 @@ def size_class(size: Int64) -> Int64:
     return np.where(size < 0, UNKNOWN_SIZE, classes)
 
 
-def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, dict[int, int]]:
+_NEEDS_CONTEXT: tuple[Purpose, ...] = (
+    "alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch", "launch",
+)  # fmt: skip
+"""Calls that only a process with a context makes well."""
+
+
+def _context_existed(activity: Activity, purpose: NDArray[np.int8], row: int) -> bool:
+    """Whether a process had its context before a call: other calls or work of the GPU came before, as in a recording
+    that begins in mid-run, or the GPU does meanwhile what no recorded call asked for.
+    """
+    table, ops = activity.calls, activity.gpu_ops
+    pid, start, end = int(table.pid[row]), int(table.start_ns[row]), int(table.end_ns[row])
+    wanted = np.isin(purpose, [PURPOSES.index(one) for one in _NEEDS_CONTEXT])
+    if (wanted & (table.pid == pid) & (table.start_ns < start) & (table.status <= 0)).any():
+        return True
+    worked = np.isin(ops.kind, (OpKind.KERNEL, OpKind.COPY, OpKind.MEMSET)) & np.isin(ops.pid, (pid, -1))
+    asked = np.isin(ops.correlation_id, table.correlation_id[table.correlation_id > 0])
+    unasked = worked & (ops.correlation_id > 0) & ~asked & (ops.start_ns < end)
+    # Where no work is joined with calls, ids tell nothing.
+    return bool((worked & (ops.start_ns < start)).any() or (asked.any() and unasked.any()))
+
+
+def _context_init(
+    activity: Activity, name: Int64, purpose: NDArray[np.int8], size: Int64
+) -> tuple[Bool, dict[int, int]]:
     """Rule 0: in each process the first call other than bookkeeping, if it is long for a call of its size.
 
     It is compared with later calls of the same name and size class, else with those of the same name; alone it counts
-    only if it allocates and moves nothing, since a large allocation may well take that long.
+    only if it allocates and moves nothing, since a large allocation may well take that long. Where the context was
+    there before, a long call waits for something else.
     """
+    table = activity.calls
     initial = np.zeros(len(table), np.bool_)
     typical: dict[int, int] = {}
     duration = table.end_ns - table.start_ns
@@ -181,7 +207,7 @@ def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, 
     longer = np.flatnonzero((duration >= BOOKKEEPING_NS) & ~np.isin(table.pid, table.pid[initial]))
     _, first = np.unique(table.pid[longer], return_index=True)
     for row in longer[first].tolist():
-        if duration[row] < CONTEXT_INIT_NS:
+        if duration[row] < CONTEXT_INIT_NS or _context_existed(activity, purpose, row):
             continue
         later = np.arange(row + 1, len(table))
         later = later[(table.pid[later] == table.pid[row]) & (name[later] == name[row])]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pinprof.analyze.activity.results import ActivityAnalysis, DeviceTime, Direction, UvmAnalysis
 from pinprof.analyze.activity.sampled import sample_words
 from pinprof.analyze.activity.uvm import at_most
+from pinprof.analyze.evidence import LEAST_SHARE
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
 from pinprof.data.gpu_functions import Purpose
 
 LINK_FULL = 0.90
 """Copies in one direction, of a GPU's time from its first work to its last: the link is what the GPU waits for."""
+LONG_WAIT = 0.10
+"""Waits for the GPU in one function, of the run: named from this share on."""
 MOST_OF_RUN = 0.50
 """The GPU's time, of the run's."""
 
@@ -24,15 +27,20 @@ _WAYS: tuple[tuple[Direction, str], ...] = (("H2D", "to the device"), ("D2H", "t
 _FEW = 2
 
 
-def activity_headline(activity: ActivityAnalysis) -> str:
-    """What takes the time, never empty."""
-    if activity.uvm and activity.uvm.pattern == "fault storm":
+def activity_headline(activity: ActivityAnalysis, *, possible: bool = True) -> str:
+    """What takes the time; empty without calls and GPU work. Not `possible`: the GPU's times can't be trusted."""
+    if possible and activity.uvm and activity.uvm.pattern == "fault storm":
         return _storm_sentence(activity, activity.uvm)
-    if full := full_link(activity):
+    if possible and (full := full_link(activity)):
         return full
     memory = [call for call in activity.whole.calls if call.purpose in _MEMORY_CALLS]
     if memory:
         dearest = max(memory, key=lambda call: call.time_ns.total)
+        spent, copied = sum(call.time_ns.total for call in memory), activity.whole.copy_ns if possible else 0
+        if max(spent, copied) < LEAST_SHARE * activity.span_ns:
+            share = format_share(spent, activity.span_ns)
+            work = _gpu_work(activity, possible=possible)
+            return f"CUDA calls for memory take {share} of the run{_waiting(activity)}; {work}."
         size = dearest.size_bytes
         if dearest.purpose == "copy" and activity.whole.copies:
             # Copies tell more than calls: of some no call is known.
@@ -41,12 +49,21 @@ def activity_headline(activity: ActivityAnalysis) -> str:
         return (
             f"{dearest.name} takes {format_share(dearest.time_ns.total, activity.span_ns)} of the run: "
             f"{format_ns(dearest.time_ns.total)} in {format_counted(dearest.count, 'call', 'calls')}{moved}; "
-            f"{_gpu_work(activity)}."
+            f"{_gpu_work(activity, possible=possible)}."
         )
-    if not activity.whole.calls:
-        return "This recording has no CUDA calls."
-    sentence = _gpu_work(activity)
+    if not activity.whole.calls and not activity.transfers.devices:
+        return ""
+    sentence = _gpu_work(activity, possible=possible)
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _waiting(activity: ActivityAnalysis) -> str:
+    """`; cudaDeviceSynchronize waits for the GPU in 67 % of it`; empty where no wait is long."""
+    waits = [call for call in activity.whole.calls if call.purpose == "sync"]
+    longest = max(waits, key=lambda call: call.time_ns.total, default=None)
+    if longest is None or longest.time_ns.total < LONG_WAIT * activity.span_ns:
+        return ""
+    return f"; {longest.name} waits for the GPU in {format_share(longest.time_ns.total, activity.span_ns)} of it"
 
 
 def _storm_sentence(activity: ActivityAnalysis, uvm: UvmAnalysis) -> str:
@@ -96,13 +113,15 @@ def _is_full(activity: ActivityAnalysis, device: DeviceTime, direction: Directio
     )
 
 
-def _gpu_work(activity: ActivityAnalysis) -> str:
+def _gpu_work(activity: ActivityAnalysis, *, possible: bool = True) -> str:
     """`kernels run 8 ms, copies 2 ms`, of any GPU; what was not recorded is said to be so."""
     if activity.sampled:
         return "; ".join(map(sample_words, activity.sampled[:_FEW]))
     whole, unknown = activity.whole, activity.unrecorded
     if not unknown and not activity.transfers.devices:
         return "the recording has no GPU work"
+    if not possible:
+        return "the GPU's times are damaged"
     known = {"kernels": whole.kernel_ns, "copies": whole.copy_ns}
     times = [f"{what} {format_ns(length)}" for what, length in known.items() if what not in unknown]
     said = ", ".join(times).replace(" ", " run ", 1)

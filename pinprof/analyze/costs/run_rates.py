@@ -45,7 +45,7 @@ def run_rates(capture: Capture, events: Sequence[EventResult], call_overhead_ns:
 
 def _fault_rates(counters: object, events: Sequence[EventResult]) -> Iterator[Rate]:
     """What a 4 KiB page costs: CPU time in all faults, by their number, where nearly all of them create pages."""
-    time = next((event for event in events if event.unit == "ns" and not event.event.spans and event.total), None)
+    time = next((event for event in events if event.event.clocks and event.total), None)
     faults = next((event for event in events if event.name.startswith(_FAULTS) and event.total), None)
     if time is None or faults is None or _huge_share(counters) > _MOST_HUGE:
         return

@@ -95,7 +95,7 @@ def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval
     mine = samples.pid == critical.pid
     time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
     spans = capture.spans[event]
-    on_processor = np.array([entry.unit == "ns" and not entry.spans for entry in capture.events], np.bool_)[event]
+    on_processor = np.array([entry.clocks for entry in capture.events], np.bool_)[event]
     starts = [int((time - np.where(on_processor, weight, 0)).min())]
     ends = [int((time + np.where(spans, weight, 0)).max())]
     if calls is not None and (own := calls.table.pid == critical.pid).any():

@@ -40,7 +40,7 @@ _COMPILING_FILE = re.compile(
 what they made runs without them."""
 _ENDS = re.compile(
     r"_?Py_(Finalize\w*|Exit|AtExit\w*)|finalize_(modules|interp_\w+)|PyInterpreterState_(Clear|Delete)|exit|_exit|_Exit"
-    r"|quick_exit|__run_exit_handlers|__GI_exit|__cxa_finalize|__do_global_dtors_aux|_dl_fini|_dl_call_fini"
+    r"|quick_exit|__run_exit_handlers|__GI_exit|__cxa_finalize|call_fini|_dl_fini|_dl_call_fini"
     rf"|{ENDING}"
 )
 _ENDS_IN_KERNEL = re.compile(r"(__(x64|arm64)_)?sys_exit(_group)?|do_exit|do_group_exit|exit_mmap|exit_mm")
@@ -50,6 +50,8 @@ _JOINS = re.compile(r"_shutdown \(threading\.py.*|wait_for_thread_shutdown|_pyth
 _LOADER = re.compile(r"ld-(linux|musl)[\w.-]*|ld-\d[\w.]*\.so|ld\.so\.\d|ld64\.so\.\d")
 _LIBC = re.compile(r"libc(-\d[\w.]*)?\.so(\.\d)?|ld-musl[\w.-]*")
 _LIBC_MAIN = re.compile(r"__libc_start_main.*")
+_ENTRY = re.compile(r"_start|__libc_start_(call_)?main.*|main")
+"""Where a native program begins: what stands outside of it on a stack says nothing."""
 _INJECTED = re.compile(r"libTools?Injection\w*\.so.*")
 """What Nsight Systems loads into the program: it works before the program does."""
 _BOOTSTRAP = re.compile(r"<?frozen importlib\._bootstrap(_external)?>?|_bootstrap(_external)?\.py|zipimport(\.py|>)?")
@@ -63,7 +65,7 @@ def phase_labels(stacks: StackTable) -> Int8:
     """
     frames = stacks.frames
     rank, loader, libc = _frame_columns(frames)
-    main = frames.named(_LIBC_MAIN)
+    main, entry = frames.named(_LIBC_MAIN), frames.named(_ENTRY) & (frames.mode == USER) & ~_of_python(frames)
     named = np.array([not name.startswith("[") for name in frames.function], np.bool_)
     shows = (frames.mode == USER) & (named | ~libc)
     size = len(stacks) + 1
@@ -74,12 +76,17 @@ def phase_labels(stacks: StackTable) -> Int8:
         # Exit handlers lie below a second function of libc that has no name; main lies below one.
         further = np.where((depth[caller] >= 0) & libc[frame], np.minimum(depth[caller] + 1, 2), -1)
         depth[nodes] = np.where(main[frame], 0, further)
-        label[nodes] = np.maximum(label[caller], np.where(depth[nodes] == 2, np.maximum(own, EXIT), own))
+        outside = np.where(entry[frame], WORK, label[caller])
+        label[nodes] = np.maximum(outside, np.where(depth[nodes] == 2, np.maximum(own, EXIT), own))
         known[nodes] = known[caller] | shows[frame]
     label[label == _JOINED] = WORK
     label[label == _EXECVE] = START_UP
     label[(label == WORK) & ~known] = UNKNOWN
     return label
+
+
+def _of_python(frames: FrameTable) -> Bool:
+    return np.array([dso.kind == "python" for dso in frames.dsos], np.bool_)[frames.dso]
 
 
 def _frame_columns(frames: FrameTable) -> tuple[Int8, Bool, Bool]:

@@ -19,6 +19,8 @@ from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.ranges.summary import summarise
+from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
 from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
@@ -99,6 +101,13 @@ class Scene(CourseTable):
     rates: RateBook
     blame: BlameResult | None = None
     """Who waits for whom, as far as that is known."""
+    counted: View | None = None
+    """What was recorded, as rules see it; None: it is counted when somebody asks."""
+
+    @cached_property
+    def view(self) -> View:
+        """What was recorded, as claims ask for it."""
+        return self.counted or View.of(self.capture, *summarise(self.capture, self.attribution, self.members))
 
     @cached_property
     def framework(self) -> str:

@@ -5,7 +5,7 @@ Time is saved once: where two candidates claim the same time, the one that saves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,28 +17,52 @@ from pinprof.analyze.opportunities import allocating, blocking, catalogue, copyi
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.visible import lacking
+from pinprof.analyze.rules.needs import (
+    CALL_CHAINS,
+    CALLS,
+    CLOCK,
+    EVERY_CALL,
+    KERNEL_NAMES,
+    KERNEL_SAMPLES,
+    PERMITTED,
+    SHOWS_KERNEL,
+    STACKS,
+    WHOLE,
+)
+from pinprof.analyze.rules.rule import Need, Statement, first_said, unmet
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_ns_about, format_share
-from pinprof.data.model import Capture, clock_event
 
-Detector = Callable[[Scene], Iterator[Candidate]]
 
-DETECTORS: Mapping[Detector, str] = {
-    allocating.pairs: "memory allocated and freed repeatedly",
-    allocating.page_creation: "pages created during pins",
-    blocking.blocking_pins: "waits for other threads",
-    blocking.other_process: "waits for other processes",
-    allocating.late_context: "contexts created inside timed work",
-    copying.read_scalars: "synchronisation in every step",
-    copying.tiny: "tiny copies",
-    copying.pageable: "copies of pageable memory",
-    copying.mapped_files: "copies of mapped files",
-    turns.back_and_forth: "copies and kernels that take turns",
-    managed.read_back: "managed memory moved page by page",
-    managed.first_touch_by_gpu: "managed memory moved page by page",
-    pages.page_costs: "temporaries that fault again each time",
-}
-"""In the order in which they are asked; each with what it looks for, which is said where nothing was found."""
+@dataclass(frozen=True)
+class Detector:
+    """One pattern in the time of the critical thread."""
+
+    find: Callable[[Scene], Iterator[Candidate]]
+    looks_for: str
+    """Said where nothing was found."""
+    needs: tuple[Need, ...] = (CLOCK,)
+    """It is not asked without."""
+
+
+_CALLS, _KERNEL = (CLOCK, CALLS), (CLOCK, KERNEL_SAMPLES)
+
+DETECTORS: tuple[Detector, ...] = (
+    Detector(allocating.pairs, "memory allocated and freed repeatedly", _CALLS),
+    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(blocking.blocking_pins, "waits for other threads", _CALLS),
+    Detector(blocking.other_process, "waits for other processes", _KERNEL),
+    Detector(allocating.late_context, "contexts created inside timed work", _CALLS),
+    Detector(copying.read_scalars, "synchronisation in every step", _CALLS),
+    Detector(copying.tiny, "tiny copies", _CALLS),
+    Detector(copying.pageable, "copies of pageable memory", _CALLS),
+    Detector(copying.mapped_files, "copies of mapped files", _CALLS),
+    Detector(turns.back_and_forth, "copies and kernels that take turns", _CALLS),
+    Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
+    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
+)
+"""In the order in which they are asked."""
 
 REFUSED_SHARE = 0.05
 """The share of its phase: a cost of this size is named even where no cure pays."""
@@ -55,7 +79,8 @@ COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 
 def search(scene: Scene) -> Opportunities:
     """What to change, best first; what only a measurement decides; what would not pay; and the headline."""
-    candidates = [_in_its_phase(scene, candidate) for detector in DETECTORS for candidate in detector(scene)]
+    asked = [detector for detector in DETECTORS if unmet(detector.needs, scene.view) is None]
+    candidates = [_in_its_phase(scene, candidate) for detector in asked for candidate in detector.find(scene)]
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
     found: list[Opportunity] = []
     to_measure: list[ToMeasure] = []
@@ -80,7 +105,8 @@ def search(scene: Scene) -> Opportunities:
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
     to_measure.sort(key=lambda one: -one.cost_ns)
-    headline = _headline(scene, ranked, to_measure, refused)
+    searched = Searched(scene, ranked, to_measure, refused)
+    headline = first_said(HEADLINES, scene.view, searched)
     return Opportunities(tuple(ranked), tuple(to_measure), tuple(refused), _unseen(scene), headline)
 
 
@@ -111,7 +137,7 @@ def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
 
 def looked_for() -> str:
     """What all detectors look for, as a list in a sentence."""
-    return ", ".join(dict.fromkeys(DETECTORS.values()))
+    return ", ".join(dict.fromkeys(detector.looks_for for detector in DETECTORS))
 
 
 def _scaled(saving: Saving, share: float) -> Saving:
@@ -171,60 +197,84 @@ def _to_measure(candidate: Candidate) -> ToMeasure:
     return ToMeasure(candidate.title, candidate.site, candidate.cost_ns, candidate.cure, reason)
 
 
-def _headline(scene: Scene, found: list[Opportunity], to_measure: list[ToMeasure], refused: list[Refused]) -> str:
-    work = scene.phase_ns("work")
-    if not found and not _sees_enough(scene):
+@dataclass(frozen=True)
+class Searched:
+    """What the search has to put into a sentence."""
+
+    scene: Scene
+    found: list[Opportunity]
+    to_measure: list[ToMeasure]
+    refused: list[Refused]
+
+
+def _best_change(searched: Searched) -> str:
+    if not searched.found:
         return ""
-    if not found and to_measure:
-        costliest = to_measure[0]
-        return (
-            f"{costliest.title.rstrip('.')}: this takes {format_ns(costliest.cost_ns)} of"
-            f" {format_ns(work)} of work, and `pinprof try` measures what a cure saves."
-        )
-    if not found:
-        memory = np.array([row.level in COSTLY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
-        spent = int(scene.course.wall.ns[memory].sum())
-        # A cost without a cure is a cost all the same.
-        unexplained = spent >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and not refused
-        verdict = "pinprof knows no cure for the host-memory costs" if unexplained else "Nothing to gain in host memory"
-        return (
-            f"{verdict}: faults, pins and copies take {format_ns(spent)}"
-            f" of {format_ns(work)} of work ({format_share(spent, max(work, 1))})."
-        )
-    first = found[0]
+    first = searched.found[0]
     saving = first.saving
     low, likely, high = map(format_ns_about, (saving.low_ns, saving.likely_ns, saving.high_ns))
     about = likely if low == high else f"{likely} ({low} to {high})"
     cure = catalogue.CURES[first.cure.id].phrase
     return (
         f"{first.title.rstrip('.')}: {cure} saves about {about}"
-        f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
+        f" of {format_ns(searched.scene.phase_ns(first.phase))} of {first.phase}."
     )
 
 
-def _sees_enough(scene: Scene) -> bool:
-    """Whether nothing found means that there is nothing: every CUDA call, enough samples, their callers, and the
-    kernel's part of them, with names. Where the thread is known to wait nearly all the time, few samples of the rest
-    are enough.
+def _cost_to_measure(searched: Searched) -> str:
+    if not searched.to_measure or not _samples_suffice(searched.scene):
+        return ""
+    costliest = searched.to_measure[0]
+    return (
+        f"{costliest.title.rstrip('.')}: this takes {format_ns(costliest.cost_ns)} of"
+        f" {format_ns(searched.scene.phase_ns('work'))} of work, and `pinprof try` measures what a cure saves."
+    )
+
+
+def _no_cure(searched: Searched) -> str:
+    """A cost without a cure is a cost all the same."""
+    scene, spent = searched.scene, _spent(searched.scene)
+    if spent < UNEXPLAINED_SHARE * scene.undisturbed_ns("work") or searched.refused or not _samples_suffice(scene):
+        return ""
+    return f"pinprof knows no cure for the host-memory costs: {_costs(scene, spent)}"
+
+
+def _nothing_to_gain(searched: Searched) -> str:
+    if not _samples_suffice(searched.scene):
+        return ""
+    return f"Nothing to gain in host memory: {_costs(searched.scene, _spent(searched.scene))}"
+
+
+HEADLINES: tuple[Statement[Searched], ...] = (
+    Statement("best change", _best_change, (CLOCK,)),
+    Statement("cost to measure", _cost_to_measure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
+    Statement("no known cure", _no_cure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
+    Statement("nothing to gain", _nothing_to_gain, (*SHOWS_KERNEL, CLOCK, EVERY_CALL, WHOLE)),
+)
+"""What the search says first; the first one that applies."""
+
+
+def _spent(scene: Scene) -> int:
+    """Wall time of the work in causes that are costs of host memory."""
+    memory = np.array([row.level in COSTLY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
+    return int(scene.course.wall.ns[memory].sum())
+
+
+def _costs(scene: Scene, spent: int) -> str:
+    work = scene.phase_ns("work")
+    share = format_share(spent, max(work, 1))
+    return f"faults, pins and copies take {format_ns(spent)} of {format_ns(work)} of work ({share})."
+
+
+def _samples_suffice(scene: Scene) -> bool:
+    """Whether there are enough samples of the work. Where the thread is known to wait nearly all the time, few samples
+    of the rest are enough.
     """
-    capture, work = scene.capture, scene.in_work()
+    work = scene.in_work()
     waits = scene.waits() & work
     rest_ns = scene.phase_ns("work") - int(scene.course.wall.ns[waits].sum())
     idle = waits.any() and not worth_telling(rest_ns, scene.undisturbed_ns("work"))
-    enough = idle or (work & ~waits).sum() >= MIN_SAMPLES
-    seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not _lacking(capture)
-    return bool(enough and seen and not (capture.activity and capture.activity.may_lack()))
-
-
-def _lacking(capture: Capture) -> str:
-    clock = clock_event(capture.events)
-    return lacking(capture, clock) if clock is not None else ""
-
-
-_REMEDIES = {
-    "call chains": "Record with `perf record -g`.",
-    "names of kernel functions": "Give the recording kernel's kallsyms with --kallsyms.",
-}
+    return bool(idle or (work & ~waits).sum() >= MIN_SAMPLES)
 
 
 def _unseen(scene: Scene) -> tuple[str, ...]:
@@ -243,9 +293,11 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("Some CUDA calls were not traced, to limit the cost; only samples show theirs.")
     if activity is not None and activity.lost_calls:
         missing.append("Records of CUDA calls were lost, so copies and pins may be more than the search knows of.")
-    if what := _lacking(scene.capture):
-        missing.append(f"There are no {what}, so the callers of costs are unknown. {_REMEDIES[what]}")
-    if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
+    named = unmet((STACKS, KERNEL_NAMES), scene.view)
+    if named:
+        remedy = named.remedy[:1].upper() + named.remedy[1:]
+        missing.append(f"There are no {named.name}, so the callers of costs are unknown. {remedy}.")
+    if unmet((PERMITTED, CALL_CHAINS, KERNEL_SAMPLES), scene.view):
         missing.append(
             "The kernel was not recorded, so page faults and pins can't be separated from the code around them."
         )

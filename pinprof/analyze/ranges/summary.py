@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,6 +23,7 @@ class _Tally:
 
     def __init__(self, capture: Capture, attribution: Attribution) -> None:
         self.events = capture.events
+        self.steps = [_step(capture, number) for number in range(len(capture.events))]
         columns = (
             capture.samples.event,
             attribution.leaf,
@@ -51,9 +53,20 @@ class _Tally:
                 if groups[code] >> bit & 1:
                     inclusive[event][name] += weight
         return tuple(
-            _result(self.events[event], samples[event], by_work[event], inclusive[event], heuristic[event])
+            replace(
+                _result(self.events[event], samples[event], by_work[event], inclusive[event], heuristic[event]),
+                step=self.steps[event],
+            )
             for event in range(len(self.events))
         )
+
+
+def _step(capture: Capture, number: int) -> int:
+    """What all weights of an event are multiples of, where stacks were merged and no period is known; else 0."""
+    event, samples = capture.events[number], capture.samples
+    if not event.merged or event.period or event.unit == "samples":
+        return 0
+    return int(np.gcd.reduce(samples.weight[samples.event == number], initial=0))
 
 
 _LEVEL = {category.name: category.level for category in CATEGORIES}

@@ -1,119 +1,193 @@
-"""The inputs that rules can need, each with what to record where it is missing."""
+"""The evidence that claims can need, each with what to record where it is missing: one home for all of them.
+
+Rules, headlines, detectors of opportunities and answers over several runs declare their needs by these names;
+docs/evidence.md has the table of who needs what.
+"""
 
 from __future__ import annotations
 
-import re
-
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
+from pinprof.analyze.completeness import hides_costs, possible_durations
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.rules.rule import Need, View
+from pinprof.analyze.rules.rule import Need, View, unmet
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
 from pinprof.base.units import format_bytes
 from pinprof.data.gpu_functions import MEMORY
-from pinprof.data.model import KERNEL
+from pinprof.data.model import KERNEL, clock_event
 
 _NO_SAMPLES = "Without samples, this can't be judged."
+_NO_TIME = "Without samples of time on processors, this can't be judged."
 _NO_KERNEL = "Without kernel call chains, this can't be judged."
-
-
-def _stops_at_the_kernel(view: View) -> bool:
-    return view.traced is not None and not view.capture.kernel_chains
-
-
-_USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
-"""perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""
+_WITH_THE_KERNEL = "record with `pinprof record`, or with `perf record -g` of an event without `:u`"
 
 
 def _may_hold_the_kernel(view: View) -> bool:
     """Whether some sample shows the kernel, or a recorder, which names its version, sampled there and met nothing."""
-    if (view.capture.stacks.frames.mode == KERNEL).any():
+    stacks, weight = view.capture.stacks, view.capture.weight_at[view.main_number][:-1]
+    if (stacks.frames.mode[stacks.frame[weight > 0]] == KERNEL).any():
         return True
     recorded = any(collector.get("version") for collector in view.capture.manifest.collectors)
-    return recorded and _USER_ONLY.search(view.main.event.name) is None
+    return recorded and not view.main.event.user_only
 
 
 SAMPLES = Need(
-    lambda view: view.sampled is not None, "CPU samples with kernel call chains: record with perf.", _NO_SAMPLES
+    "samples",
+    lambda view: view.sampled is not None,
+    "CPU samples with kernel call chains: record with perf.",
+    _NO_SAMPLES,
+    "it has no samples",
 )
-ON_CPU = Need(lambda view: view.sampled is not None and not view.sampled.event.spans, SAMPLES.missing, _NO_SAMPLES)
+TIME = Need(
+    "time on processors",
+    lambda view: view.main.event.shows_time,
+    "Samples of time on processors, such as cpu-clock: record with `pinprof record`, or perf.",
+    _NO_TIME,
+    "it samples {event}, not time on processors",
+)
+CLOCK = Need(
+    "time on processors",
+    lambda view: clock_event(view.capture.events) is not None,
+    TIME.missing,
+    _NO_TIME,
+    TIME.because,
+)
+"""In seconds: what a saving is counted in."""
 PERMITTED = Need(
+    "kernel samples",
     lambda view: not view.capture.manifest.kernel_left_out,
     "Kernel samples, which were not permitted: run `pinprof doctor` for the fix.",
     _NO_KERNEL,
-)
-STACKS = Need(
-    lambda view: has_call_chains(view.capture, view.main_number),
-    "Call chains; most samples have none. Record with `perf record -g`.",
-    "Without call chains, this can't be judged.",
-)
-KERNEL_NAMES = Need(
-    lambda view: has_kernel_names(view.capture, view.main_number),
-    "Names of kernel functions: give the recording kernel's kallsyms with --kallsyms.",
-    "Without names of kernel functions, this can't be judged.",
+    "the kernel was not sampled",
+    "run `pinprof doctor` for the fix",
 )
 CALL_CHAINS = Need(
-    lambda view: not _stops_at_the_kernel(view),
+    "kernel samples",
+    lambda view: view.capture.kernel_chains,
     "Kernel call chains; nsys samples end at the kernel entry. Record with perf as well.",
     _NO_KERNEL,
+    "its samples end at the kernel's entry",
+    "record with `pinprof record` as well",
 )
 KERNEL_SAMPLES = Need(
-    _may_hold_the_kernel, "Kernel call chains; these samples cover only user code. Record with perf.", _NO_KERNEL
+    "kernel samples",
+    _may_hold_the_kernel,
+    "Kernel call chains; these samples cover only user code. Record with perf.",
+    _NO_KERNEL,
+    "its samples cover only user code",
+    _WITH_THE_KERNEL,
 )
 ENOUGH = Need(
+    "enough samples",
     lambda view: not view.main.too_few,
     f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency.",
     "There are too few samples to judge this.",
+    f"it has fewer than {MIN_SAMPLES} samples",
+    "record for longer, or with a higher --frequency",
 )
-_ON_CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
-CPU_SAMPLES = (*_ON_CPU_SAMPLES, STACKS)
-KERNEL_CAUSES = (*_ON_CPU_SAMPLES, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
+STACKS = Need(
+    "call chains",
+    lambda view: has_call_chains(view.capture, view.main_number),
+    "Call chains; most samples have none. Record with `perf record -g`.",
+    "Without call chains, this can't be judged.",
+    "its samples have no call chains",
+    "record with `pinprof record` or `perf record -g`",
+)
+KERNEL_NAMES = Need(
+    "names of kernel functions",
+    lambda view: has_kernel_names(view.capture, view.main_number),
+    "Names of kernel functions: give the recording kernel's kallsyms with --kallsyms.",
+    "Without names of kernel functions, this can't be judged.",
+    "kernel functions have no names",
+    "give the recording kernel's kallsyms with --kallsyms",
+)
+WHOLE = Need(
+    "completeness",
+    lambda view: not hides_costs(view.capture),
+    "A complete recording.",
+    "The recording is not complete enough to judge this.",
+    "it is not complete",
+    "record the whole program",
+)
+SEES_KERNEL = (SAMPLES, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES)
+"""Whatever the samples are of."""
+SHOWS_KERNEL = (SAMPLES, TIME, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
+"""What shows costs of memory in the kernel, however much there is of it."""
+CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, TIME, STACKS)
+KERNEL_CAUSES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, TIME, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
 """For shares of causes that functions of the kernel tell."""
 
 _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."
-CUDA = Need(lambda view: view.knows_cuda, _NO_ACTIVITY)
-CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
-"""CUDA calls, by whichever tool; perhaps without what the GPU did."""
+CUDA = Need("CUDA calls and GPU work", lambda view: view.knows_cuda, _NO_ACTIVITY)
+CALLS = Need("CUDA calls", lambda view: view.knows_calls, _NO_ACTIVITY)
+"""By whichever tool; perhaps without what the GPU did."""
 _SOME_MISSING = (
     "{}: some were not traced, because tracing them would have exceeded --probe-budget, or their records were lost. "
     "Record again with a larger budget, or on a less busy machine."
 )
-EVERY_CALL = Need(lambda view: not view.may_lack(), _SOME_MISSING.format("All CUDA calls"))
-EVERY_ALLOCATION = Need(lambda view: not view.may_lack(MEMORY), _SOME_MISSING.format("All allocations"))
-ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
-CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
+EVERY_CALL = Need("every CUDA call", lambda view: not view.may_lack(), _SOME_MISSING.format("All CUDA calls"))
+EVERY_ALLOCATION = Need(
+    "every CUDA call", lambda view: not view.may_lack(MEMORY), _SOME_MISSING.format("All allocations")
+)
+ANY_CALL = Need("CUDA calls", lambda view: view.has_calls, "CUDA calls.")
+TRACED = Need("CUDA calls", lambda view: view.traced is not None, _NO_ACTIVITY)
+CALLS_OR_CUDA = Need("CUDA calls", lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
 _NO_GPU = (
     "{}: calls requested them, but the recording has none, or only a sample. "
     "Record again with --gpu cupti, or with nsys --trace=cuda."
 )
-KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
-COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
+KERNELS_SEEN = Need("GPU work", lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
+COPIES_SEEN = Need("GPU work", lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
 """Where CUDA was traced, migrations are next to copies."""
-ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work; the recording has none.")
-COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK)
+ANY_GPU_WORK = Need("GPU work", lambda view: bool(view.activity.transfers.devices), "GPU work; the recording has none.")
+DURATIONS = Need(
+    "possible durations",
+    lambda view: possible_durations(view.capture),
+    "Durations of GPU work that are possible: some of them overlap later work of their own stream. Record again.",
+    "The durations of GPU work are damaged, so this can't be judged.",
+)
+COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK, DURATIONS)
+MEMORY_KINDS = Need(
+    "memory kinds",
+    lambda view: view.knows_memory_kinds,
+    "The kind of memory that copies use, pageable or pinned: record with pinprof, or nsys.",
+    "The kind of memory that copies use is not known.",
+)
 MOVES = (
-    Need(lambda view: view.knows_cuda or (view.knows_migrations and view.has_calls), _NO_ACTIVITY),
-    Need(lambda view: view.knows_migrations or COPIES_SEEN.met(view), COPIES_SEEN.missing),
+    Need(
+        "CUDA calls and GPU work",
+        lambda view: view.knows_cuda or (view.knows_migrations and view.has_calls),
+        _NO_ACTIVITY,
+    ),
+    Need("GPU work", lambda view: view.knows_migrations or COPIES_SEEN.met(view), COPIES_SEEN.missing),
     ANY_GPU_WORK,
+    DURATIONS,
 )
 """What managed memory moved, also by the driver's events alone, beside CUDA calls that say how long the run took."""
 GPU = (*COPIES, KERNELS_SEEN)
-BY_COPIES = Need(lambda view: not all(need.met(view) for need in CPU_SAMPLES), "Copies alone.")
+BY_COPIES = Need("no samples of the kernel", lambda view: unmet(CPU_SAMPLES, view) is not None, "Copies alone.")
 """Where samples of the kernel judge better, they do."""
-GPU_SPAN = Need(lambda view: bool(view.activity.transfers.serial.span_ns), "GPU work.")
-GPU_WORK = Need(lambda view: bool(view.activity.whole.kernel_ns or view.activity.whole.copy_ns), "GPU work.")
+GPU_SPAN = Need("GPU work", lambda view: bool(view.activity.transfers.serial.span_ns), "GPU work.")
+GPU_WORK = Need(
+    "GPU work", lambda view: bool(view.activity.whole.kernel_ns or view.activity.whole.copy_ns), "GPU work."
+)
 LARGE_COPIES = Need(
+    "large pinned copies",
     lambda view: bool(view.large_pinned_copies()),
     f"Pinned copies of at least {format_bytes(LARGE_COPY_BYTES)}.",
 )
-LINK = Need(lambda view: view.activity.transfers.link is not None, "Which link the GPU has.")
+LINK = Need("the GPU's link", lambda view: view.activity.transfers.link is not None, "Which link the GPU has.")
 MIGRATIONS = Need(
+    "migrations",
     lambda view: view.activity.uvm is not None or not view.calls_for("alloc managed", "prefetch"),
     "Migrations of managed memory.",
 )
 ALLOCATIONS = Need(
+    "allocations",
     lambda view: view.activity.memory is not None,
     "Allocations: recorded CUDA calls, or nsys profile --cuda-memory-usage=true.",
 )
 HOST_MEMORY = Need(
-    lambda view: isinstance(size := view.host.get("memory_bytes"), int) and size > 0, "The machine's memory size."
+    "the machine's memory size",
+    lambda view: isinstance(size := view.host.get("memory_bytes"), int) and size > 0,
+    "The machine's memory size.",
 )

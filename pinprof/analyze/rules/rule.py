@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
-from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
+from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, judged_event
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_share, format_weight
+from pinprof.data.activity_kinds import MemoryKind
 from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Capture
 
@@ -66,6 +67,17 @@ class View:
     """The main event; None without samples."""
     traced: ActivityAnalysis | None
     """None when nothing traced CUDA."""
+
+    @classmethod
+    def of(
+        cls,
+        capture: Capture,
+        events: tuple[EventResult, ...],
+        ranges: tuple[RangeResult, ...],
+        activity: ActivityAnalysis | None = None,
+    ) -> View:
+        """A capture and what was counted of it."""
+        return cls(capture, events, ranges, judged_event(events), activity)
 
     @property
     def main(self) -> EventResult:
@@ -139,12 +151,20 @@ class View:
     @property
     def knows_calls(self) -> bool:
         """Whether CUDA calls were recorded, perhaps without what the GPU did."""
-        return self.knows_cuda or (self.traced is not None and "cuda calls" in self.traced.recorded)
+        activity = self.capture.activity
+        return activity is not None and bool({"cuda", "cuda calls"} & activity.recorded)
 
     @property
     def has_calls(self) -> bool:
         """Whether the program made any CUDA call."""
         return self.traced is not None and bool(self.traced.whole.calls or self.traced.context_init)
+
+    @property
+    def knows_memory_kinds(self) -> bool:
+        """Whether the host's side of nearly all bytes that were copied is known."""
+        crossing = [copy for copy in self.activity.whole.copies if copy.direction in ("H2D", "D2H")]
+        unknown = sum(copy.size_bytes.total for copy in crossing if copy.memory == MemoryKind.UNKNOWN.words)
+        return unknown <= LEAST_SHARE * sum(copy.size_bytes.total for copy in crossing)
 
     def may_lack(self, kind: str = "") -> bool:
         """Whether CUDA calls of a kind, or of any, may be missing: not traced at some time, or lost."""
@@ -214,13 +234,45 @@ def percent(threshold: float) -> str:
 
 @dataclass(frozen=True)
 class Need:
-    """An input without which a rule makes no claim."""
+    """Evidence without which a claim is not made: a rule's verdict, a headline, an opportunity."""
 
+    name: str
+    """As docs/evidence.md calls it; alternatives of one kind share it."""
     met: Callable[[View], bool]
     missing: str
     """What to record."""
     title: str = ""
     """Instead of the sentence about the rule's subject."""
+    because: str = ""
+    """Why a recording without it cannot show host-memory costs, as a clause; `{event}` is what was sampled."""
+    remedy: str = "record with `pinprof record`"
+    """What to do about it, as a clause."""
+
+
+def unmet(needs: Iterable[Need], view: View) -> Need | None:
+    """The first need that a recording does not meet."""
+    return next((need for need in needs if not need.met(view)), None)
+
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True)
+class Statement(Generic[Subject]):
+    """A sentence that an answer may begin with."""
+
+    name: str
+    """As docs/evidence.md calls it."""
+    say: Callable[[Subject], str]
+    """Empty where it does not apply; reads nothing that the needs do not promise."""
+    needs: tuple[Need, ...]
+    """In the order in which a missing one is named."""
+
+
+def first_said(claims: Iterable[Statement[Subject]], view: View, subject: Subject) -> str:
+    """The first sentence that applies and whose needs are met; empty without any."""
+    said = (claim.say(subject) for claim in claims if unmet(claim.needs, view) is None)
+    return next(filter(None, said), "")
 
 
 @dataclass(frozen=True)
@@ -234,14 +286,18 @@ class Rule:
     """In the order in which a missing one is named; `judge` reads nothing that they do not promise."""
     subject: str = "This"
     """Begins the sentence `… can't be judged.`"""
+    to_clear: tuple[Need, ...] = ()
+    """Without these the rule may fire, but does not say that there is nothing."""
     otherwise: Rule | None = None
     """Judges where a need is not met: the same question by poorer data."""
 
     def verdict(self, view: View) -> Finding:
         """Judge, or say what is missing."""
-        need = next((need for need in self.needs if not need.met(view)), None)
+        need = unmet(self.needs, view)
         if need and self.otherwise:
             return self.otherwise.verdict(view)
         said = lacks(need.missing, title=need.title) if need else self.judge(view)
+        if said.severity == "ok" and (need := unmet(self.to_clear, view)):
+            said = lacks(need.missing, *said.evidence, title=need.title)
         title = said.title or f"{self.subject} can't be judged."
         return Finding(self.name, said.severity, title, said.evidence, said.advice, said.missing, self.name)

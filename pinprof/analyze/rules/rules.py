@@ -6,8 +6,7 @@ each rule. A rule without its input makes no claim.
 
 from __future__ import annotations
 
-from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, Severity, judged_event
+from pinprof.analyze.results import FAILED_CALLS, Finding, Severity
 from pinprof.analyze.rules import allocation, copies, failures, managed, pages, pinning, quality, shares
 from pinprof.analyze.rules.needs import (
     ALLOCATIONS,
@@ -25,15 +24,17 @@ from pinprof.analyze.rules.needs import (
     GPU_WORK,
     HOST_MEMORY,
     KERNEL_CAUSES,
+    KERNEL_SAMPLES,
     LARGE_COPIES,
     LINK,
+    MEMORY_KINDS,
     MIGRATIONS,
     MOVES,
     PERMITTED,
     SAMPLES,
+    WHOLE,
 )
 from pinprof.analyze.rules.rule import Rule, View
-from pinprof.data.model import Capture
 
 _REPEATED = "Repeated allocation"
 _STAGING = "Staging by the driver"
@@ -43,23 +44,23 @@ _PINNED = "The share of memory that is pinned"
 RULES: tuple[Rule, ...] = (
     Rule(FAILED_CALLS, failures.failed_calls, (CALLS, ANY_CALL), "Failed CUDA calls"),
     Rule("failed-pinned", failures.failed_pinned, (CALLS, ANY_CALL), "Failed page-locking"),
-    Rule("first-touch-in-pin", pinning.first_touch_in_pin, KERNEL_CAUSES),
-    Rule("first-touch", shares.first_touch, KERNEL_CAUSES),
+    Rule("first-touch-in-pin", pinning.first_touch_in_pin, KERNEL_CAUSES, to_clear=(WHOLE,)),
+    Rule("first-touch", shares.first_touch, KERNEL_CAUSES, to_clear=(WHOLE,)),
     Rule(
-        "staging-copies", copies.staged, (BY_COPIES, *COPIES), _STAGING,
-        otherwise=Rule("staging-copies", shares.staging, CPU_SAMPLES, _STAGING),
+        "staging-copies", copies.staged, (BY_COPIES, *COPIES), _STAGING, (MEMORY_KINDS,),
+        otherwise=Rule("staging-copies", shares.staging, CPU_SAMPLES, _STAGING, (KERNEL_SAMPLES, WHOLE)),
     ),
-    Rule("managed-cpu-faults", shares.managed_cpu_faults, KERNEL_CAUSES),
+    Rule("managed-cpu-faults", shares.managed_cpu_faults, KERNEL_CAUSES, to_clear=(WHOLE,)),
     Rule(
         "alloc-loop", allocation.by_calls, (CALLS_OR_CUDA, EVERY_ALLOCATION), _REPEATED,
         otherwise=Rule("alloc-loop", allocation.by_ranges, (SAMPLES, PERMITTED, CALL_CHAINS), _REPEATED),
     ),
-    Rule("freeing", shares.freeing, KERNEL_CAUSES),
-    Rule("no-huge-pages", pages.no_huge_pages, KERNEL_CAUSES, "The use of huge pages"),
-    Rule("compaction", pinning.compaction, KERNEL_CAUSES),
+    Rule("freeing", shares.freeing, KERNEL_CAUSES, to_clear=(WHOLE,)),
+    Rule("no-huge-pages", pages.no_huge_pages, KERNEL_CAUSES, "The use of huge pages", (WHOLE,)),
+    Rule("compaction", pinning.compaction, KERNEL_CAUSES, to_clear=(WHOLE,)),
     Rule("sampling-gap", quality.sampling_gap, (SAMPLES,)),
     Rule("context-init", quality.context_init, (CALLS, ANY_CALL), "Context initialisation"),
-    Rule("async-from-pageable", copies.async_from_pageable, COPIES, "Blocking by asynchronous copies"),
+    Rule("async-from-pageable", copies.async_from_pageable, COPIES, "Blocking by asynchronous copies", (MEMORY_KINDS,)),
     Rule("tiny-copies", copies.tiny_copies, COPIES, "The size of copies"),
     Rule("sync-serialisation", copies.sync_serialisation, (*GPU, GPU_SPAN), "Waiting for copies"),
     Rule("slow-link", copies.slow_link, (*COPIES, LARGE_COPIES, LINK), _LINK_SPEED),
@@ -80,14 +81,8 @@ CUDA_RULES = frozenset(rule.name for rule in RULES if {CUDA, CALLS, CALLS_OR_CUD
 _ORDER: tuple[Severity, ...] = ("critical", "warning", "info", "not-assessable", "ok")
 
 
-def findings(
-    capture: Capture,
-    events: tuple[EventResult, ...],
-    ranges: tuple[RangeResult, ...],
-    activity: ActivityAnalysis | None = None,
-) -> tuple[Finding, ...]:
+def findings(view: View) -> tuple[Finding, ...]:
     """Every rule's verdict, what fired first; nothing when the recording holds neither samples nor activity."""
-    view = View(capture, events, ranges, judged_event(events), activity)
-    if view.sampled is None and activity is None:
+    if view.sampled is None and view.traced is None:
         return ()
     return tuple(sorted((rule.verdict(view) for rule in RULES), key=lambda entry: _ORDER.index(entry.severity)))

@@ -13,7 +13,7 @@ from typing import Any
 from pinprof import __version__
 from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.base.units import format_ns
-from pinprof.collect import permission
+from pinprof.collect import permission, process_notes
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.native import events, unwinding
@@ -70,7 +70,7 @@ class AttachedNative(Tool):
         )
         orders = Orders(
             output=str(self._data),
-            events=tuple(standard),
+            events=(*standard, events.deeper(standard[0])),
             pid=None if request.system_wide else program.pid,
             ring_bytes=ring_bytes(),
             control=(str(control.ctl), str(control.ack)),
@@ -79,6 +79,7 @@ class AttachedNative(Tool):
             wakeups=self._off_cpu,
             unwinding=unwinding_library(),
             limits=request.limits.share(SAMPLES_SHARE),
+            children=bool(request.pid),
         )
         try:
             self.recorder = start(orders, control, self._log, "pinprof-native", fork=not request.own_process)
@@ -134,7 +135,9 @@ class AttachedNative(Tool):
         if "thinned" in said:
             notes.append(thinned_note(said["thinned"], self._switched_on_ns))
         facts = {**known.facts, "cpu_ns": self.recorder.cpu_ns, **answered}
-        return ToolResult(facts, (*notes, *known.notes), failure=self._failure(said))
+        missed = process_notes.not_recorded(said.get("left_out", ()))
+        incomplete = {"children": missed} if missed else {}
+        return ToolResult(facts, (*notes, *known.notes), failure=self._failure(said), incomplete=incomplete)
 
     def _still_starting(self, deadline: float) -> None:
         """Raise when the collector has ended before the program began, or takes too long."""

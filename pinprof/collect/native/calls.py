@@ -70,7 +70,7 @@ class CallTracer(Tool):
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
         self._refusal = ""
         self.first = first
-        self._budget = setup.request.probe_budget
+        self._budget, self._attaches = setup.request.probe_budget, bool(setup.request.pid)
         self._own_process = setup.request.own_process
 
     def attach(self, program: Program) -> None:
@@ -86,6 +86,7 @@ class CallTracer(Tool):
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
             probe_budget=self._budget,
+            children=self._attaches,
             unwinding=unwinding_library(),
         )
         self.recorder = start(orders, control, self._log, "pinprof-calls", fork=not self._own_process)

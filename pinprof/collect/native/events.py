@@ -48,6 +48,8 @@ class EventSpec:
     attr: EventAttr
     always_on: bool = False
     """It counts from the moment it is opened; else between `enable` and `disable`."""
+    deep: bool = False
+    """The event of time once more, with more of each stack: one of the two is on."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
     batched: bool = False
@@ -100,6 +102,11 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
     if off_cpu:
         specs.append(software("context-switches/period=1/", pe.SW_CONTEXT_SWITCHES, 1, flags=pe.CONTEXT_SWITCH))
     return [*specs, mappings()]
+
+
+def deeper(spec: EventSpec) -> EventSpec:
+    """The event of time once more, for longer stacks."""
+    return replace(spec, deep=True)
 
 
 WAKEUPS = "sched-waking/period=1/"

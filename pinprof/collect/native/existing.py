@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pinprof.collect.proc import tree
 from pinprof.data import perf_format as perf
 
 _PROC = Path("/proc")
@@ -117,6 +118,15 @@ def threads(pid: int) -> list[int]:
         return sorted(int(place.name) for place in (_PROC / f"{pid}/task").iterdir())
     except OSError:
         return []
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and its descendants, itself first, without those that record it."""
+    own = os.getpid()
+    while (parent := _parent(own)) > 1 and parent != pid:
+        own = parent
+    ours = set(tree(own)) if parent == pid else set()
+    return [process for process in tree(pid) if process not in ours]
 
 
 def kernel_build_id() -> bytes:

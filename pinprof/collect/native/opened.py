@@ -43,6 +43,10 @@ class Opened:
     notes: list[str]
     cpus: list[int]
     """Those that have rings."""
+    processes: list[int] = field(default_factory=list)
+    """Those that were there before and are recorded; empty where all of the machine's are."""
+    left_out: list[int] = field(default_factory=list)
+    """The program's other processes that were there before."""
     kept: list[int] = field(default_factory=list)
     """Events of this process for what others share that may be closed: rings, and tracepoints (probing.py)."""
     let_go_lost: dict[int, list[int]] = field(default_factory=dict)
@@ -76,22 +80,44 @@ def open_all(
     ring_bytes: int,
     *,
     copies: bool,
+    children: bool = False,
 ) -> Opened:
     """Open every event on every CPU, with as much of it as this kernel knows; Refused when that cannot be.
 
-    `pid` is None for all processes. `copies`: with the top of the stack in each sample that has a call chain.
+    `pid` is None for all processes; `children`: those that it has started by now are recorded as well. `copies`: with
+    the top of the stack in each sample that has a call chain.
     """
     _raise_file_limit()
-    targets = [-1] if pid is None else existing.threads(pid)
+    processes = [] if pid is None else existing.descendants(pid) if children else [pid]
+    if len(processes) > 1:
+        with contextlib.suppress(EventRefused):  # of so many there may be no room for all
+            return _open_all(specs, processes, cpus, ring_bytes, copies=copies)
+    opened = _open_all(specs, processes[:1], cpus, ring_bytes, copies=copies)
+    opened.left_out = processes[1:]
+    return opened
+
+
+def _open_all(
+    specs: Sequence[EventSpec],
+    processes: list[int],
+    cpus: Sequence[int],
+    ring_bytes: int,
+    *,
+    copies: bool,
+) -> Opened:
+    """The same for these processes; for all where there are none."""
+    targets = [thread for process in processes for thread in existing.threads(process)] if processes else [-1]
     if not targets:
         raise EventRefused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
-    wanted = ev.for_target(specs, inherit=pid is not None)
-    attempts = ev.for_older_kernels(wanted)
+    wanted = ev.for_target(specs, inherit=bool(processes))
+    attempts = ev.for_older_kernels(wanted if copies else [spec for spec in wanted if not spec.deep])
     if copies:
-        attempts = [*(unwinding.with_copies(attempt) for attempt in attempts), *attempts]
+        attempts = [*(unwinding.with_copies(attempt, ring_bytes) for attempt in attempts), *attempts]
     for attempt in attempts:
         try:
-            return _open(attempt, targets, cpus, ring_bytes)
+            opened = _open(attempt, targets, cpus, ring_bytes)
+            opened.processes = processes
+            return opened
         except EventRefused as error:
             if error.number != errno.EINVAL:
                 raise

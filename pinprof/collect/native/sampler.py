@@ -66,6 +66,8 @@ class Orders:
     """Functions whose calls are recorded."""
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time."""
+    children: bool = False
+    """Record the processes as well that `pid` has started by now."""
     wakeups: bool = False
     """Record who wakes the program's threads, where the kernel allows."""
     unwinding: str = ""
@@ -97,7 +99,14 @@ class Sampler:
         self._orders = orders
         self._wakeups = wakeups
         self._cpus = online_cpus()
-        self._opened = open_all(orders.events, orders.pid, self._cpus, orders.ring_bytes, copies=bool(orders.unwinding))
+        self._opened = open_all(
+            orders.events,
+            orders.pid,
+            self._cpus,
+            orders.ring_bytes,
+            copies=bool(orders.unwinding),
+            children=orders.children,
+        )
         try:
             self._begin(orders)
         except BaseException:
@@ -110,9 +119,16 @@ class Sampler:
             (spec, [perf_event.event_id(file) for file in files])
             for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
         ]
-        self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events]
+        self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events if not spec.deep]
+        self._place = [place for place, (spec, _) in enumerate(events) if not spec.deep]
+        for spec, numbers in events:
+            if spec.deep:
+                self._described[0][1].extend(numbers)
         copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
+        deep = self._unwinder and any(spec.deep for spec in self._opened.specs)
+        self._depth = unwinding.Depth(self._unwinder) if self._unwinder and deep else None
+        self._on = False
         self._file = PerfFile(Path(orders.output), self._described)
         self._batches = Batches(self._described)
         self._bounded = Bounded(orders.limits, self._described)
@@ -179,6 +195,7 @@ class Sampler:
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.cpus),
             "notes": notes,
+            **({"left_out": self._opened.left_out} if self._opened.left_out else {}),
             **finished,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
             **self._bounded.facts(),
@@ -216,13 +233,30 @@ class Sampler:
             for ring in rings:
                 ring.release()
             self._rounds += 1
+            if self._depth and self._on and self._depth.changes():
+                self._switch_depth()
+
+    def _switch_depth(self) -> None:
+        """Sample time with more of each stack, or with less."""
+        self._switch(perf_event.enable)
+        for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
+            if spec.name == self._opened.specs[0].name and self._is_off(spec):
+                for file in files:
+                    perf_event.disable(file)
+
+    def _is_off(self, spec: EventSpec) -> bool:
+        """Whether it is the one of the two events of time that is not wanted now."""
+        deep = self._depth is not None and self._depth.deep
+        return spec.name == self._opened.specs[0].name and spec.deep != deep
 
     def _obey(self, commands: bytes) -> None:
         for command in commands.split(b"\n"):
             if command == b"enable":
                 self._first_ns = min(self._first_ns, time.monotonic_ns())
+                self._on = True
                 self._switch(perf_event.enable)
             elif command == b"disable":
+                self._on = False
                 self._switch(perf_event.disable)
             elif command == b"describe":
                 with contextlib.suppress(OSError):  # who asks finds no file, or an old one
@@ -252,7 +286,7 @@ class Sampler:
 
     def _switch(self, change: Any) -> None:
         for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if not spec.always_on:
+            if not spec.always_on and not self._is_off(spec):
                 for file in files:
                     change(file)
         if self._wakeups:
@@ -261,19 +295,26 @@ class Sampler:
     def _list_existing(self) -> None:
         listing = existing.Listing(trailer(self._opened.specs[0]))
         self._file.write([listing.kernel()])
-        for piece in listing.everything() if self._orders.pid is None else [listing.process(self._orders.pid)]:
+        processes = self._opened.processes
+        for piece in listing.everything() if self._orders.pid is None else map(listing.process, processes):
             self._file.write([self._unwinder.rewrite(piece) if self._unwinder else piece])
 
     def _losses(self) -> int:
         """Note in the file how many records of each event found no room; their sum."""
         total = 0
-        for event, (spec, numbers) in enumerate(self._described):
+        for event, (spec, numbers) in zip(self._place, self._described, strict=True):
             losses = self._opened.lost_records(event)
+            for place, other in enumerate(self._opened.specs):
+                if other.deep and event == self._place[0]:
+                    losses = [*losses, *self._opened.lost_records(place)]
             for number, lost in zip(numbers, losses, strict=True):
                 if lost:
                     self._file.write([lost_samples(spec, number, lost)])
             total += sum(losses)
-        return total
+        deep = sum(sum(self._opened.lost_records(event)) for event, spec in enumerate(self._opened.specs) if spec.deep)
+        if deep:
+            self._file.write([lost_samples(self._described[0][0], self._described[0][1][0], deep)])
+        return total + deep
 
 
 def _cpu_ns() -> int:

@@ -47,11 +47,14 @@ enum { RECORD_MMAP = 1, RECORD_COMM = 3, RECORD_EXIT = 4, RECORD_FORK = 7, RECOR
 enum { MISC_CPUMODE = 7, MISC_USER = 2, MISC_COMM_EXEC = 1 << 13, MISC_FORK_EXEC = 1 << 13, MISC_DATA = 1 << 13 };
 enum { S_CALLCHAIN = 1 << 5, S_RAW = 1 << 10, S_REGS = 1 << 12, S_STACK = 1 << 13, S_IDENTIFIER = 1 << 16 };
 enum { S_TIME = 1 << 2, S_BEHIND_TIME = 1 << 6 | 1 << 7 | 1 << 9 | S_IDENTIFIER }; /* id, CPU, stream */
+#define S_PERIOD (1u << 8)
 #define S_WORDS (1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 6 | 1u << 7 | 1u << 8 | 1u << 9 | S_IDENTIFIER)
 #define CONTEXT_LOWEST ((uint64_t)-4095)
 #define CONTEXT_USER ((uint64_t)-512)
 
 enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_FDE = 1 << 16, MOST_TABLE = 64 << 20 };
+/* A copy of less is not meant to hold a whole stack; an address further above a stack pointer lies in no stack. */
+enum { MUCH_STACK = 4096, LARGEST_STACK = 8 << 20, FEW_FRAMES = 3 };
 
 struct segment {
     uint64_t address, offset, size;
@@ -120,8 +123,9 @@ struct unwinder {
     struct row *rows;
     size_t row_room, row_count;
     uint64_t samples, completed, extended;
-    uint64_t latest;         /* time of a record */
-    uint8_t joined[1 << 16]; /* the longest record */
+    uint64_t copied, deep, cut; /* of samples of time: all; more than MUCH_STACK is needed; it is not there */
+    uint64_t latest;            /* time of a record */
+    uint8_t joined[1 << 16];    /* the longest record */
 };
 
 struct frame {
@@ -132,6 +136,8 @@ struct frame {
 struct stack {
     const uint8_t *bytes;
     uint64_t from, size;
+    bool *beyond;    /* set where a word above the copy is asked for */
+    uint64_t *above; /* how far above its start words were asked for */
 };
 
 /* ---- reading files ---- */
@@ -936,8 +942,13 @@ static const struct row *row_of(struct unwinder *u, const struct mapping *map, u
 
 static bool word_at(const struct stack *stack, uint64_t address, uint64_t *word)
 {
-    if (address < stack->from || address - stack->from > stack->size || stack->size - (address - stack->from) < 8)
+    if (address >= stack->from && address - stack->from < LARGEST_STACK && address - stack->from > *stack->above)
+        *stack->above = address - stack->from;
+    if (address < stack->from || address - stack->from > stack->size || stack->size - (address - stack->from) < 8) {
+        if (address >= stack->from && address - stack->from < LARGEST_STACK)
+            *stack->beyond = true;
         return false;
+    }
     memcpy(word, stack->bytes + (address - stack->from), 8);
     return true;
 }
@@ -1103,8 +1114,10 @@ static size_t complete(struct unwinder *u, const struct process *p, const uint64
     size_t count = 0;
     found[count++] = f.pc;
     enum step step = STEP;
-    while (count < most && (step = leave(u, p, &f, count == 1, stack)) == STEP)
+    while (count < most && (step = leave(u, p, &f, count == 1, stack)) == STEP) {
         found[count++] = f.pc;
+        *stack->beyond = false;
+    }
     if (step == END || count == most) {
         u->completed++;
         return count;
@@ -1112,6 +1125,9 @@ static size_t complete(struct unwinder *u, const struct process *p, const uint64
     for (size_t mine = count; mine-- > 1;)
         for (size_t theirs = 1; theirs < known_count; theirs++)
             if (found[mine] == known[theirs]) {
+                /* Where functions keep no frame pointer, the kernel goes on for a frame or two that are none. */
+                if (known_count - theirs <= FEW_FRAMES || known_count - theirs <= count - mine)
+                    return count;
                 count = mine + 1;
                 while (++theirs < known_count && count < most)
                     found[count++] = known[theirs];
@@ -1197,7 +1213,9 @@ static size_t rewrite_sample(
         memcpy(regs, record + at, sizeof regs);
         at += sizeof regs;
     }
-    struct stack stack = {NULL, regs[REG_SP], 0};
+    bool beyond = false;
+    uint64_t above = 0;
+    struct stack stack = {NULL, regs[REG_SP], 0, &beyond, &above};
     if (at + 8 > size)
         return 0;
     uint64_t copied = word(record + at);
@@ -1227,9 +1245,14 @@ static size_t rewrite_sample(
     const struct process *then = p ? space_at(p, event->sample_type & S_TIME ? word(record + pid_at + 8) : 0) : NULL;
     if (!then)
         then = p;
+    const uint64_t whole = u->completed + u->extended;
     u->samples++;
     if (known_count && abi == ABI_64 && then && then->count && stack.size)
         count = complete(u, then, regs, &stack, known, known_count, complete_chain, MOST_FRAMES);
+    const bool counts = copied >= MUCH_STACK && event->sample_type & S_PERIOD;
+    u->copied += counts;
+    u->deep += counts && above > MUCH_STACK - 8;
+    u->cut += counts && beyond && u->completed + u->extended == whole;
     if (count < known_count && !(count > 1)) {
         memcpy(complete_chain, known, known_count * 8);
         count = known_count;
@@ -1348,11 +1371,14 @@ EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const struct piece *pie
     return written;
 }
 
-EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[3])
+EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[6])
 {
     counts[0] = u->samples;
     counts[1] = u->completed;
     counts[2] = u->extended;
+    counts[3] = u->copied;
+    counts[4] = u->deep;
+    counts[5] = u->cut;
 }
 
 EXPORT void pinprof_unwind_free(struct unwinder *u)

@@ -16,6 +16,13 @@ from pinprof.data import perf_format as perf
 
 STACK_BYTES = 4096
 """How much of a stack is copied: dozens of frames. The kernel, which follows frame pointers, adds those beyond."""
+DEEP_STACK_BYTES = 32 << 10
+"""The same of samples of time, unless that proves not to be needed."""
+_OF_A_RING = 32
+"""The part of a ring that one sample takes at most."""
+_JUDGED, _DEEP_SHARE = 50, 0.05
+"""Samples by which that is decided, and the share that needs more from which on more is copied."""
+_COUNTS = ("samples", "complete", "continued", "copied", "deep", "cut")
 WAIT_STACK_BYTES = 512
 """The same where a thread leaves a processor or wakes another: that can happen 100,000 times a second."""
 
@@ -35,19 +42,25 @@ def supported() -> bool:
     return platform.machine() in _USER_REGISTERS
 
 
-def with_copies(specs: Sequence[EventSpec]) -> list[EventSpec]:
+def with_copies(specs: Sequence[EventSpec], ring_bytes: int) -> list[EventSpec]:
     """The events with registers and the top of the stack in each sample that has a call chain."""
     registers = _USER_REGISTERS[platform.machine()]
     return [
         spec.having(
             sample_type=spec.attr.sample_type | _COPY,
             sample_regs_user=registers,
-            sample_stack_user=WAIT_STACK_BYTES if _may_be_frequent(spec) else STACK_BYTES,
+            sample_stack_user=_bytes_of(spec, ring_bytes),
         )
         if spec.attr.sample_type & perf.SAMPLE_CALLCHAIN
         else spec
         for spec in specs
     ]
+
+
+def _bytes_of(spec: EventSpec, ring_bytes: int) -> int:
+    if spec.deep:
+        return max(min(DEEP_STACK_BYTES, ring_bytes // _OF_A_RING), STACK_BYTES)
+    return WAIT_STACK_BYTES if _may_be_frequent(spec) else STACK_BYTES
 
 
 def _may_be_frequent(spec: EventSpec) -> bool:
@@ -88,10 +101,31 @@ class Unwinder:
         return memoryview(self._out).cast("B")[:written]
 
     def counts(self) -> dict[str, int]:
-        """Samples with a copied stack; those copied to the stack's end; those that the kernel's frames continue."""
-        raw = (ctypes.c_uint64 * 3)()
+        """Samples with a copied stack; those copied to the stack's end; those that the kernel's frames continue.
+
+        Of samples of time: all; those that need more than `STACK_BYTES`; those whose copy ends before the stack.
+        """
+        raw = (ctypes.c_uint64 * len(_COUNTS))()
         self._library.pinprof_unwind_counts(self._state, raw)
-        return dict(zip(("samples", "complete", "continued"), raw, strict=True))
+        return dict(zip(_COUNTS, raw, strict=True))
+
+
+class Depth:
+    """How much of a stack is copied with samples of time: much, until it proves not to be needed."""
+
+    def __init__(self, unwinder: Unwinder) -> None:
+        self.deep = True
+        self._unwinder, self._before, self._settled = unwinder, unwinder.counts(), False
+
+    def changes(self) -> bool:
+        """Whether less, or again more, is to be copied from now on, by the samples since the last change."""
+        counts = self._unwinder.counts()
+        copied, deep = (counts[name] - self._before[name] for name in ("copied", "deep"))
+        if self._settled or copied < _JUDGED or (deep > _DEEP_SHARE * copied) == self.deep:
+            return False
+        self.deep, self._before = not self.deep, counts
+        self._settled = self.deep
+        return True
 
 
 def _first(piece: bytes | memoryview) -> ctypes.c_char:

@@ -25,6 +25,7 @@ from pinprof.data.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOp
 from pinprof.data.gpu_functions import plain_name
 from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
+from pinprof.read.byte_source import ends_early
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
 from pinprof.read.formats.trace_marks import TraceMarks
@@ -227,8 +228,6 @@ class _Trace:
             )
         if self.broken:
             notes.append(f"{self.broken} events are damaged, or end without having begun; left out.")
-        if damage:
-            notes.append(f"The file ends early: {damage}.")
         calls, outer = self._calls(base_ns)
         activity = Activity(
             source,
@@ -251,7 +250,7 @@ class _Trace:
             clock=ClockSync("trace", 0, 0),
             ranges=ranges,
             losses=Losses(unknown_records=self.unknown + self.broken + unclosed, notes=tuple(notes)),
-        )
+        ).with_damage(ends_early(damage))
         return replace(capture, activity=activity)
 
     def _ranges(self, base_ns: int) -> RangeTable:

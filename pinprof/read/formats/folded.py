@@ -17,7 +17,7 @@ from pinprof.base.errors import FormatError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
-from pinprof.read.byte_source import ByteSource
+from pinprof.read.byte_source import ByteSource, ends_early
 from pinprof.read.formats.frame_names import FrameNames
 from pinprof.read.reader import Certainty, Progress, Reader, by_head, untold
 
@@ -56,7 +56,7 @@ def read(path: Path, progress: Progress = untold) -> Capture:
             slug="folded",
         )
     nodes = np.flatnonzero(tally.seen[: tally.used])
-    notes = _notes(tally, source.damage)
+    notes = _notes(tally)
     return foreign_capture(
         str(path),
         "folded",
@@ -70,7 +70,7 @@ def read(path: Path, progress: Progress = untold) -> Capture:
             unresolved_frames=0,
             notes=notes,
         ),
-    )
+    ).with_damage(ends_early(source.damage))
 
 
 def _whole_lines(carry: bytes, chunk: bytes, tally: _Tally) -> tuple[list[bytes], bytes]:
@@ -87,15 +87,13 @@ def _whole_lines(carry: bytes, chunk: bytes, tally: _Tally) -> tuple[list[bytes]
     return lines, carry
 
 
-def _notes(tally: _Tally, damage: str) -> tuple[str, ...]:
+def _notes(tally: _Tally) -> tuple[str, ...]:
     notes = ["Folded stacks have no units, times or threads, so counts are taken as samples."]
     if tally.skipped:
         notes.append(f"{tally.skipped} of {tally.skipped + tally.lines} lines have no stack or no count; left out.")
     if tally.rounded:
         notes.append(f"{tally.rounded} fractional counts were rounded.")
     notes += tally.frames.notes()
-    if damage:
-        notes.append(f"The file ends early: {damage}.")
     return tuple(notes)
 
 

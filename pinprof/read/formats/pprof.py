@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pinprof.base.errors import FormatError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import KERNEL, USER, Capture, Dso, Event, Losses
+from pinprof.data.model import KERNEL, USER, Capture, Dso, Event, Losses, Unit
 from pinprof.read.assembly import (
     MAX_DEPTH,
     MAX_WEIGHT,
@@ -26,10 +26,11 @@ from pinprof.read.assembly import (
     check_sum,
     dso_of,
     foreign_capture,
+    is_elsewhere,
     kernel_dso,
     unit_of,
 )
-from pinprof.read.byte_source import ByteSource
+from pinprof.read.byte_source import ByteSource, ends_early
 from pinprof.read.formats.frame_names import FrameNames
 from pinprof.read.formats.protobuf import Value, WireError, fields, integers, signed
 from pinprof.read.reader import Reader, by_head
@@ -201,8 +202,8 @@ class _Importer:
         notes = ["pprof profiles have no times, so ranges can't be separated.", *self.names.notes()]
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged, negative or refer to nothing; left out.")
-        if damage:
-            notes.append(f"The file ends early: {damage}.")
+        if rest and not damage:
+            damage = f"{rest:,} bytes at its end hold no whole message"
         losses = Losses(
             unknown_records=self.broken,
             truncated_chains=self.builder.cut_chains,
@@ -211,8 +212,9 @@ class _Importer:
             missing_stacks=missing,
             notes=tuple(notes),
         )
-        table = columns.table()
-        return foreign_capture(self.path, "pprof", events, table, self.builder.table(), threads=threads, losses=losses)
+        made = (events, columns.table(), self.builder.table())
+        capture = foreign_capture(self.path, "pprof", *made, threads=threads, losses=losses)
+        return capture.with_damage(ends_early(damage))
 
     def _string(self, index: int) -> str:
         return self.strings[index] if index < len(self.strings) else ""
@@ -221,7 +223,15 @@ class _Importer:
         text = self._string(name)
         kind, factor = unit_of(text, self._string(unit))
         period = self.period * factor if self.period > 0 and self.period_type == (name, unit) else None
-        return Event(text or "samples", kind, period, None, merged=True)
+        return Event(text or "samples", kind, period, None, merged=True, elsewhere=self._elsewhere(text, kind))
+
+    def _elsewhere(self, name: str, kind: Unit) -> bool:
+        """Whether a type counts something else than time on processors: counts do as the profile's times do."""
+        if kind == "ns":
+            return is_elsewhere(name)
+        kinds = (*self.types, *([self.period_type] if self.period_type else ()))
+        amounts = [self._string(name) for name, unit in kinds if unit_of("", self._string(unit))[0] != "samples"]
+        return bool(amounts) and all(map(is_elsewhere, amounts))
 
     def _thread(self, labels: list[bytes]) -> tuple[int, int, str]:
         """(pid, tid, name) from a sample's labels; 0 and empty where they say nothing."""

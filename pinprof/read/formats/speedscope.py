@@ -27,6 +27,7 @@ from pinprof.read.assembly import (
     check_sum,
     dso_of,
     foreign_capture,
+    is_elsewhere,
     unit_of,
 )
 from pinprof.read.formats.frame_names import OUTERMOST, Context, FrameNames
@@ -117,11 +118,13 @@ class _Importer:
             event = self.by_unit.setdefault(unit_name, len(self.events))
             if event == len(self.events):
                 kind = {"ns": "time", "bytes": "memory"}.get(unit, unit)
-                self.events.append(Event(kind, unit, None, None, merged=True))
+                self.events.append(Event(kind, unit, None, None, merged=True, elsewhere=unit == "ns"))
             tid = self._thread(name, number)
         else:
             event = len(self.events)
-            self.events.append(Event(name or f"profile {number + 1}", unit, None, None, merged=True))
+            elsewhere = unit == "ns" and (is_elsewhere(name) or profile.get("type") == "evented")
+            name = name or f"profile {number + 1}"
+            self.events.append(Event(name, unit, None, None, merged=True, elsewhere=elsewhere))
         if profile.get("type") == "evented":
             rows = self._evented(_list(profile, "events"), factor)
             self.timed = True

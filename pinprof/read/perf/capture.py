@@ -16,7 +16,7 @@ from pinprof.base.units import format_counted
 from pinprof.data.activity import GivenUp
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, RangeTable, SampleTable
-from pinprof.read.byte_source import ByteSource
+from pinprof.read.byte_source import ByteSource, ends_early
 from pinprof.read.directory import Reading
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import program_memory, script_text, stack_copies
@@ -51,9 +51,7 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
     ranges, notes = _ranges(options.ranges)
     source = ByteSource(path, options.progress)
     capture = read_perf_script(script_text.lines(source.chunks()), str(path), resolver, ranges=ranges)
-    if source.damage:
-        notes = (*notes, f"The text ends early: {source.damage}.")
-    return capture.with_notes(*notes)
+    return capture.with_notes(*notes).with_damage(ends_early(source.damage))
 
 
 def with_samples(_capture: None, path: Path, reading: Reading) -> Capture:
@@ -222,7 +220,8 @@ def _finish(
     if text.stopped:
         notes = (f"{script_text.STOPPED}, so later samples are missing.", *notes)
     made = perf_data.synthesized_manifest(recording.header) if manifest is None else manifest
-    return replace(capture, manifest=made).with_notes(*recording.header.notes, note, *notes)
+    capture = replace(capture, manifest=made).with_notes(*recording.header.notes, note, *notes)
+    return capture.with_damage(*recording.damage)
 
 
 def _ranges(path: Path | None) -> tuple[RangeTable, tuple[str, ...]]:

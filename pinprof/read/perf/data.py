@@ -24,6 +24,7 @@ import numpy as np
 from pinprof.base.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
 from pinprof.base.errors import FormatError, readable
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes
 from pinprof.data import perf_format as perf
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import (
@@ -86,6 +87,13 @@ class PerfRecording:
     def needs_perf(self) -> bool:
         """Whether only perf can make the call chains of this file."""
         return any(source.attr.needs_unwinding for source in self.header.sources)
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """Sentences about what of the file is missing or unreadable."""
+        corrupt = self.raw.corrupt_bytes
+        unread = [f"{format_bytes(corrupt)} of the file hold no whole record."] if corrupt else []
+        return (*self.header.damage, *(unread if not self.header.damage else ()))
 
     @property
     def holds_stacks(self) -> bool:
@@ -181,6 +189,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             missing_stacks=int(samples.unchained.sum()),
             other_processes=left_out,
             notes=tuple(notes),
+            damage=recording.damage,
         ),
         utc_offset_ns=header.features.utc_offset_ns,
     )
@@ -314,6 +323,7 @@ def _event(source: EventSource) -> Event:
         unit=unit,
         period=None if attr.freq else attr.period_or_freq,
         freq_hz=attr.period_or_freq if attr.freq else None,
+        kernel_left_out=attr.user_only,
     )
 
 

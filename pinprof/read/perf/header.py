@@ -12,7 +12,9 @@ from typing import Any, BinaryIO
 
 from pinprof.base.errors import FormatError
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes
 from pinprof.data import perf_format as perf
+from pinprof.read.byte_source import ends_early
 from pinprof.read.perf.records import Attr, c_string, parse_attr, parse_build_id
 
 MAGICS = (perf.MAGIC, perf.MAGIC[::-1], b"PERFFILE")
@@ -95,6 +97,8 @@ class Header:
     data_size: int | None
     """None: until the end of the file (pipe mode, or a perf that was killed before it could fill this in)."""
     notes: list[str]
+    damage: list[str] = field(default_factory=list)
+    """Sentences about what of the file is missing."""
 
 
 def is_perf_data(head: bytes) -> bool:
@@ -129,7 +133,11 @@ def read_header(file: BinaryIO, path: str) -> Header:
     _, _, attr_size, attrs_offset, attrs_size, data_offset, data_size, _, _, *bits = perf.FILE_HEAD.unpack(head)
     sources = _read_sources(file, path, attr_size, attrs_offset, attrs_size)
     header = Header(sources, Features(), data_offset, data_size or None, [])
-    if data_size:
+    there = max(file.seek(0, 2) - data_offset, 0)
+    if there < data_size:
+        whole = f"{format_bytes(there)} of {format_bytes(data_size)} of records are there"
+        header.damage.append(ends_early(whole))
+    elif data_size:
         _read_features(file, header, sum(word << 64 * index for index, word in enumerate(bits)))
         name_sources(header)
     else:
@@ -192,7 +200,7 @@ def _read_features(file: BinaryIO, header: Header, bits: int) -> None:
         except (struct.error, IndexError):
             damaged = True
     if damaged:
-        header.notes.append(
+        header.damage.append(
             "The sections after the samples are missing or damaged, so machine facts, event names or build ids may "
             "be missing."
         )

@@ -84,7 +84,7 @@ KERNEL_START = 2**63
 MAX_STACK = 127
 """Callchain depth limit when neither attribute nor sysctl changed it (PERF_MAX_STACK_DEPTH)."""
 
-_FLAG_FREQ, _FLAG_SAMPLE_ID_ALL, _FLAG_USE_CLOCKID = 1 << 10, 1 << 18, 1 << 25
+_FLAG_EXCLUDE_KERNEL, _FLAG_FREQ, _FLAG_SAMPLE_ID_ALL, _FLAG_USE_CLOCKID = 1 << 5, 1 << 10, 1 << 18, 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,11 @@ class Attr:
     def freq(self) -> bool:
         """Whether the event samples at a frequency rather than a fixed period."""
         return bool(self.flags & _FLAG_FREQ)
+
+    @property
+    def user_only(self) -> bool:
+        """Whether the kernel is left out."""
+        return bool(self.flags & _FLAG_EXCLUDE_KERNEL)
 
     @property
     def sample_id_all(self) -> bool:

@@ -227,7 +227,7 @@ class _Text:
     def capture(self, path: str, ranges: RangeTable | None, clock: str | None) -> Capture:
         """Everything read, as a capture."""
         stacks, node, unresolved = self._built_stacks()
-        times, odd = self._times.times()
+        times, odd, jumps = self._times.times()
         self._columns.time_ns.frombytes(times.tobytes())
         samples = self._columns.table()
         weight, cut = summable(samples.weight)
@@ -244,6 +244,7 @@ class _Text:
             unresolved_frames=missing,
             missing_stacks=self._unchained,
             notes=notes,
+            jumps=jumps,
         )
         capture = foreign_capture(
             path,

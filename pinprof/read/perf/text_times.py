@@ -43,9 +43,9 @@ class TextTimes:
         few = 0 < len(fraction) <= _MICROSECONDS
         self._plain.append(min(whole + int(fraction) * 1000, _MAX) if few else decimal)
 
-    def times(self) -> tuple[Int64, tuple[str, ...]]:
-        """Nanoseconds per sample, in the order of the text, and what must be said about them."""
-        times, notes = np.array(self._padded, np.int64), []
+    def times(self) -> tuple[Int64, tuple[str, ...], tuple[str, ...]]:
+        """Nanoseconds per sample, in the order of the text; what must be said of them; and jumps of their clock."""
+        times, notes, jumps = np.array(self._padded, np.int64), [], []
         if len(self._lengths) > 1 and max(self._lengths) == _MICROSECONDS:
             plain = np.array(self._plain, np.int64)
             if _falls(plain) < _falls(times):
@@ -55,18 +55,18 @@ class TextTimes:
                 )
         back = np.flatnonzero(np.diff(times) < 0) + 1
         if not 0 < len(back) <= _MOST_JUMPS:
-            return times, tuple(notes)
+            return times, tuple(notes), ()
         times = times.copy()
         for at in back.tolist():
             before, behind = times[:at], times[at:]
             if min(len(before), len(behind)) >= _LEAST_SAMPLES and behind.max() < before.min():
                 jump = int(before[-1] - behind[0])
                 behind += int(before.max() - behind[0]) + _STEP_NS
-                notes.append(
+                jumps.append(
                     f"The clock of the samples goes back by {format_ns(jump)}. The samples after that are shown behind"
                     " those before it."
                 )
-        return times, tuple(notes)
+        return times, tuple(notes), tuple(jumps)
 
 
 def _falls(times: Int64) -> int:

@@ -40,15 +40,20 @@ class DifferenceHead(SubjectSection[Difference]):
 
     def to_json(self) -> dict[str, Any]:
         """The answer, how it was found, the sides."""
-        return picked(self.it, "headline tested") | {
-            "work": asdict(self.it.work),
-            "before": _side(self.it.before),
-            "after": _side(self.it.after),
-        }
+        return (
+            {"incomplete": list(self.it.incomplete)}
+            | picked(self.it, "headline tested")
+            | {
+                "work": asdict(self.it.work),
+                "before": _side(self.it.before),
+                "after": _side(self.it.after),
+            }
+        )
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The answer, the sides, and notes."""
         it = self.it
+        yield from (sentence(printable(text), "yellow") for text in it.incomplete)
         yield sentence(printable(it.headline), "bold")
         sides = f"before: {words.side_words(it.before)} · after: {words.side_words(it.after)}"
         yield Text(printable(sides), "dim")
@@ -58,6 +63,8 @@ class DifferenceHead(SubjectSection[Difference]):
 
     def to_markdown(self) -> Iterator[str]:
         """The answer and notes; the sides come last."""
+        for text in self.it.incomplete:
+            yield from (f"> {markdown.text(text)}", "")
         yield from (f"**{markdown.text(self.it.headline)}**", "")
         yield from map(markdown.text, (self.it.tested, self.it.work.how))
         for note in self.it.notes:

@@ -89,7 +89,7 @@ def _begin_ns(capture: Capture) -> int:
 
 
 def _timed_events(capture: Capture) -> list[int]:
-    return [number for number, event in enumerate(capture.events) if event.unit == "ns" and not event.spans]
+    return [number for number, event in enumerate(capture.events) if event.clocks]
 
 
 def _events(capture: Capture, leaf: Int16, begin: int) -> Iterator[Json]:

@@ -40,6 +40,7 @@ class LaunchHead(SubjectSection[Launch]):
     def to_json(self) -> dict[str, Any]:
         """The answer and the launch's figures."""
         return {
+            "incomplete": list(self.it.incomplete),
             **picked(self.it, "headline verdict name size"),
             "missing": list(self.it.missing),
             "work_ns": self.it.work_ns,
@@ -49,6 +50,7 @@ class LaunchHead(SubjectSection[Launch]):
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The answer, facts, clocks and notes."""
+        yield from (sentence(printable(text), "yellow") for text in self.it.incomplete)
         yield sentence(printable(self.it.headline), "bold")
         yield Text(printable(f"{self.it.name}: {words.facts(self.it)}"), "dim")
         yield sentence(printable(self.it.clock), "dim")
@@ -56,6 +58,8 @@ class LaunchHead(SubjectSection[Launch]):
 
     def to_markdown(self) -> Iterator[str]:
         """The answer and facts."""
+        for text in self.it.incomplete:
+            yield from (f"> {markdown.text(text)}", "")
         yield from (f"**{markdown.text(self.it.headline)}**", "")
         yield markdown.text(f"{self.it.name}: {words.facts(self.it)}")
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from pinprof.analyze.completeness import Gap
 from pinprof.analyze.results import EventResult
 from pinprof.analyze.selection import Part
 from pinprof.base import units
@@ -17,10 +18,13 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report import markdown
 from pinprof.report.data import CaptureFacts, Explained
 from pinprof.report.names import event_label, printable
-from pinprof.report.section import Section
+from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes import sampling
 from pinprof.report.sections.quality import activity_counts
 from pinprof.report.terminal.layout import kept, sentence
+
+GAP_STYLE = {False: "yellow", True: "bold red"}
+"""Whether a recording is damaged → how the line above the answer looks."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Hero(Section[Explained]):
     key = "hero"
 
     headline: str
+    gaps: tuple[Gap, ...]
+    """What of the run is missing."""
     capture: CaptureFacts
     facts: tuple[str, ...]
     """What ran, how much of it, and how much was recorded."""
@@ -42,22 +48,26 @@ class Hero(Section[Explained]):
         counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(subject.shared.activity)]
         facts = (*_scenario_facts(subject.shared.capture.scenario), *map(_event_fact, subject.shared.events), *counts)
         part = _part(subject.run.part) if subject.run.part else None
-        return cls(subject.shared.headline, subject.shared.capture, facts, part)
+        return cls(subject.shared.headline, subject.shared.gaps, subject.shared.capture, facts, part)
 
     def to_json(self) -> dict[str, Any]:
         """The answer, and how it was recorded."""
         part = {} if self.part is None else {"part": dict(self.part)}
-        return {"headline": self.headline, **part, "capture": asdict(self.capture)}
+        missing = [picked(gap, "kind text damaged") for gap in self.gaps]
+        return {"incomplete": missing, "headline": self.headline, **part, "capture": asdict(self.capture)}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
-        """The answer and a line of facts, without a title."""
+        """What is missing, the answer and a line of facts, without a title."""
+        yield from (sentence(printable(gap.text), GAP_STYLE[gap.damaged]) for gap in self.gaps)
         yield sentence(printable(self.headline), "bold")
         badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
         if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim")):
             yield facts
 
     def to_markdown(self) -> Iterator[str]:
-        """The answer."""
+        """What is missing, and the answer."""
+        for gap in self.gaps:
+            yield from (f"> {markdown.text(gap.text)}", "")
         yield f"**{markdown.text(self.headline)}**"
 
 

@@ -56,12 +56,17 @@ class Card:
         return site_words(self.it.site)
 
     @property
-    def gain(self) -> str:
+    def saves(self) -> str:
         """What it saves, of what."""
-        of = f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+        return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+
+    @property
+    def gain(self) -> str:
+        """The same, also per step where steps were seen."""
         if not self.steps:
-            return of
-        return f"{of}, {units.format_ns_about(self.it.saving.likely_ns / self.steps)} in each of {self.steps:,} steps"
+            return self.saves
+        each = units.format_ns_about(self.it.saving.likely_ns / self.steps)
+        return f"{self.saves}, {each} in each of {self.steps:,} steps"
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """(kind, words) of everything that is said below the title, in the order of every form."""

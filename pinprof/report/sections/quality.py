@@ -156,7 +156,7 @@ def _shared(one: str, many: str, count: int, samples: int) -> Tile:
 
 def clock_rows(shared: Shared) -> list[ClockRow]:
     """Per range its wall time and the sampled time of its own threads, or of all where those are unknown."""
-    timed = next((index for index, event in enumerate(shared.events) if event.unit == "ns"), None)
+    timed = next((index for index, event in enumerate(shared.events) if event.event.clocks), None)
     rows = []
     for entry in (shared.ranges[index] for index in shared.shown.index.tolist()):
         part = entry.events[timed] if timed is not None else None
@@ -184,7 +184,8 @@ def quality_notes(losses: Losses, shared: Shared) -> list[str]:
         exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, because both read the same clock"
         named = f"the {clock} clock" if clock.isalpha() else f"one clock ({clock})"
         notes.append(f"Samples and ranges use {named} and agree {exact}.")
-    return list(dict.fromkeys(notes))
+    above = {gap.text for gap in shared.gaps}
+    return [note for note in dict.fromkeys(notes) if note not in above]
 
 
 def _rates_note(rates: Rates | None) -> list[str]:

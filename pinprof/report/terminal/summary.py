@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -18,14 +19,14 @@ from pinprof.report.data import share_of
 from pinprof.report.gather import ReportData
 from pinprof.report.names import event_label, printable, shortened
 from pinprof.report.sections.findings import Findings
-from pinprof.report.sections.hero import Hero
-from pinprof.report.sections.opportunities import Card, WhatToChange
+from pinprof.report.sections.hero import GAP_STYLE, Hero
+from pinprof.report.sections.opportunities import Card, WhatToChange, site_words
 from pinprof.report.sections.phases import Phases
 from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
 
 MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
-_EVENTS, _CAUSES, _FINDINGS, _UNSEEN = 3, 4, 3, 2
+_EVENTS, _CAUSES, _FINDINGS, _UNSEEN, _GAPS = 3, 4, 3, 2, 3
 _WHOLE = 4
 """Lines of a sentence that is not cut: nobody writes longer ones, but names in them may be of any length."""
 
@@ -61,7 +62,8 @@ def _several(reports: Sequence[ReportData], console: Console, room: int) -> list
     lines = []
     for report in reports[: room if len(reports) <= room else max(room - 1, 1)]:
         name = Text(f"{shortened(report.capture.path, 28)}  ", "bold")
-        lines += _cut(name + sentence(printable(report.headline)), console, 1)
+        missing = Text("".join(f"{gap.text} " for gap in report.gaps[:1]), "yellow")
+        lines += _cut(name + missing + sentence(printable(report.headline)), console, 1)
     if len(lines) < len(reports):
         lines.append(Text(f"{units.format_count(len(reports) - len(lines))} more are on the page.", "dim"))
     return lines
@@ -70,6 +72,8 @@ def _several(reports: Sequence[ReportData], console: Console, room: int) -> list
 def _answer(report: ReportData, console: Console, most: int, cure: int) -> Iterator[Text]:
     hero, phases, change = Hero.of(report), Phases.of(report), WhatToChange.of(report)
     cards = change.cards if change else ()
+    for gap in report.gaps[:_GAPS]:
+        yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, 2)
     yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
     if hero and (not cards or report.capture.emulated):
         badge = ("host emulation · ", "yellow") if report.capture.emulated else ""
@@ -97,10 +101,14 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
 
 
 def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
-    """Title, saving and site, each with as many lines as it takes, and at most `cure` lines of the cure."""
+    """Title, saving and site, in as many lines as they take, and at most `cure` lines of the cure.
+
+    Its thread, and what it saves in each step, are on the page; the first one says the latter here, too.
+    """
     title = Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold")
     yield from _cut(title, console, _WHOLE)
-    gain = sentence(card.gain, "green") + Text(f" · {printable(card.site)}", "dim")
+    site = site_words(replace(card.it.site, thread=""))
+    gain = sentence(card.gain if card.it.rank == 1 else card.saves, "green") + Text(f" · {printable(site)}", "dim")
     yield from _cut(gain, console, _WHOLE, indent=3)
     yield from _cut(sentence(printable(f"→ {card.it.cure.text}")), console, cure, indent=3)
 

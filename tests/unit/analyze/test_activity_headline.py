@@ -13,7 +13,7 @@ def streaming(busy: float, *, device: int = 0, span_ns: int = SECOND, back: bool
     """Ten copies of 1 GiB in a span, busy for a part of it, and a kernel beside them."""
     step, copy = span_ns // 10, to_host if back else to_device
     copies = [copy(at * step, at * step + int(step * busy), GIB, device=device) for at in range(10)]
-    return [*copies, kernel(span_ns - 10 * MS, span_ns, device=device)]
+    return [*copies, kernel(span_ns - 10 * MS, span_ns, device=device, stream=8)]
 
 
 def headline(calls: list[Call], ops: list[Op]) -> str:
@@ -63,3 +63,14 @@ def test_a_full_link_is_said_before_what_samples_tell() -> None:
     assert found.answer.startswith("Copies to the device fill 95 % of the GPU's time")
     assert found.answer.count("Copies to the device") == 1
     assert not analyze(traced([Call("cudaMemcpyAsync", 0, 10)], streaming(0.5), samples=samples)).leading
+
+
+def test_a_long_wait_for_the_gpu_is_named_where_memory_costs_next_to_nothing() -> None:
+    calls = [Call("cudaMemcpyAsync", 0, 10, 1), Call("cudaDeviceSynchronize", MS, 100 * MS, 2)]
+    ops = [to_device(20, 30, MIB, correlation_id=1), kernel(40, 99 * MS)]
+    assert headline(calls, ops) == (
+        "CUDA calls for memory take <0.1 % of the run; cudaDeviceSynchronize waits for the GPU in 99 % of it; kernels "
+        "run 99 ms, copies 10 ns."
+    )
+    calls[1] = Call("cudaDeviceSynchronize", 91 * MS, 100 * MS, 2)
+    assert "waits for the GPU" not in headline(calls, ops)

@@ -224,7 +224,9 @@ def test_events_are_kept_apart() -> None:
 def test_an_empty_capture_is_analysed() -> None:
     result = analyze(capture([]))
     assert (result.events[0].total, result.ranges, result.findings) == (0, (), ())
-    assert result.headline == "This recording has no samples."
+    assert result.headline == (
+        "This recording cannot show host-memory costs, because it has no samples; record with `pinprof record`."
+    )
 
 
 VOCABULARY = [

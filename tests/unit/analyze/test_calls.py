@@ -437,3 +437,33 @@ def test_bytes_that_arguments_say_are_not_counted_again_with_the_work_of_the_gpu
     for told in (4096, -1):
         calls = replace(made.calls, size_bytes=np.array([told]))
         assert prepare_calls(replace(made, calls=calls)).size_bytes.tolist() == [4096]
+
+
+def test_a_long_call_after_work_of_the_gpu_is_a_wait_and_creates_nothing() -> None:
+    """A trace that begins in mid-run: launches, or work that no recorded call asked for, came before."""
+    sync = Call("cudaDeviceSynchronize", 10 * MS, 410 * MS, 50)
+    launches = [Call("cudaLaunchKernel", at * MS, at * MS + 5000, at) for at in range(1, 5)]
+    assert explained([sync]).context_init
+    assert not explained([*launches, sync]).context_init
+    assert not explained([sync], [kernel(MS, 2 * MS, correlation_id=3)]).context_init
+    asked = [Call("cudaLaunchKernel", 500 * MS, 501 * MS, 60)], kernel(502 * MS, 503 * MS, correlation_id=60)
+    unasked = kernel(20 * MS, 400 * MS, correlation_id=3)
+    assert not explained([sync, *asked[0]], [unasked, asked[1]]).context_init
+    assert explained([sync], [unasked]).context_init
+    # What failed, and what asks for versions, needs no context; nor does what the call itself asked the GPU for.
+    failed = [Call("cudaMalloc", MS, MS + 5000, 1, status=2), Call("cudaGetDeviceCount", 2 * MS, 2 * MS + 5000, 2)]
+    assert explained([*failed, sync]).context_init
+    assert explained([Call("cudaMemset", 0, 90 * MS, 1)], [kernel(80 * MS, 89 * MS, correlation_id=1)]).context_init
+
+
+def test_calls_of_hip_have_purposes_and_loop() -> None:
+    names = [("hipMalloc", 0), ("hipMemcpyWithStream", 2), ("hipLaunchKernel", 4), ("hipFree", 6)]
+    calls = [Call(name, (10 * at + late) * MS, (10 * at + late + 1) * MS) for at in range(20) for name, late in names]
+    found = explained(calls, [kernel(4 * MS, 5 * MS)])
+    assert {call.name: call.purpose for call in found.whole.calls} == {
+        "hipMalloc": "alloc device",
+        "hipMemcpyWithStream": "copy",
+        "hipLaunchKernel": "launch",
+        "hipFree": "free device",
+    }
+    assert [(loop.what, loop.pairs >= 18) for loop in found.loops] == [("device", True)]

@@ -59,8 +59,8 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
     manifest = replace(data.manifest, collectors=({"name": "native", "options": {"kernel": False}},))
     found = analyze(replace(data, manifest=manifest))
     assert found.headline == (
-        "The kernel was not sampled, so memory costs are not visible: 100 % of the work range is the program's own "
-        "code."
+        "This recording cannot show host-memory costs, because the kernel was not sampled; run `pinprof doctor` for "
+        "the fix. 100 % of its 100 ms of cpu-clock is in main."
     )
     status = {verdict.rule: verdict.status for verdict in found.findings}
     assert status["sampling-gap"] == "fired"
@@ -75,7 +75,10 @@ def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> N
         return analyze(capture([Sample(stack, MS, time_ns=time * MS) for time, stack in enumerate(stacks)]))
 
     found = of(60)
-    assert found.answer.startswith("Without names of kernel functions memory costs are not visible: 60 % of the CPU")
+    assert found.answer.startswith(
+        "This recording cannot show host-memory costs, because kernel functions have no names; give the recording "
+        "kernel's kallsyms with --kallsyms. 40 % of its 100 ms"
+    )
     status = {verdict.rule: verdict.status for verdict in found.findings}
     for rule in ("first-touch", "first-touch-in-pin", "freeing", "compaction", "managed-cpu-faults", "no-huge-pages"):
         assert status[rule] == "not-assessable"
@@ -87,8 +90,13 @@ def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> N
 
 
 def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
-    data = capture([Sample(["main@/app"], 64)] * 97, events=(FAULTS,))
-    assert analyze(data).headline.startswith("100 % of the page-faults samples is")
+    data = capture([Sample(["main@/app", "memset@/libc.so.6"], 64)] * 97, events=(FAULTS,))
+    found = analyze(data)
+    assert found.headline == (
+        "This recording cannot show host-memory costs, because it samples page faults, not time on processors; record "
+        "with `pinprof record`. 100 % of its 6,208 faults is in memset."
+    )
+    assert {verdict.status for verdict in found.findings if verdict.rule != "sampling-gap"} == {"not-assessable"}
 
 
 def test_an_unknown_leaf_suggests_the_nearest() -> None:

@@ -58,8 +58,9 @@ def test_nothing_found_without_call_chains_is_not_nothing_to_gain() -> None:
 
 def test_the_headline_claims_nothing_of_memory_without_call_chains() -> None:
     headline = analyze(recorded((LONE_KERNEL, 5), (LONE_USER, 95))).headline
-    assert (
-        headline == "Without call chains memory costs are not visible: 95 % of the CPU time is the program's own code."
+    assert headline == (
+        "This recording cannot show host-memory costs, because its samples have no call chains; record with `pinprof "
+        "record` or `perf record -g`. 95 % of its 100 ms of cpu-clock is in main."
     )
 
 
@@ -94,6 +95,8 @@ def test_without_names_of_kernel_functions_nothing_is_clear() -> None:
         "no-huge-pages",
         "compaction",
     }
-    assert found.headline.startswith("Without names of kernel functions memory costs are not visible: ")
+    assert found.headline.startswith(
+        "This recording cannot show host-memory costs, because kernel functions have no names; "
+    )
     assert found.opportunities is not None
     assert found.opportunities.headline == ""

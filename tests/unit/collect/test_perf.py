@@ -22,7 +22,7 @@ def fake_perf(directory: Path, version: str, record_help: str) -> None:
 
 
 def test_each_event_has_its_own_rate_and_the_programs_pid() -> None:
-    argv = perf.command_line(PERF, RecordRequest(("x",), frequency=499, fault_period=8), "c,a", Path("out"), 42)
+    argv = perf.command_line(PERF, RecordRequest(("x",), frequency=499, fault_period=8), "c,a", Path("out"), [42])
     assert [argv[place + 1] for place, word in enumerate(argv) if word == "-e"] == [
         "cpu-clock/freq=499/",
         "page-faults/period=8/",
@@ -38,18 +38,18 @@ def test_each_event_has_its_own_rate_and_the_programs_pid() -> None:
 def test_context_switches_are_left_out_on_request_and_where_perf_script_would_lose_their_ends(
     options: dict[str, Any],
 ) -> None:
-    argv = perf.command_line(PERF, RecordRequest(("x",), **options), "c,a", Path("out"), 42)
+    argv = perf.command_line(PERF, RecordRequest(("x",), **options), "c,a", Path("out"), [42])
     assert not any("switch" in word for word in argv)
 
 
 def test_system_wide_samples_every_cpu_and_dies_with_pinprof() -> None:
-    argv = perf.command_line(PERF, RecordRequest(("x",), system_wide=True), "c,a", Path("out"), 42)
+    argv = perf.command_line(PERF, RecordRequest(("x",), system_wide=True), "c,a", Path("out"), [42])
     assert argv[-3:] == ["-a", "--", "cat"]
     assert "-p" not in argv
 
 
 def test_branch_records_come_with_an_event_that_has_them() -> None:
-    argv = perf.command_line(PERF, RecordRequest(("x",), call_graph="lbr"), "c,a", Path("out"), 42)
+    argv = perf.command_line(PERF, RecordRequest(("x",), call_graph="lbr"), "c,a", Path("out"), [42])
     assert "cycles/freq=999,call-graph=lbr/" in argv
     assert argv[argv.index("--call-graph") + 1] == "fp"
 

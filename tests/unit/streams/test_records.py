@@ -38,7 +38,9 @@ def test_records_lie_between_the_head_and_what_is_said_behind_them(tmp_path: Pat
         assert [(loss.cpu, loss.source, loss.lost) for loss in made.raw.losses] == [(-1, 0, 5), (-1, -1, 3)]
         assert made.raw.corrupt_bytes == 0
         assert [source.ids for source in made.header.sources] == [(11, 12), (21,)]
-        assert [source.name for source in made.header.sources] == (["dummy", "sched-waking/period=1/"] if whole else ["", ""])
+        assert [source.name for source in made.header.sources] == (
+            ["dummy", "sched-waking/period=1/"] if whole else ["", ""]
+        )
         assert made.header.notes == ([] if whole else made.header.notes)
 
 

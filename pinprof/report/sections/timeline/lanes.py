@@ -128,7 +128,7 @@ def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple
 def _finest_ns(analysis: Run, span: int) -> int:
     """A step that holds two samples of one processor; of an event other than time, a fixed part of the span."""
     main = analysis.main
-    if main is None or main.event.unit != "ns":
+    if main is None or not main.event.clocks:
         return span // STEPS
     return 2 * main.total // max(main.samples, 1)
 

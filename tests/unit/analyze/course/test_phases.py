@@ -174,3 +174,27 @@ def test_phases_cover_the_life_without_overlap_and_wall_time_fits_in(
         rows = int(found.wall.ns[found.wall.phase == number].sum())
         # A sample may stand at each edge of each interval, by half of its period.
         assert rows <= (phase.wall_ns + MS * len(phase.intervals) if phase else 0)
+
+
+@pytest.mark.parametrize(
+    "outside",
+    [["__do_global_dtors_aux@/app"], ["[unknown]@[anon]", "exit@/app"], ["_GLOBAL__sub_I_main@/app"]],
+)
+def test_what_stands_outside_of_main_decides_no_phase(outside: list[str]) -> None:
+    """Frame pointers lead to functions that never called the program: in a static one, to the first of its code."""
+    stack = [*outside, "__libc_start_call_main@/app", "main@/app", "memset@/app"]
+    assert spans(course(ran(0, 100, stack))) == {"work": [(0, 100)]}
+    assert spans(course(ran(0, 100, [*outside, "main@/app"]))) == {"work": [(0, 100)]}
+
+
+def test_a_destructor_is_the_end_where_the_program_ends() -> None:
+    ending = [*MAIN[:3], "exit@/libc.so.6", "_dl_fini@/ld.so", "__do_global_dtors_aux@/app", "flush@/app"]
+    assert spans(course(ran(0, 100), ran(100, 200, ending))) == {"work": [(0, 100)], "exit": [(100, 200)]}
+    # Without what calls it, its name may be that of anything.
+    lone = ["__do_global_dtors_aux@/app", "step@/app"]
+    assert spans(course(ran(0, 100, lone))) == {"work": [(0, 100)]}
+
+
+def test_a_python_function_called_main_begins_no_program() -> None:
+    ending = [*FINALIZE, "main (job.py:3)@/job.py"]
+    assert spans(course(ran(0, 100), ran(100, 200, ending)))["exit"] == [(100, 200)]

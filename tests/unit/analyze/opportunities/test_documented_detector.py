@@ -23,7 +23,9 @@ WORK = ["main@/home/app", "compute@/home/app"]
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     made = module("A detector and its cure")
-    monkeypatch.setattr(search, "DETECTORS", {**search.DETECTORS, made.read: "files read piece by piece"})
+    monkeypatch.setattr(
+        search, "DETECTORS", (*search.DETECTORS, search.Detector(made.read, "files read piece by piece"))
+    )
     monkeypatch.setattr(catalogue, "CURES", MappingProxyType({**catalogue.CURES, "map-file": made.CURE}))
     return made
 

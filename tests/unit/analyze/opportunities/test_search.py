@@ -48,7 +48,7 @@ def searched(
     def detector(_: Scene) -> Iterator[Candidate]:
         return iter(given)
 
-    monkeypatch.setattr(module, "DETECTORS", {detector: "nothing"})
+    monkeypatch.setattr(module, "DETECTORS", (module.Detector(detector, "nothing"),))
     return search(run or scene(made or recorded(ran(0, 2000, SMALL))))
 
 

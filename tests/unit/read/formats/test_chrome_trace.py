@@ -184,7 +184,7 @@ def test_a_cut_trace_gives_what_is_whole_and_says_so(tmp_path: Path) -> None:
     text = json.dumps(TORCH)
     found = parse(tmp_path, text[: text.index('"cudaLaunchKernel"')])
     assert len(activity(found).calls) == 1
-    assert "the JSON ends or is damaged" in " ".join(found.losses.notes)
+    assert "the JSON ends or is damaged" in " ".join(found.losses.damage)
 
 
 def test_an_array_without_its_end_is_allowed(tmp_path: Path) -> None:

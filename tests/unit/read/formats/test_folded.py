@@ -146,7 +146,7 @@ def test_gzip_is_read_and_its_truncation_named(tmp_path: Path) -> None:
     assert int(whole.samples.weight.sum()) == 20_000 * 20_001 // 2
     cut = parse(tmp_path, packed[: len(packed) // 2])
     assert 0 < len(cut.samples) < 20_000
-    assert "truncated gzip" in " ".join(cut.losses.notes)
+    assert "truncated gzip" in " ".join(cut.losses.damage)
 
 
 @pytest.mark.slow

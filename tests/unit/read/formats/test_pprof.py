@@ -177,3 +177,57 @@ def test_folded_stacks_are_no_profile_whatever_their_first_name(name: str, tmp_p
     path.write_text("".join(f"{name};{'x' * number} {number}\n" for number in range(1, 200)))
     assert not pprof.sniff(path.read_bytes())
     assert read(path).events[0].unit == "samples"
+
+
+def _varint(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _varint(value >> 7)
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _profile(*types: tuple[str, str], count: int = 1, weight: int = 10_000_000) -> bytes:
+    """`count` stacks of a function of user code each, with the same weight of every type."""
+    texts = ["", "work", *(text for pair in types for text in pair)]
+    kinds = [_field(1, texts.index(name)) + _field(2, texts.index(unit)) for name, unit in types]
+    parts = [_field(1, kind) for kind in kinds]
+    for at in range(1, count + 1):
+        parts.append(_field(5, _field(1, at) + _field(2, 1)))
+        parts.append(_field(4, _field(1, at) + _field(4, _field(1, at))))
+        parts.append(_field(2, _field(1, at) + _field(2, weight) * len(types)))
+    return b"".join([*parts, *(_field(6, text.encode()) for text in texts)])
+
+
+@pytest.mark.parametrize(
+    ("types", "clocks", "time"),
+    [
+        ([("samples", "count"), ("cpu", "nanoseconds")], [False, True], [True, True]),
+        ([("samples", "count"), ("wall", "nanoseconds")], [False, False], [False, False]),
+        ([("contentions", "count"), ("delay", "nanoseconds")], [False, False], [False, False]),
+        ([("alloc_objects", "count"), ("alloc_space", "bytes")], [False, False], [False, False]),
+        ([("off-cpu", "nanoseconds")], [False], [False]),
+        ([("goroutine", "count")], [False], [False]),
+        ([("cpu-clock/freq=999/", "nanoseconds")], [True], [True]),
+        ([("process_cpu", "nanoseconds")], [True], [True]),
+        ([("time", "nanoseconds")], [False], [False]),
+        ([("cycles", "count")], [False], [True]),
+    ],
+)
+def test_what_is_no_time_on_processors_is_not_taken_for_it(
+    tmp_path: Path, types: list[tuple[str, str]], clocks: list[bool], time: list[bool]
+) -> None:
+    (tmp_path / "profile").write_bytes(_profile(*types))
+    made = read(tmp_path / "profile")
+    assert [event.name for event in made.events] == [name for name, _ in types]
+    assert [event.clocks for event in made.events] == clocks
+    assert [event.shows_time for event in made.events] == time
+    assert analyze(made).answer.startswith("This recording cannot show host-memory costs, because ")
+
+
+def test_samples_are_counted_by_what_their_weights_are_multiples_of(tmp_path: Path) -> None:
+    (tmp_path / "one").write_bytes(_profile(("cpu", "nanoseconds"), weight=52_600_000))
+    (tmp_path / "some").write_bytes(_profile(("cpu", "nanoseconds"), count=3))
+    assert [analyze(read(tmp_path / name)).events[0].drawn for name in ("one", "some")] == [1, 3]

@@ -17,8 +17,8 @@ def read_times(*printed: str) -> tuple[list[int], tuple[str, ...]]:
     times = TextTimes()
     for text in printed:
         times.add(*text.split("."))
-    found, notes = times.times()
-    return found.tolist(), notes
+    found, notes, jumps = times.times()
+    return found.tolist(), (*notes, *jumps)
 
 
 def test_padded_fractions_are_parts_of_a_second() -> None:
