@@ -19,8 +19,8 @@
  * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, here one of ours in
  * the other tool's thread, and while no other call is seen to run. cuptiFinalize beside a call that ran inside CUPTI
  * ended programs with SIGSEGV, and at a call of a PyTorch program that launched kernels without a pause with a
- * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records no more, or in windows where it
- * is told to: a PyTorch program ended with SIGSEGV while its recording was switched on and off.
+ * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records no more, or in windows where
+ * it is told to: a PyTorch program ended with SIGSEGV while its recording was switched on and off.
  *
  * Nothing here runs in the program's own calls but the callbacks while CUPTI is let go of, and the one at an allocation
  * of managed memory, which switches the counters of unified memory on. These slow down migrations (a program that reads
@@ -233,7 +233,7 @@ struct record {
     uint64_t start_ns, end_ns;
     /* LAUNCH: blocks, threads a block; NAME: length of the text, its hash; WINDOW: its slot's chance in 2^-32, or 0 */
     uint64_t bytes, address;
-    uint32_t name, flags;    /* name: number of a NAME, from 1; flags: cause of a migration, access of a fault */
+    uint32_t name, flags; /* name: number of a NAME, from 1; flags: cause of a migration, access of a fault */
     uint64_t reserved;
 };
 
@@ -280,11 +280,11 @@ static int resumes;        /* over budget recording goes on in windows, and does
 static int managed;        /* nobody else records managed memory */
 static int64_t account_ns; /* that share of the time, less what calls cost */
 static uint64_t charged_ns;
-static int over_budget;      /* the account was overdrawn */
+static int over_budget; /* the account was overdrawn */
 static uint32_t window_chance;
 static int in_window = 1;
-static uint64_t spent_ns;    /* what was charged and is of no slot yet */
-static uint64_t slot_ns;     /* what a slot costs */
+static uint64_t spent_ns; /* what was charged and is of no slot yet */
+static uint64_t slot_ns;  /* what a slot costs */
 static unsigned slots_seen;
 static pthread_cond_t overdrawn;
 static dev_t file_device;

@@ -76,9 +76,9 @@ LACKING: Mapping[str, Capture] = {
     "children": noted(sampled(MAIN), incomplete={"children": "2 processes are not recorded."}),
     "what came later": noted(sampled(MAIN), incomplete={"outlived": "1 process of the program went on."}),
 }
-SHOW_LITTLE = {
+SHOW_LITTLE = [
     name for name in LACKING if name.startswith(("the kernel", "time", "samples", "enough", "call chains", "names"))
-}
+]
 CALLED_LOW = ("memory costs are low", "Nothing to gain", "take little time", "faults, pins and copies take")
 """What only a recording may say that shows costs of memory."""
 
