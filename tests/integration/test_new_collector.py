@@ -109,16 +109,15 @@ def test_what_the_documented_collector_writes_is_reported_and_shared(tmp_path: P
     assert len(told[0]) == 1
 
 
-def test_a_capture_without_samples_names_its_collectors_and_says_what_to_do(tmp_path: Path) -> None:
+def test_a_capture_without_samples_is_read_and_says_that_it_shows_no_costs(tmp_path: Path) -> None:
     result = pinprof(tmp_path, "looks", LOOKS, "record", "--with", "looks", "-o", "out", "--", "true")
-    words = "out.pinprof has no samples: its collectors (looks"
+    words = "This recording cannot show host-memory costs, because it has no samples"
     assert result.returncode == 0
     assert words in result.stderr
     assert "Symbols were not stored" not in result.stderr
-    report = pinprof(tmp_path, "looks", LOOKS, "report", "out.pinprof")
-    assert report.returncode == 1
-    assert words in report.stderr
-    assert "native" in report.stderr
+    report = pinprof(tmp_path, "looks", LOOKS, "report", "out.pinprof", "-o", "again.html")
+    assert report.returncode == 0
+    assert words in report.stdout + report.stderr
 
 
 @needs_native
@@ -137,12 +136,13 @@ def test_it_records_beside_a_sampler_and_takes_every_step(tmp_path: Path) -> Non
 
 
 @needs_native
-def test_one_that_cannot_begin_keeps_the_program_from_running_and_leaves_nothing(tmp_path: Path) -> None:
+def test_one_that_cannot_begin_is_left_out_and_the_program_runs(tmp_path: Path) -> None:
     arguments = ("record", "--with", "native,refuses", "-o", "out", "--", "touch", "ran")
     result = pinprof(tmp_path, "refuses", REFUSES, *arguments)
-    assert result.returncode == 1
-    assert result.stderr == "pinprof: error: It does not want to. Ask another one. [refuses]\n"
-    assert not list(tmp_path.iterdir())
+    assert result.returncode == 0
+    assert "It does not want to. Ask another one. [refuses]\n" in result.stderr
+    assert (tmp_path / "ran").exists()
+    assert (tmp_path / "out.pinprof" / "perf.data").exists()
 
 
 def test_two_that_start_the_program_are_refused(tmp_path: Path) -> None:
