@@ -62,6 +62,7 @@ def read_tables(path: Path) -> None:
         assert_type(error.slug, str)
         return
     assert_type(run, pinprof.Result)
+    print(" ".join(run.incomplete))
     for table in (run.opportunities, run.causes, run.lines, run.ranges, run.range_causes, run.samples):
         print(table)
     for table in (run.calls, run.gpu_ops, run.ledger, run.blame, run.findings):

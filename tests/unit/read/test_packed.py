@@ -106,8 +106,8 @@ def test_a_recording_cut_short_while_compressed_says_so(tmp_path: Path) -> None:
     spec = pf.Spec()
     records = b"".join(pf.sample(spec, time=time, period=time * 7919 % 1009) for time in range(3000))
     whole = gzip.compress(pf.file_mode([spec], records))
-    notes = " ".join(read(written(tmp_path, "perf.data.gz", whole[: len(whole) // 2])).losses.notes)
-    assert "truncated gzip data" in notes
+    damage = " ".join(read(written(tmp_path, "perf.data.gz", whole[: len(whole) // 2])).losses.damage)
+    assert "truncated gzip data" in damage
 
 
 def test_errors_name_the_file_that_was_given(suffix: str, tmp_path: Path) -> None:
