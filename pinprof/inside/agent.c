@@ -156,7 +156,7 @@ static void *wrapped(void *real, const struct role *role)
     size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
     if (place >= SLOTS)
         return real;
-    if (!driver_end)
+    if (!__atomic_load_n(&driver_end, __ATOMIC_ACQUIRE))
         dl_iterate_phdr(driver_code, real);
     slots[place].role = role;
     __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);

@@ -142,6 +142,8 @@ enum {
     NATIVE_FRAMES = 24,
     OTHER_FRAMES = 6, /* of them outside the vendor's libraries */
     PYTHON_FRAMES = 64,
+    WAYS = 4,
+    UNWINDS = 512, /* of a thread, before they must be rare */
     NATIVES = 256, /* power of two each */
     SITES = 4096,
     TALLIES = 2048,

@@ -14,7 +14,7 @@ static int driver_code(struct dl_phdr_info *info, size_t size, void *function)
         word start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
         if (part->p_type != PT_LOAD || (word)(uintptr_t)function < start || (word)(uintptr_t)function >= end)
             continue;
-        driver_begin = start;
+        __atomic_store_n(&driver_begin, start, __ATOMIC_RELAXED);
         __atomic_store_n(&driver_end, end, __ATOMIC_RELEASE);
         return 1;
     }
@@ -24,7 +24,7 @@ static int driver_code(struct dl_phdr_info *info, size_t size, void *function)
 static bool is_driver(const void *code)
 {
     return (word)(uintptr_t)code < __atomic_load_n(&driver_end, __ATOMIC_ACQUIRE) &&
-           (word)(uintptr_t)code >= driver_begin;
+           (word)(uintptr_t)code >= __atomic_load_n(&driver_begin, __ATOMIC_RELAXED);
 }
 
 static void *(*next_mmap)(void *, size_t, int, int, int, off_t);

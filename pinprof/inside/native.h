@@ -107,17 +107,17 @@ static inline bool is_there_still(const struct native *known)
 static inline const struct native *native_frames(struct thread *t, word slot, struct native *spare)
 {
     word first = at(slot, 0);
-    struct native *set = &t->native[mixed(slot, first) % (NATIVES / 2) * 2];
+    struct native *set = &t->native[mixed(slot, first) % (NATIVES / WAYS) * WAYS];
     t->calls++;
-    for (unsigned way = 0; way < 2; way++)
+    for (unsigned way = 0; way < WAYS; way++)
         if (set[way].slot == slot && is_there_still(&set[way]))
             return &set[way];
-    if (t->unwinds > 64 + t->calls / 64) { /* it comes from ever new places: its first address must do */
+    if (t->unwinds > UNWINDS + t->calls / 64) { /* it comes from ever new places: its first address must do */
         *spare = (struct native){.slot = slot, .hash = mixed(0, first), .count = 1, .address = {first}, .at = {slot}};
         return spare;
     }
     t->unwinds++;
-    set[1] = set[0];
+    memmove(set + 1, set, (WAYS - 1) * sizeof *set);
     unwind(&set[0], slot);
     return &set[0];
 }
