@@ -181,7 +181,7 @@ def finish(
         try:
             store(writer.path, manifest)
         except Exception as error:
-            notes.append(f"{what} were not stored: {described(error).problem}")
+            notes.append(f"{what} were not stored: {described(error)}")
         except KeyboardInterrupt as error:
             notes, broken_off = [f"{what} were not stored: the recording was interrupted."], error
             break

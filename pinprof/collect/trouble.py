@@ -12,7 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 
-from pinprof.base.errors import PinprofError, ProgramNotFound, UsageError, system_error
+from pinprof.base.errors import PinprofError, ProgramNotFound, ToolMissing, UsageError, packages_named, system_error
 from pinprof.base.terminal import say
 
 UNRECORDED = "The program runs without a recording"
@@ -88,6 +88,14 @@ def described(error: Exception) -> PinprofError:
         return PinprofError(
             "There is not enough memory.", "Free some, or raise the limit of the user or container.", "memory"
         )
+    if isinstance(error, ModuleNotFoundError):
+        try:
+            with packages_named():
+                raise error
+        except ToolMissing as missing:
+            return missing
+        except ModuleNotFoundError:
+            pass  # a module of pinprof's own
     known = system_error(error) if isinstance(error, OSError) else None
     return known or PinprofError(
         f"pinprof has an error of its own ({type(error).__name__}: {error}).",

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.completeness import Gap
-from pinprof.analyze.course.results import Course
+from pinprof.analyze.course.results import OWN, Course
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.lines import NOTHING
@@ -157,17 +157,22 @@ def _number(analysis: Run, event: object) -> int:
 
 def _phases(analysis: Run, course: Course) -> Iterator[tuple[Family, str, Figure]]:
     yield "phase", ALL, Figure(course.end_ns - course.start_ns, ALL, once=True)
+    own = [phase for phase in course.phases if phase.name in OWN]
     for phase in course.phases:
-        yield "phase", phase.name, Figure(phase.wall_ns, phase.name, once=phase.name != "work")
-    whole = course.phase("work")
-    if whole is not None and any(event.spans for event in analysis.capture.events):
-        left = max(whole.wall_ns - disturbed_ns(course, analysis.attribution, "work"), 0)
-        yield "phase", UNDISTURBED, Figure(left, UNDISTURBED)
+        if phase not in own:
+            yield "phase", phase.name, Figure(phase.wall_ns, phase.name, once=True)
+    if own:
+        # What a cure makes once before the loop is a part of what it costs.
+        whole = sum(phase.wall_ns for phase in own)
+        yield "phase", "work", Figure(whole, "work")
+        if any(event.spans for event in analysis.capture.events):
+            disturbed = sum(disturbed_ns(course, analysis.attribution, phase.name) for phase in own)
+            yield "phase", UNDISTURBED, Figure(max(whole - disturbed, 0), UNDISTURBED)
 
 
 def _causes_and_lines(doing: CourseTable) -> Iterator[tuple[Family, str, Figure]]:
     """Wall time of the critical thread's work, by cause and by line of the program's own code."""
-    wall, rows, sampled = doing.course.wall, np.flatnonzero(doing.in_work()), ~doing.waits()
+    wall, rows, sampled = doing.course.wall, np.flatnonzero(doing.in_own()), ~doing.waits()
     for number, part in _parts(doing.leaf[rows], rows):
         name = CATEGORIES[number].name
         yield "cause", name, _sum(wall.ns, part, sampled, name)

@@ -91,11 +91,16 @@ def seal(directory: Path) -> Sealed:
     return nsys.seal(directory) if traced_alone else perf.seal(directory)
 
 
+_SAMPLERS = ("native", "perf")
+"""Collectors that leave perf.data: where one of them worked, it is lost."""
+
+
 def _unsampled(reading: Reading) -> Capture:
     """What the other streams of a capture without samples are read into; CaptureError where it has none at all."""
     from pinprof.read.assembly import StackBuilder
 
-    if not streams.holds_recording(reading.directory):
+    sampled = [collector for collector in reading.manifest.collectors if collector.get("name") in _SAMPLERS]
+    if sampled or not streams.holds_recording(reading.directory):
         raise _nothing(reading.directory, reading.manifest)
     ranges = reading.ranges
     capture = Capture(
@@ -112,10 +117,16 @@ def _unsampled(reading: Reading) -> Capture:
 
 
 def _nothing(directory: Path, manifest: Manifest) -> CaptureError:
-    if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
-        names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
+    names = [str(collector.get("name")) for collector in manifest.collectors]
+    if set(names) & set(_SAMPLERS):
         return CaptureError(
-            f"{directory} has no samples: its collectors ({names}) do not sample.",
+            f"{directory} has lost its {store.PERF_DATA}.",
+            "Copy the whole capture again, or record again.",
+            "no-samples",
+        )
+    if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
+        return CaptureError(
+            f"{directory} has no samples: its collectors ({', '.join(names)}) do not sample.",
             "Check the capture's files, or also record with a sampler, for example native.",
             "no-samples",
         )

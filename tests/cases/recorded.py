@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from pinprof.analyze import Run, analyze
+from pinprof.analyze.course.results import OWN
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.read import ReadOptions, read
 
@@ -136,10 +137,9 @@ def at_fault(case: Case) -> tuple[Opportunity, ...]:
 
 
 def work_s(name: str) -> float:
-    """How long the work took that was recorded."""
+    """How long the work took that was recorded, and what the program made once for it."""
     course = analysed(name).course
-    work = course.phase("work") if course else None
-    return work.wall_ns / 1e9 if work else 0.0
+    return sum(phase.wall_ns for phase in course.phases if phase.name in OWN) / 1e9 if course else 0.0
 
 
 def promised_s(name: str) -> float:

@@ -24,8 +24,8 @@ from tests.unit.compare.test_stacks import folded_difference
 
 PAIRS = ("alloc_pairs", "managed_readback", "tiny_copies")
 SCENARIOS = (
-    ("alloc-loop-mistake", "alloc-loop-pool", "Cheaper: range alloc pins and frees"),
-    ("uvm-thrash-ping-pong", "uvm-thrash-cure", "Gone: range cpu_read fetches managed memory"),
+    ("alloc-loop-mistake", "alloc-loop-pool", "Cheaper: Range alloc pins and frees"),
+    ("uvm-thrash-ping-pong", "uvm-thrash-cure", "Gone: Range cpu_read fetches managed memory"),
 )
 
 
