@@ -247,7 +247,8 @@ def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows:
     """Whether the place makes its memory repeatedly, and it is freed meanwhile; and whether so if its pages are huge.
 
     That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
-    meanwhile, since Python frees here what it made there. What the program builds before its work, it makes once.
+    meanwhile, since Python frees here what it made there. Where the thread leaves the place and comes back several
+    times, another thread may free what it made. What the program builds before its work, it makes once.
     """
     times, thread = scene.course.wall.time_ns, scene.thread
     making = made[~marks.frees[made]]
@@ -256,11 +257,15 @@ def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows:
     first, last = times[making].min(), times[making].max()
     mine = np.bincount(np.unique(thread[making], return_inverse=True)[1].reshape(-1)).argmax()
     maker = np.unique(thread[making])[mine]
-    group, rows = (part[thread[part] == maker] for part in (group, rows))
-    meanwhile = rows[(times[rows] >= first) & (times[rows] <= last)]
+    anywhere = rows[(times[rows] >= first) & (times[rows] <= last)]
+    group, meanwhile = (part[thread[part] == maker] for part in (group, anywhere))
     frees = meanwhile[marks.frees[meanwhile]]
-    if not _executed_again(scene, making, frees, maker):
+    returns = _returns(scene, making, maker)
+    if not (_in_steps(scene, making) or len(_turns(times[making], times[frees])) >= LEAST_TURNS or returns):
         return False, False
+    if returns >= LEAST_TURNS:
+        meanwhile = anywhere
+        frees = meanwhile[marks.frees[meanwhile]]
     part_of_limit = ZERO_FREED if 2 * scene.ns(made[marks.zero[made]]) > scene.ns(made[marks.anonymous[made]]) else 1
     freed = max(
         scene.ns(part[marks.frees[part]]) / (part_of_limit * least * max(scene.ns(part), 1))
@@ -270,22 +275,23 @@ def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows:
     return freed >= 1, bool(freed >= 1 or often or _shrinks(scene, first, last))
 
 
-def _executed_again(scene: Scene, making: Int64, frees: Int64, maker: int) -> bool:
-    """Whether the place of these rows is seen to be executed twice: in two steps, in turn with frees, or after the
-    thread was elsewhere, outside of what the place calls.
-    """
+def _in_steps(scene: Scene, making: Int64) -> bool:
+    """Whether the place of these rows is seen in two steps."""
     times, steps = scene.course.wall.time_ns, scene.course.steps
-    if steps is not None and len(np.unique(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1:
-        return True
-    if len(_turns(times[making], times[frees])) >= LEAST_TURNS:
-        return True
+    return steps is not None and len(np.unique(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1
+
+
+def _returns(scene: Scene, making: Int64, maker: int) -> int:
+    """How often the thread was elsewhere, outside of what the place of these rows calls, and came back to it."""
+    times = scene.course.wall.time_ns
     place = np.unique(scene.place[making])
     here = np.zeros(len(scene.capture.stacks.frames), np.bool_)
     here[place[place != NOTHING]] = True
     elsewhere = (scene.thread == maker) & (scene.place != NOTHING) & ~scene.capture.stacks.under(here)[scene.node]
     other = np.flatnonzero(elsewhere & ~np.isin(scene.place, place))
     returned = _turns(times[making], times[other])
-    return len(returned) > 1 or (len(returned) == 1 and scene.ns(other[np.isin(times[other], returned[0])]) >= AWAY_NS)
+    alone = len(returned) == 1 and scene.ns(other[np.isin(times[other], returned[0])]) < AWAY_NS
+    return 0 if alone else len(returned)
 
 
 def _turns(making: Int64, other: Int64) -> list[Int64]:
