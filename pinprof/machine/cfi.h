@@ -56,6 +56,7 @@ struct stack {
     uint64_t from, size;
     bool *beyond;    /* set where a word above the copy is asked for */
     uint64_t *above; /* how far above its start words were asked for */
+    bool (*is_there)(uint64_t address); /* of a stack in place: whether a word can be read; else NULL */
 };
 
 /* ---- encoded values ---- */
@@ -398,6 +399,8 @@ static bool word_at(const struct stack *stack, uint64_t address, uint64_t *word)
             *stack->beyond = true;
         return false;
     }
+    if (stack->is_there && !stack->is_there(address))
+        return false;
     memcpy(word, stack->bytes + (address - stack->from), 8);
     return true;
 }

@@ -710,7 +710,7 @@ static size_t rewrite_sample(
     }
     bool beyond = false;
     uint64_t above = 0;
-    struct stack stack = {NULL, regs[REG_SP], 0, &beyond, &above};
+    struct stack stack = {NULL, regs[REG_SP], 0, &beyond, &above, NULL};
     if (at + 8 > size)
         return 0;
     uint64_t copied = word(record + at);

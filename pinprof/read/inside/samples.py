@@ -1,0 +1,107 @@
+"""Processor time as the agent's sampler saw it → samples: each with its callers, Python's with lines, and its part of the
+kernel's time.
+
+The kernel is seen from outside. What it did for a sample is concluded: behind a system call it did that call; elsewhere
+it served page faults, if the thread had any since the sample before. So a stack goes on into the kernel by the function
+that serves this, and no further. Faults count where their thread was next seen in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.base.numbering import Numbering
+from pinprof.base.units import format_counted
+from pinprof.data.model import Bool, Capture, Event, Int64, Losses, SampleTable
+from pinprof.read.assembly import StackBuilder
+from pinprof.read.by_thread import threads
+from pinprof.read.inside.file import InsideFile, NativeFrame
+from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
+from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, Place, UsedStacks
+from pinprof.read.symbols.resolver import Resolver
+
+_CPU, _FAULTS = Event("cpu-timer", "ns", None, None), Event("page-faults", "faults", None, None)
+
+
+def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver) -> Capture:
+    """The capture with the processor time of all processes; as it is where that was not sampled, or is known better."""
+    sampled = [(file, file.used) for file in files if file.used is not None]
+    if not sampled or len(capture.samples):
+        return capture
+    builder, machine = StackBuilder(), str(capture.manifest.host.get("arch", ""))
+    parts = [_rows(file.pid, each, UsedStacks(file.pid, each, resolver, builder, machine)) for file, each in sampled]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    samples = SampleTable.of(len(columns["weight"]), cpu=-1, **columns)
+    samples = samples.take(np.argsort(samples.time_ns, kind="stable"))
+    losses = Losses(
+        truncated_chains=sum(each.torn for _, each in sampled),
+        missing_stacks=int((samples.stack < 0).sum()),
+        notes=(*capture.losses.notes, *_notes([each for _, each in sampled])),
+        damage=capture.losses.damage,
+    )
+    return replace(
+        capture,
+        events=(_CPU, _FAULTS),
+        samples=samples,
+        stacks=builder.table(),
+        threads={(file.pid, tid): name for file, each in sampled for tid, name in each.names.items()},
+        losses=losses,
+    )
+
+
+def ask_symbols(file: InsideFile, resolver: Resolver) -> None:
+    """Have the resolver know every address of a process's samples."""
+    if file.used is not None:
+        UsedStacks(file.pid, file.used, resolver, StackBuilder()).frames()
+
+
+def _notes(sampled: Sequence[Used]) -> Iterator[str]:
+    period = min(each.sampled % WITHDRAWN for each in sampled) / 1e6
+    yield (
+        f"Timers inside the program sampled its CPU time every {period:.0f} ms, because perf events are not permitted: what "
+        "the kernel did is concluded from the instruction that led there, and waits are not recorded."
+    )
+    if withdrawn := sum(each.sampled >= WITHDRAWN for each in sampled):
+        what = format_counted(withdrawn, "process", "processes")
+        yield f"The sampler ended early in {what}, because the program handles its signal."
+
+
+def _rows(pid: int, each: Used, stacks: UsedStacks) -> dict[str, Int64]:
+    """The samples of a process: in the program, in the kernel, and faults."""
+    kernel = np.where(each.call >= 0, each.call + FIRST_CALL, OTHERWISE)
+    kernel[(each.call == NO_CALL) & (each.faults > 0)] = BY_FAULT
+    in_user, in_kernel = np.flatnonzero(each.user_ns > 0), np.flatnonzero(each.system_ns > 0)
+    faults = _faults(each, (kernel == BY_FAULT) & (each.system_ns > each.user_ns))
+    faulted = np.flatnonzero(faults)
+    row = np.concatenate([in_user, in_kernel, faulted])
+    entered = np.concatenate(
+        [np.full(len(in_user), NOT_IN_KERNEL), kernel[in_kernel], np.full(len(faulted), BY_FAULT)]
+    )
+    leaves = Numbering[NativeFrame]()
+    numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
+    keys, which = np.unique(np.stack([each.chain[row], numbers[row], entered]), axis=1, return_inverse=True)
+    places = [Place(chain, leaves.items[leaf], served) for chain, leaf, served in keys.T.tolist()]
+    return {
+        "time_ns": each.time_ns[row],
+        "pid": np.full(len(row), pid, np.int64),
+        "tid": each.tid[row].astype(np.int64),
+        "event": np.repeat([0, 1], [len(in_user) + len(in_kernel), len(faulted)]),
+        "weight": np.concatenate([each.user_ns[in_user], each.system_ns[in_kernel], faults[faulted]]),
+        "stack": stacks.nodes(places)[which.reshape(-1)],
+        "ip": each.address[row],
+    }
+
+
+def _faults(each: Used, seen: Bool) -> Int64:
+    """Per sample its faults: where a thread was seen in some, they are all there."""
+    faults = each.faults.copy()
+    for mine in threads(np.zeros(len(each.tid), np.int32), each.tid):
+        at = np.flatnonzero(seen[mine])
+        if len(at):
+            part = np.minimum(np.searchsorted(at, np.arange(len(mine))), len(at) - 1)
+            faults[mine] = 0
+            faults[mine[at]] = np.bincount(part, each.faults[mine], len(at)).astype(np.int64)
+    return faults
