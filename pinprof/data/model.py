@@ -72,6 +72,8 @@ class Event:
     """Whether it is known to count or sample something else than processors: a wall clock, a lock's delay, memory."""
     kernel_left_out: bool = False
     """Whether the recorder left it out of this event."""
+    inferred: bool = False
+    """Whether what the kernel did is concluded from the instruction that led there, and was not seen."""
 
     @property
     def user_only(self) -> bool:

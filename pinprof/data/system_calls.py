@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # fmt: off
 _X86_64 = (
-    (0,
+    (0, (
         "read write open close stat fstat lstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask "
         "rt_sigreturn ioctl pread64 pwrite64 readv writev access pipe select sched_yield mremap msync mincore madvise "
         "shmget shmat shmctl dup dup2 pause nanosleep getitimer alarm setitimer getpid sendfile socket connect accept "
@@ -37,16 +37,16 @@ _X86_64 = (
         "process_vm_writev kcmp finit_module sched_setattr sched_getattr renameat2 seccomp getrandom memfd_create "
         "kexec_file_load bpf execveat userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 pkey_mprotect "
         "pkey_alloc pkey_free statx io_pgetevents rseq"
-    ),
-    (424,
+    )),
+    (424, (
         "pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig "
         "fsmount fspick pidfd_open clone3 close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 "
         "mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret "
         "process_mrelease futex_waitv set_mempolicy_home_node"
-    ),
+    )),
 )
 _ARM64 = (
-    (0,
+    (0, (
         "io_setup io_destroy io_submit io_cancel io_getevents setxattr lsetxattr fsetxattr getxattr lgetxattr "
         "fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr getcwd lookup_dcookie "
         "eventfd2 epoll_create1 epoll_ctl epoll_pwait dup dup3 fcntl inotify_init1 inotify_add_watch inotify_rm_watch "
@@ -71,25 +71,25 @@ _ARM64 = (
         "mremap add_key request_key keyctl clone execve mmap fadvise64 swapon swapoff mprotect msync mlock munlock "
         "mlockall munlockall mincore madvise remap_file_pages mbind get_mempolicy set_mempolicy migrate_pages "
         "move_pages rt_tgsigqueueinfo perf_event_open accept4 recvmmsg"
-    ),
-    (260,
+    )),
+    (260, (
         "wait4 prlimit64 fanotify_init fanotify_mark name_to_handle_at open_by_handle_at clock_adjtime syncfs setns "
         "sendmmsg process_vm_readv process_vm_writev kcmp finit_module sched_setattr sched_getattr renameat2 seccomp "
         "getrandom memfd_create bpf execveat userfaultfd membarrier mlock2 copy_file_range preadv2 pwritev2 "
         "pkey_mprotect pkey_alloc pkey_free statx io_pgetevents rseq kexec_file_load"
-    ),
-    (403,
+    )),
+    (403, (
         "clock_gettime64 clock_settime64 clock_adjtime64 clock_getres_time64 clock_nanosleep_time64 timer_gettime64 "
         "timer_settime64 timerfd_gettime64 timerfd_settime64 utimensat_time64 pselect6_time64 ppoll_time64"
-    ),
-    (416,
+    )),
+    (416, (
         "io_pgetevents_time64 recvmmsg_time64 mq_timedsend_time64 mq_timedreceive_time64 semtimedop_time64 "
         "rt_sigtimedwait_time64 futex_time64 sched_rr_get_interval_time64 pidfd_send_signal io_uring_setup "
         "io_uring_enter io_uring_register open_tree move_mount fsopen fsconfig fsmount fspick pidfd_open clone3 "
         "close_range openat2 pidfd_getfd faccessat2 process_madvise epoll_pwait2 mount_setattr quotactl_fd "
         "landlock_create_ruleset landlock_add_rule landlock_restrict_self memfd_secret process_mrelease futex_waitv "
         "set_mempolicy_home_node"
-    ),
+    )),
 )
 # fmt: on
 

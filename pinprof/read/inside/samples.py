@@ -1,5 +1,5 @@
-"""Processor time as the agent's sampler saw it → samples: each with its callers, Python's with lines, and its part of the
-kernel's time.
+"""Processor time as the agent's sampler saw it → samples: each with its callers, Python's with lines, and its part in
+the kernel.
 
 The kernel is seen from outside. What it did for a sample is concluded: behind a system call it did that call; elsewhere
 it served page faults, if the thread had any since the sample before. So a stack goes on into the kernel by the function
@@ -23,7 +23,10 @@ from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
 from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, Place, UsedStacks
 from pinprof.read.symbols.resolver import Resolver
 
-_CPU, _FAULTS = Event("cpu-timer", "ns", None, None), Event("page-faults", "faults", None, None)
+_CPU, _FAULTS = (
+    Event("cpu-timer", "ns", None, None, inferred=True),
+    Event("page-faults", "faults", None, None, inferred=True),
+)
 
 
 def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver) -> Capture:
@@ -60,10 +63,7 @@ def ask_symbols(file: InsideFile, resolver: Resolver) -> None:
 
 def _notes(sampled: Sequence[Used]) -> Iterator[str]:
     period = min(each.sampled % WITHDRAWN for each in sampled) / 1e6
-    yield (
-        f"Timers inside the program sampled its CPU time every {period:.0f} ms, because perf events are not permitted: what "
-        "the kernel did is concluded from the instruction that led there, and waits are not recorded."
-    )
+    yield f"Timers inside the program sampled its CPU time every {period:.0f} ms."
     if withdrawn := sum(each.sampled >= WITHDRAWN for each in sampled):
         what = format_counted(withdrawn, "process", "processes")
         yield f"The sampler ended early in {what}, because the program handles its signal."
@@ -77,9 +77,7 @@ def _rows(pid: int, each: Used, stacks: UsedStacks) -> dict[str, Int64]:
     faults = _faults(each, (kernel == BY_FAULT) & (each.system_ns > each.user_ns))
     faulted = np.flatnonzero(faults)
     row = np.concatenate([in_user, in_kernel, faulted])
-    entered = np.concatenate(
-        [np.full(len(in_user), NOT_IN_KERNEL), kernel[in_kernel], np.full(len(faulted), BY_FAULT)]
-    )
+    entered = np.concatenate([np.full(len(in_user), NOT_IN_KERNEL), kernel[in_kernel], np.full(len(faulted), BY_FAULT)])
     leaves = Numbering[NativeFrame]()
     numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
     keys, which = np.unique(np.stack([each.chain[row], numbers[row], entered]), axis=1, return_inverse=True)

@@ -1,4 +1,4 @@
-"""What the agent's sampler noted of processor time: where threads were, and what they had used since the time before."""
+"""What the agent's sampler noted of processor time: where threads were, and what they used since they last were."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def chains(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, Chain]]
         places = np.frombuffer(text[: 8 * native], "<u8").tolist()
         lines = np.frombuffer(text[8 * native :], "<u4").reshape(-1, 2).tolist()
         torn = bool(int(record["flags"]) & TORN)
-        yield int(record["site"]), Chain(tuple(places), tuple((code, min(line, 2**31 - 1)) for code, line in lines), torn)
+        yield (
+            int(record["site"]),
+            Chain(tuple(places), tuple((code, min(line, 2**31 - 1)) for code, line in lines), torn),
+        )
 
 
 def modules(told: Iterable[tuple[np.void, bytes]]) -> Iterator[Module]:

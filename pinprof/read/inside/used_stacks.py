@@ -37,9 +37,7 @@ class Place(NamedTuple):
 class UsedStacks:
     """The stacks of a process's samples."""
 
-    def __init__(
-        self, pid: int, each: Used, resolver: Resolver, builder: StackBuilder, machine: str = ""
-    ) -> None:
+    def __init__(self, pid: int, each: Used, resolver: Resolver, builder: StackBuilder, machine: str = "") -> None:
         """`machine`: what processor it is of."""
         self._pid, self._used, self._resolver, self._builder = pid, each, resolver, builder
         self._kernel = kernel_functions(machine)
