@@ -105,6 +105,8 @@ enum kind {
     USED, /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
               * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
               * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one */
+    RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
+               * shared, in KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,   /* bytes: length of the thread's name in the next unit */
 };
 enum flag {

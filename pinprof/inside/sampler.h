@@ -9,7 +9,7 @@
  * each sample of those that are stands for a whole period.
  */
 
-enum { REMEMBER_NAME = 64, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
+enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
 #define WITHDRAWN ((uint32_t)1 << 31)
 
 static int sample_signal; /* 0: nothing is sampled */
@@ -160,6 +160,33 @@ static uint16_t called(const ucontext_t *context, word pc, uint8_t *flags)
     return number < UINT16_MAX ? (uint16_t)number : 0;
 }
 
+/* What the process's memory is made of: what grows says what the faults are of. */
+static void put_resident(struct thread *t, uint32_t chain)
+{
+    static const char *const PARTS[] = {"RssAnon:", "RssFile:", "RssShmem:"};
+    char *text = t->sampling.maps;
+    word part[COUNT(PARTS)] = {0};
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, text, MAPS_BYTES - 1);
+    if (file >= 0)
+        close(file);
+    text[length > 0 ? length : 0] = 0;
+    for (size_t i = 0; i < COUNT(PARTS); i++) {
+        const char *place = strstr(text, PARTS[i]);
+        if (!place)
+            return;
+        place += strlen(PARTS[i]);
+        place += strspn(place, " \t");
+        part[i] = number_in(&place, 10);
+    }
+    struct record *record = room(t, 1);
+    if (!record)
+        return;
+    *record = (struct record){
+        .kind = RESIDENT, .site = chain, .begin = ticks(), .bytes = part[0], .address = part[1], .source = part[2]};
+    publish(t, 1);
+}
+
 static void put_name(struct thread *t)
 {
     struct sampling *s = &t->sampling;
@@ -222,6 +249,8 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     sample.address = f.pc;
     sample.function = called(context, f.pc, &sample.flags);
     sample.site = chain_of(t, f);
+    if (!(sample.flags & CALLED) && sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
+        put_resident(t, sample.site);
     if (sample.begin - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
         atomic_load_explicit(&process->anchor_after, memory_order_relaxed))
         anchor(t, sample.begin);

@@ -67,7 +67,8 @@ class Kind(IntEnum):
     CODE = 9
     CHAIN = 10
     USED = 11
-    NAMED = 12
+    RESIDENT = 12
+    NAMED = 13
 
 
 class Stop(IntEnum):
@@ -124,6 +125,8 @@ class InsideFile:
     """Names the file among those of a capture."""
     stop: int
     """`Stop`."""
+    parent: int
+    """The token of the process that forked it; 0 for none that has a file."""
     lost: int
     """Calls that were not recorded."""
     unsited: int
@@ -192,7 +195,7 @@ def parse(data: Bytes) -> InsideFile | None:
     maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
     samples = (kind == Kind.USED) & clock.sound(records["begin"]) & used.sound(records)
     named = {int(tid[row]): paths[int(records["site"][row])] for row in np.flatnonzero(kind == Kind.NAMED).tolist()}
-    settled = good | samples | np.isin(kind, (Kind.THREAD, Kind.ANCHOR, Kind.NAMED))
+    settled = good | samples | np.isin(kind, (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED))
     settled[maps] = True
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
@@ -206,7 +209,8 @@ def parse(data: Bytes) -> InsideFile | None:
     sums = records["kind"] == Kind.SUM
     took = np.where(sums, clock.length_ns(records["source"]), end - begin)
     return InsideFile(
-        used=_used(header, all_records[samples], all_tid[samples], clock, heard, named) if samples.any() else None,
+        used=_used(header, all_records, all_tid, samples, clock, heard, named) if samples.any() else None,
+        parent=int(header["parent"]),
         pid=pid,
         token=int(header["token"]),
         stop=int(header["stop"]),
@@ -228,11 +232,15 @@ def _used(
     header: np.void,
     records: NDArray[np.void],
     tid: Int64,
+    samples: Bool,
     clock: _Clock,
     told: dict[Kind, list[tuple[np.void, bytes]]],
     names: dict[int, str],
 ) -> Used:
     """The samples, by time."""
+    grown = records["kind"] == Kind.RESIDENT
+    resident = used.resident(records[grown], tid[grown])
+    records, tid = records[samples], tid[samples]
     order = np.argsort(records["begin"], kind="stable")
     records = records[order]
     return Used(
@@ -240,6 +248,7 @@ def _used(
         time_ns=clock.ns(records["begin"]),
         tid=tid[order].astype(np.int32),
         **used.columns(records),
+        resident=resident,
         chains=dict(used.chains(told[Kind.CHAIN])),
         codes=dict(used.codes(told[Kind.CODE])),
         modules=tuple(used.modules(told[Kind.MODULE])),

@@ -18,6 +18,7 @@ from pinprof.base.units import format_counted
 from pinprof.data.model import Bool, Capture, Event, Int64, Losses, SampleTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import threads
+from pinprof.read.inside import fault_kinds
 from pinprof.read.inside.file import InsideFile, NativeFrame
 from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
 from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, Place, UsedStacks
@@ -28,6 +29,9 @@ _CPU, _FAULTS = (
     Event("page-faults", "faults", None, None, inferred=True),
 )
 
+_FREES = ("munmap", "brk", "madvise")
+"""Calls that give memory back."""
+
 
 def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver) -> Capture:
     """The capture with the processor time of all processes; as it is where that was not sampled, or is known better."""
@@ -35,7 +39,16 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     if not sampled or len(capture.samples):
         return capture
     builder, machine = StackBuilder(), str(capture.manifest.host.get("arch", ""))
-    parts = [_rows(file.pid, each, UsedStacks(file.pid, each, resolver, builder, machine)) for file, each in sampled]
+    parents = {file.parent for file in files}
+    parts = [
+        _rows(
+            file.pid,
+            each,
+            UsedStacks(file.pid, each, resolver, builder, machine),
+            forks=file.parent > 0 or file.token in parents,
+        )
+        for file, each in sampled
+    ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     samples = SampleTable.of(len(columns["weight"]), cpu=-1, **columns)
     samples = samples.take(np.argsort(samples.time_ns, kind="stable"))
@@ -69,12 +82,15 @@ def _notes(sampled: Sequence[Used]) -> Iterator[str]:
         yield f"The sampler ended early in {what}, because the program handles its signal."
 
 
-def _rows(pid: int, each: Used, stacks: UsedStacks) -> dict[str, Int64]:
+def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool) -> dict[str, Int64]:
     """The samples of a process: in the program, in the kernel, and faults."""
     kernel = np.where(each.call >= 0, each.call + FIRST_CALL, OTHERWISE)
     kernel[(each.call == NO_CALL) & (each.faults > 0)] = BY_FAULT
     in_user, in_kernel = np.flatnonzero(each.user_ns > 0), np.flatnonzero(each.system_ns > 0)
-    faults = _faults(each, (kernel == BY_FAULT) & (each.system_ns > each.user_ns))
+    seen = (kernel == BY_FAULT) & (each.system_ns > each.user_ns)
+    frees = bool((stacks.calls(*_FREES) & (each.system_ns > each.user_ns)).any())
+    served = fault_kinds.served_by(each, seen, forks=forks or stacks.forks, frees=frees)
+    faults = _faults(each, seen)
     faulted = np.flatnonzero(faults)
     row = np.concatenate([in_user, in_kernel, faulted])
     entered = np.concatenate([np.full(len(in_user), NOT_IN_KERNEL), kernel[in_kernel], np.full(len(faulted), BY_FAULT)])
@@ -88,7 +104,7 @@ def _rows(pid: int, each: Used, stacks: UsedStacks) -> dict[str, Int64]:
         "tid": each.tid[row].astype(np.int64),
         "event": np.repeat([0, 1], [len(in_user) + len(in_kernel), len(faulted)]),
         "weight": np.concatenate([each.user_ns[in_user], each.system_ns[in_kernel], faults[faulted]]),
-        "stack": stacks.nodes(places)[which.reshape(-1)],
+        "stack": stacks.nodes(places, served)[which.reshape(-1)],
         "ip": each.address[row],
     }
 

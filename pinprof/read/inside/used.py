@@ -40,6 +40,17 @@ class Module(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Resident:
+    """What the process's memory was made of while threads took faults: columns of one length, by thread."""
+
+    tid: Int32
+    chain: Int64
+    anonymous_kib: Int64
+    file_kib: Int64
+    shared_kib: Int64
+
+
+@dataclass(frozen=True)
 class Used:
     """The samples of a process, as columns of one length, and what their numbers mean."""
 
@@ -57,6 +68,7 @@ class Used:
     chain: Int64
     call: Int32
     """Number of the kernel's call, NO_CALL or UNKNOWN_CALL."""
+    resident: Resident
     chains: dict[int, Chain]
     codes: dict[int, tuple[str, str]]
     """Name and file of functions of Python."""
@@ -91,6 +103,12 @@ def columns(records: NDArray[np.void]) -> dict[str, NDArray[np.generic]]:
         "chain": records["site"].astype(np.int64),
         "call": np.where(called, np.where(number > 0, number - 1, UNKNOWN_CALL), NO_CALL).astype(np.int32),
     }
+
+
+def resident(records: NDArray[np.void], tid: Int64) -> Resident:
+    """The readings of memory."""
+    sizes = (np.minimum(records[name], _MOST).astype(np.int64) for name in ("bytes", "address", "source"))
+    return Resident(tid.astype(np.int32), records["site"].astype(np.int64), *sizes)
 
 
 def chains(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, Chain]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.data.model import KERNEL, USER, Dso, Int64, UInt64
+from pinprof.data.model import KERNEL, USER, Bool, Dso, Int64, UInt64
 from pinprof.data.system_calls import kernel_functions
 from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
 from pinprof.read.inside import used
+from pinprof.read.inside.fault_kinds import ENTERED
 from pinprof.read.inside.file import NativeFrame
 from pinprof.read.inside.sites import Function, dso_of, named_frames
 from pinprof.read.inside.used import Used
@@ -19,11 +21,12 @@ from pinprof.read.symbols.resolver import Resolver
 
 NOT_IN_KERNEL, OTHERWISE, BY_FAULT, FIRST_CALL = range(4)
 """`Place.kernel`; from the last one on, by the number of the kernel's call."""
-_FAULT = ("asm_exc_page_fault", "handle_mm_fault")
-"""What serves a page fault, whatever its kind."""
 _UNKNOWN = ("[unknown kernel]",)
 _MOSTLY = {"munmap": "unmap_region", "brk": "unmap_region", "madvise": "zap_page_range_single"}
 """Calls whose time is nearly all in one thing."""
+
+
+_FORK = re.compile(r"(_|__libc_|__)?[fF]ork(@.*)?")
 
 
 class Place(NamedTuple):
@@ -78,13 +81,25 @@ class UsedStacks:
     def _everywhere(self) -> set[NativeFrame]:
         return {*self.leaves, *(frame for chain in self._callers.values() for frame in chain)}
 
-    def nodes(self, places: Sequence[Place]) -> Int64:
-        """The innermost node of each stack."""
+    def calls(self, *names: str) -> Bool:
+        """Which of the samples came from these calls of the kernel."""
+        numbers = [number for number, name in self._kernel.items() if name.partition("_sys_")[2] in names]
+        return np.isin(self._used.call, numbers)
+
+    @property
+    def forks(self) -> bool:
+        """Whether the process was seen to fork."""
+        names, calls = self.frames(), self.calls("clone", "fork").tolist()
+        leaves = {leaf for leaf, forks in zip(self.leaves, calls, strict=True) if forks}
+        return any(_FORK.fullmatch(function.name) for leaf in leaves for function in names.get(leaf, ()))
+
+    def nodes(self, places: Sequence[Place], faults: Mapping[int, tuple[str, ...]]) -> Int64:
+        """The innermost node of each stack; `faults`: what serves those of each chain."""
         names = self.frames()
         native = {frame: self._native(frame, names) for frame in self._everywhere}
         outer = {number: self._outer(number, native) for number in {place.chain for place in places}}
         chains = [
-            [*outer[place.chain], *(frame for frame, _ in native[place.frame]), *self._served(place.kernel)]
+            [*outer[place.chain], *(frame for frame, _ in native[place.frame]), *self._served(place, faults)]
             for place in places
         ]
         return self._builder.stacks(chains).astype(np.int64)
@@ -114,11 +129,12 @@ class UsedStacks:
             frames += [made for made, machinery in native[frame] if not (machinery and chain.python)]
         return frames
 
-    def _served(self, kernel: int) -> list[int]:
+    def _served(self, place: Place, faults: Mapping[int, tuple[str, ...]]) -> list[int]:
         """The frames of what the kernel did."""
+        kernel = place.kernel
         if kernel == NOT_IN_KERNEL:
             return []
-        names: tuple[str, ...] = _FAULT if kernel == BY_FAULT else _UNKNOWN
+        names = faults.get(place.chain, ENTERED) if kernel == BY_FAULT else _UNKNOWN
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
             inside = _MOSTLY.get(name.partition("_sys_")[2])
             names = (name, inside) if inside else (name,)
