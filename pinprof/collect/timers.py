@@ -72,7 +72,9 @@ class _Timers(Tool):
         """The same, with why there is no more."""
         number = permission.sampling_errno(kernel=False)
         why = f" {permission.refusal(number or errno.EPERM, system_wide=False, user=True)}" if number else ""
-        note = f"Timers inside the program recorded its CPU time; waits, and what the kernel does, were not.{why}"
+        note = (
+            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and most waits, were not.{why}"
+        )
         return ToolResult(self.under_way().facts, (note,))
 
 

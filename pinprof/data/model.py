@@ -92,6 +92,9 @@ class Event:
         return self.clocks or (counts and _TIME.fullmatch(self.name) is not None)
 
 
+OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
+"""Intervals in which a thread did not run, as pinprof's own recorders see them."""
+
 _USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
 """perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""
 _TIME = re.compile(

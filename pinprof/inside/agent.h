@@ -104,7 +104,8 @@ enum kind {
              * hold, and then `source` functions of Python with their lines; innermost first */
     USED, /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
               * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
-              * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one */
+              * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
+              * extra: us for which others kept it from running since the sample before */
     RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
                * shared, in KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,   /* bytes: length of the thread's name in the next unit */
@@ -193,7 +194,7 @@ struct frame { /* of Python */
 
 /* What the sampler keeps of a thread, and where it works: a signal's stack may be small. */
 struct sampling {
-    word user_ns, system_ns, faults, disk_faults; /* up to the sample before */
+    word user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
     uint32_t samples, known_chains;
     uint32_t chance;
     char name[16];

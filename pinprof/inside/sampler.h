@@ -160,17 +160,33 @@ static uint16_t called(const ucontext_t *context, word pc, uint8_t *flags)
     return number < UINT16_MAX ? (uint16_t)number : 0;
 }
 
-/* What the process's memory is made of: what grows says what the faults are of. */
-static void put_resident(struct thread *t, uint32_t chain)
+/* What a file in /proc says, as text. */
+static const char *told_by(struct thread *t, const char *path)
 {
-    static const char *const PARTS[] = {"RssAnon:", "RssFile:", "RssShmem:"};
     char *text = t->sampling.maps;
-    word part[COUNT(PARTS)] = {0};
-    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t length = file < 0 ? 0 : read(file, text, MAPS_BYTES - 1);
     if (file >= 0)
         close(file);
     text[length > 0 ? length : 0] = 0;
+    return text;
+}
+
+/* How long the thread could have run while others did; 0 where the kernel does not say it. */
+static word delayed_ns(struct thread *t)
+{
+    const char *text = told_by(t, "/proc/thread-self/schedstat");
+    number_in(&text, 10);
+    text += *text == ' ';
+    return number_in(&text, 10);
+}
+
+/* What the process's memory is made of: what grows says what the faults are of. */
+static void put_resident(struct thread *t, uint32_t chain)
+{
+    static const char *const PARTS[] = {"RssAnon:", "RssFile:", "RssShmem:"};
+    const char *text = told_by(t, "/proc/self/status");
+    word part[COUNT(PARTS)] = {0};
     for (size_t i = 0; i < COUNT(PARTS); i++) {
         const char *place = strstr(text, PARTS[i]);
         if (!place)
@@ -219,12 +235,14 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     if (!is_kept(s) || getrusage(RUSAGE_THREAD, &used))
         return;
     memset(s->readable, 0, sizeof s->readable);
+    word delayed = delayed_ns(t);
     word user = ns_of(used.ru_utime), system = ns_of(used.ru_stime);
     struct record sample = {.begin = ticks(),
         .end = user + system,
         .bytes = user - s->user_ns,
         .source = system - s->system_ns,
         .stream = (word)(used.ru_majflt - (long)s->disk_faults) << 32 | (uint32_t)(used.ru_minflt - (long)s->faults),
+        .extra = saturated((delayed - s->delayed_ns) / 1000),
         .kind = USED};
     if (!s->samples && user + system < sample_ns) { /* by chance: see above */
         word all = user + system;
@@ -262,6 +280,7 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     s->samples++;
     s->user_ns = user;
     s->system_ns = system;
+    s->delayed_ns = delayed;
     s->faults = (word)used.ru_minflt;
     s->disk_faults = (word)used.ru_majflt;
 }

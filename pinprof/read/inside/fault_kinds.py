@@ -24,6 +24,8 @@ _ANONYMOUS, _HUGE = "do_anonymous_page", "do_huge_pmd_anonymous_page"
 _OF_FILE, _SHARED, _COPIED = "do_read_fault", "shmem_fault", "wp_page_copy"
 _HUGE_NS = 20_000
 """The kernel's time for each fault: a small page takes a twentieth of this, a huge one takes five times as long."""
+_HUGE_PAGES = 8
+"""Pages for each fault: from here on most of the memory is in huge ones, of 512 pages each."""
 _GROWS = 0.25
 """The part of the faults, in pages, from which on growth tells what they are of."""
 _PAGE_KIB = 4
@@ -66,6 +68,7 @@ def _kind(place: _Place, *, forks: bool, frees: bool) -> tuple[str, ...]:
     most = max(place.grown, key=lambda name: place.grown[name], default="")
     if not most or place.grown[most] < _GROWS * place.faults:
         most = _COPIED if forks else _ANONYMOUS if frees else ""
-    if most == _ANONYMOUS and place.system_ns > _HUGE_NS * max(place.faults, 1):
+    large = place.grown[most] > _HUGE_PAGES * place.faults or place.system_ns > _HUGE_NS * place.faults
+    if most == _ANONYMOUS and large:
         most = _HUGE
     return (most,) if most else ()

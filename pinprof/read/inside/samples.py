@@ -15,7 +15,7 @@ import numpy as np
 
 from pinprof.base.numbering import Numbering
 from pinprof.base.units import format_counted
-from pinprof.data.model import Bool, Capture, Event, Int64, Losses, SampleTable
+from pinprof.data.model import OFF_CPU, READY, Bool, Capture, Event, Int64, Losses, SampleTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import threads
 from pinprof.read.inside import fault_kinds
@@ -29,6 +29,8 @@ _CPU, _FAULTS = (
     Event("page-faults", "faults", None, None, inferred=True),
 )
 
+_DELAYS = 2
+"""The number of the event of time in which others kept a thread from running."""
 _FREES = ("munmap", "brk", "madvise")
 """Calls that give memory back."""
 
@@ -60,7 +62,7 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     )
     return replace(
         capture,
-        events=(_CPU, _FAULTS),
+        events=(_CPU, _FAULTS, OFF_CPU),
         samples=samples,
         stacks=builder.table(),
         threads={(file.pid, tid): name for file, each in sampled for tid, name in each.names.items()},
@@ -92,20 +94,28 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool) -> dict[str,
     served = fault_kinds.served_by(each, seen, forks=forks or stacks.forks, frees=frees)
     faults = _faults(each, seen)
     faulted = np.flatnonzero(faults)
-    row = np.concatenate([in_user, in_kernel, faulted])
-    entered = np.concatenate([np.full(len(in_user), NOT_IN_KERNEL), kernel[in_kernel], np.full(len(faulted), BY_FAULT)])
+    delayed = np.flatnonzero(each.delayed_ns > 0)
+    parts = (in_user, in_kernel, faulted, delayed)
+    row = np.concatenate(parts)
+    not_inside = [np.full(len(part), NOT_IN_KERNEL) for part in (in_user, delayed)]
+    entered = np.concatenate([not_inside[0], kernel[in_kernel], np.full(len(faulted), BY_FAULT), not_inside[1]])
+    event = np.repeat([0, 0, 1, _DELAYS], [len(part) for part in parts])
+    weight = np.concatenate(
+        [each.user_ns[in_user], each.system_ns[in_kernel], faults[faulted], each.delayed_ns[delayed]]
+    )
     leaves = Numbering[NativeFrame]()
     numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
     keys, which = np.unique(np.stack([each.chain[row], numbers[row], entered]), axis=1, return_inverse=True)
     places = [Place(chain, leaves.items[leaf], served) for chain, leaf, served in keys.T.tolist()]
     return {
-        "time_ns": each.time_ns[row],
+        "time_ns": each.time_ns[row] - np.where(event == _DELAYS, weight, 0),
         "pid": np.full(len(row), pid, np.int64),
         "tid": each.tid[row].astype(np.int64),
-        "event": np.repeat([0, 1], [len(in_user) + len(in_kernel), len(faulted)]),
-        "weight": np.concatenate([each.user_ns[in_user], each.system_ns[in_kernel], faults[faulted]]),
+        "event": event,
+        "weight": weight,
         "stack": stacks.nodes(places, served)[which.reshape(-1)],
         "ip": each.address[row],
+        "wait": np.where(event == _DELAYS, READY, 0),
     }
 
 

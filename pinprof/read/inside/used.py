@@ -61,6 +61,8 @@ class Used:
     tid: Int32
     user_ns: Int64
     system_ns: Int64
+    delayed_ns: Int64
+    """For which others kept the thread from running, since the sample before."""
     faults: Int64
     disk_faults: Int64
     """Of them those that read a disk."""
@@ -97,6 +99,7 @@ def columns(records: NDArray[np.void]) -> dict[str, NDArray[np.generic]]:
         "ticks": records["begin"].copy(),
         "user_ns": records["bytes"].astype(np.int64),
         "system_ns": records["source"].astype(np.int64),
+        "delayed_ns": records["extra"].astype(np.int64) * 1000,
         "faults": ((faults & np.uint64(0xFFFF_FFFF)) + (faults >> np.uint64(32))).astype(np.int64),
         "disk_faults": (faults >> np.uint64(32)).astype(np.int64),
         "address": records["address"].copy(),
