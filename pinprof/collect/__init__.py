@@ -128,6 +128,16 @@ def _sampler(request: RecordRequest) -> str:
     return "perf"
 
 
+def level(request: RecordRequest) -> str:
+    """One sentence about how CPU time is recorded, where that is not all that there is."""
+    if "timers" in request.collectors:
+        return (
+            "Perf events are not permitted here: timers inside the program sample its CPU time, and what the kernel "
+            "does is estimated."
+        )
+    return ""
+
+
 def check(request: RecordRequest) -> None:
     """Raise when this request cannot be recorded here; writes nothing."""
     _check_launch(request)

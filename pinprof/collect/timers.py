@@ -46,6 +46,8 @@ def serves(request: RecordRequest) -> bool:
 def _reason(request: RecordRequest) -> str:
     if request.system_wide:
         return "Timers inside a program can't show other programs."
+    if "nsys" in request.collectors:
+        return "Nsight Systems and timers inside a program disturb each other."
     if request.region_only or request.delay_s or request.call_graph != "fp":
         return "Timers inside the program record all of its run, and no copies of stacks."
     if request.inside == "off":

@@ -551,7 +551,7 @@ int main(void)
 @pytest.mark.parametrize("sanitizer", ["address", "undefined", "thread"])
 def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, sanitizer: str) -> None:
     options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
-    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parent}")
+    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parents[1] / 'machine'}")
     try:
         program = of_c(tmp_path, driver, SANITIZED, *options)
         built = agent.compiled(tmp_path / "libagent.so", INSIDE.source, *flags)

@@ -41,7 +41,7 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     if not sampled or len(capture.samples):
         return capture
     builder, machine = StackBuilder(), str(capture.manifest.host.get("arch", ""))
-    parents = {file.parent for file in files}
+    parents = {file.parent for file in files if file.parent}
     parts = [
         _rows(
             file.pid,
@@ -54,6 +54,9 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     samples = SampleTable.of(len(columns["weight"]), cpu=-1, **columns)
     samples = samples.take(np.argsort(samples.time_ns, kind="stable"))
+    times = capture.manifest.outcome.get("recorded_ns")
+    if isinstance(times, Sequence) and len(times) == 2:  # the timers know of no end
+        samples = samples.within(*times)
     losses = Losses(
         truncated_chains=sum(each.torn for _, each in sampled),
         missing_stacks=int((samples.stack < 0).sum()),
