@@ -107,7 +107,8 @@ enum kind {
               * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
               * extra: us for which others kept it from running since the sample before */
     RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
-               * shared, in KiB; site: the chain of callers of the faults that its thread takes */
+               * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
+               * KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,   /* bytes: length of the thread's name in the next unit */
 };
 enum flag {

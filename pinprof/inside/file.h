@@ -18,6 +18,7 @@ struct process {
     word device, inode;
     uint32_t taken, chunks, spares;
     _Atomic uint32_t sites, chains, codes;
+    _Atomic word files_mapped, copies_mapped; /* bytes in all; the second: private and to be written */
     _Atomic word anchored, anchor_after; /* ticks */
     word opened_ticks;
     double ticks_a_ns;

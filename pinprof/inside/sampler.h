@@ -110,7 +110,8 @@ static uint32_t chain_of(struct thread *t, struct position at_first)
         innermost = false;
         if (is_ours((const void *)(uintptr_t)f.pc))
             continue;
-        s->address[count++] = f.pc;
+        /* Readers look before a return address; what a signal has interrupted is to be met by that. */
+        s->address[count++] = f.pc + f.after_signal;
         hash = mixed(hash, f.pc);
     }
     hash |= !hash;
@@ -198,8 +199,14 @@ static void put_resident(struct thread *t, uint32_t chain)
     struct record *record = room(t, 1);
     if (!record)
         return;
-    *record = (struct record){
-        .kind = RESIDENT, .site = chain, .begin = ticks(), .bytes = part[0], .address = part[1], .source = part[2]};
+    *record = (struct record){.kind = RESIDENT,
+        .site = chain,
+        .begin = ticks(),
+        .bytes = part[0],
+        .address = part[1],
+        .source = part[2],
+        .stream = atomic_load_explicit(&process->files_mapped, memory_order_relaxed) >> 10,
+        .end = atomic_load_explicit(&process->copies_mapped, memory_order_relaxed) >> 10};
     publish(t, 1);
 }
 

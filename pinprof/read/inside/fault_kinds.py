@@ -1,8 +1,9 @@
 """What page faults made, concluded from what the process's memory grew by meanwhile, and from how long they took.
 
 While a thread takes faults the sampler reads how much of the process's memory is anonymous, of files and shared. What
-grows at a place tells what its faults are of. Memory that does not grow although pages are made is either copied, in a
-process that forks, or given back and made again, in one that gives memory back. Else nothing is said of it.
+grows at a place tells what its faults are of. Memory that does not grow although pages are made is of files, where as
+much of these is mapped meanwhile; else it is written again after it was written back, in a process that does this, or
+copied, in one that forks, or given back and made again, in one that gives memory back. Else nothing is said of it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from pinprof.read.inside.used import Used
 ENTERED = ("asm_exc_page_fault", "handle_mm_fault")
 """What serves every fault."""
 _ANONYMOUS, _HUGE = "do_anonymous_page", "do_huge_pmd_anonymous_page"
-_OF_FILE, _SHARED, _COPIED = "do_read_fault", "shmem_fault", "wp_page_copy"
+_OF_FILE, SHARED, _PRIVATE, _WRITTEN = "do_read_fault", "shmem_fault", "do_cow_fault", "wp_page_copy"
+_WRITTEN_BACK = "do_page_mkwrite"
+_MAPPED = "mapped"
 _HUGE_NS = 20_000
 """The kernel's time for each fault: a small page takes a twentieth of this, a huge one takes five times as long."""
 _HUGE_PAGES = 8
@@ -41,10 +44,20 @@ class _Place:
     """In pages."""
 
 
-def served_by(each: Used, seen: Bool, *, forks: bool, frees: bool) -> Mapping[int, tuple[str, ...]]:
+@dataclass(frozen=True)
+class Does:
+    """What the process does that tells what faults are of."""
+
+    forks: bool = False
+    frees: bool = False
+    syncs: bool = False
+    """It writes files back, which it has mapped."""
+
+
+def served_by(each: Used, seen: Bool, does: Does) -> Mapping[int, tuple[str, ...]]:
     """Per chain of callers the kernel's functions that its faults lead through, as far as that is known.
 
-    `seen`: samples that were taken in a fault. `forks`, `frees`: what the process does.
+    `seen`: samples that were taken in a fault.
     """
     places: dict[int, _Place] = defaultdict(_Place)
     for row in np.flatnonzero(seen).tolist():
@@ -52,23 +65,36 @@ def served_by(each: Used, seen: Bool, *, forks: bool, frees: bool) -> Mapping[in
         place.faults += int(each.faults[row])
         place.system_ns += int(each.system_ns[row])
     resident = each.resident
+    columns = {
+        _ANONYMOUS: resident.anonymous_kib,
+        _OF_FILE: resident.file_kib,
+        SHARED: resident.shared_kib,
+        _MAPPED: resident.mapped_kib,
+        _PRIVATE: resident.private_kib,
+    }
     for mine in threads(np.zeros(len(resident.tid), np.int32), resident.tid):
-        for name, column in (
-            (_ANONYMOUS, resident.anonymous_kib),
-            (_OF_FILE, resident.file_kib),
-            (_SHARED, resident.shared_kib),
-        ):
+        for name, column in columns.items():
             growth = np.diff(column[mine]) // _PAGE_KIB
             for chain, pages in zip(resident.chain[mine[1:]].tolist(), growth.tolist(), strict=True):
                 places[chain].grown[name] += max(pages, 0)
-    return {chain: (*ENTERED, *_kind(place, forks=forks, frees=frees)) for chain, place in places.items()}
+    return {chain: (*ENTERED, *_kind(place, does)) for chain, place in places.items()}
 
 
-def _kind(place: _Place, *, forks: bool, frees: bool) -> tuple[str, ...]:
-    most = max(place.grown, key=lambda name: place.grown[name], default="")
-    if not most or place.grown[most] < _GROWS * place.faults:
-        most = _COPIED if forks else _ANONYMOUS if frees else ""
-    large = place.grown[most] > _HUGE_PAGES * place.faults or place.system_ns > _HUGE_NS * place.faults
+def _kind(place: _Place, does: Does) -> tuple[str, ...]:
+    """The function that serves most of its faults; none where that is not known."""
+    grown, least = place.grown, _GROWS * place.faults
+    most = max((_ANONYMOUS, _OF_FILE, SHARED), key=lambda name: grown[name])
+    if grown[most] < least or not place.faults:
+        most = (
+            _OF_FILE if grown[_MAPPED] >= least > 0
+            else _WRITTEN_BACK if does.syncs
+            else _WRITTEN if does.forks
+            else _ANONYMOUS if does.frees
+            else ""
+        )  # fmt: skip
+    if grown[_PRIVATE] >= least > 0 and most in (_ANONYMOUS, _WRITTEN):
+        most = _PRIVATE
+    large = grown[most] > _HUGE_PAGES * place.faults or place.system_ns > _HUGE_NS * place.faults
     if most == _ANONYMOUS and large:
         most = _HUGE
     return (most,) if most else ()

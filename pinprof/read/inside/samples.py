@@ -19,6 +19,7 @@ from pinprof.data.model import OFF_CPU, READY, Bool, Capture, Event, Int64, Loss
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import threads
 from pinprof.read.inside import fault_kinds
+from pinprof.read.inside.fault_kinds import Does
 from pinprof.read.inside.file import InsideFile, NativeFrame
 from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
 from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, Place, UsedStacks
@@ -32,7 +33,8 @@ _CPU, _FAULTS = (
 _DELAYS = 2
 """The number of the event of time in which others kept a thread from running."""
 _FREES = ("munmap", "brk", "madvise")
-"""Calls that give memory back."""
+_SYNCS = ("msync", "fsync", "fdatasync", "sync_file_range")
+"""Calls that give memory back, and that write mapped files back."""
 
 
 def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver) -> Capture:
@@ -93,8 +95,9 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool) -> dict[str,
     kernel[(each.call == NO_CALL) & (each.faults > 0)] = BY_FAULT
     in_user, in_kernel = np.flatnonzero(each.user_ns > 0), np.flatnonzero(each.system_ns > 0)
     seen = (kernel == BY_FAULT) & (each.system_ns > each.user_ns)
-    frees = bool((stacks.calls(*_FREES) & (each.system_ns > each.user_ns)).any())
-    served = fault_kinds.served_by(each, seen, forks=forks or stacks.forks, frees=frees)
+    busy = each.system_ns > each.user_ns
+    frees, syncs = (bool((stacks.calls(*names) & busy).any()) for names in (_FREES, _SYNCS))
+    served = fault_kinds.served_by(each, seen, Does(forks or stacks.forks, frees, syncs))
     faults = _faults(each, seen)
     faulted = np.flatnonzero(faults)
     delayed = np.flatnonzero(each.delayed_ns > 0)

@@ -17,6 +17,7 @@ WITHDRAWN = 1 << 31
 """In the header's `sampled`: the program has taken the sampler's signal."""
 TORN, CALLED = 4, 8
 _LATEST_NS = 2**62
+_SIZES = ("bytes", "address", "source", "stream", "end")
 _MOST = 1 << 40
 
 
@@ -48,6 +49,10 @@ class Resident:
     anonymous_kib: Int64
     file_kib: Int64
     shared_kib: Int64
+    mapped_kib: Int64
+    """Of files, so far, whether it is touched or not, …"""
+    private_kib: Int64
+    """… and beside it what of files was mapped to be written privately."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ def columns(records: NDArray[np.void]) -> dict[str, NDArray[np.generic]]:
 
 def resident(records: NDArray[np.void], tid: Int64) -> Resident:
     """The readings of memory."""
-    sizes = (np.minimum(records[name], _MOST).astype(np.int64) for name in ("bytes", "address", "source"))
+    sizes = (np.minimum(records[name], _MOST).astype(np.int64) for name in _SIZES)
     return Resident(tid.astype(np.int32), records["site"].astype(np.int64), *sizes)
 
 

@@ -12,7 +12,7 @@ from pinprof.data.model import KERNEL, USER, Bool, Dso, Int64, UInt64
 from pinprof.data.system_calls import kernel_functions
 from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
 from pinprof.read.inside import used
-from pinprof.read.inside.fault_kinds import ENTERED
+from pinprof.read.inside.fault_kinds import ENTERED, SHARED
 from pinprof.read.inside.file import NativeFrame
 from pinprof.read.inside.sites import Function, dso_of, named_frames
 from pinprof.read.inside.used import Used
@@ -23,7 +23,8 @@ NOT_IN_KERNEL, OTHERWISE, BY_FAULT, FIRST_CALL = range(4)
 """`Place.kernel`; from the last one on, by the number of the kernel's call."""
 _UNKNOWN = ("[unknown kernel]",)
 _MOSTLY = {"munmap": "unmap_region", "brk": "unmap_region", "madvise": "zap_page_range_single"}
-"""Calls whose time is nearly all in one thing."""
+_OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "close": "shmem_evict_inode"}
+"""Calls whose time is nearly all in one thing; the second ones in processes that fill shared memory."""
 
 
 _FORK = re.compile(r"(_|__libc_|__)?[fF]ork(@.*)?")
@@ -136,6 +137,7 @@ class UsedStacks:
             return []
         names = faults.get(place.chain, ENTERED) if kernel == BY_FAULT else _UNKNOWN
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
-            inside = _MOSTLY.get(name.partition("_sys_")[2])
+            shares = any(SHARED in each for each in faults.values())
+            inside = (_MOSTLY | (_OF_SHARED if shares else {})).get(name.partition("_sys_")[2])
             names = (name, inside) if inside else (name,)
         return [self._builder.frame(name, KERNEL_IMAGE, KERNEL) for name in names]
