@@ -274,7 +274,7 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     sample.address = f.pc;
     sample.function = called(context, f.pc, &sample.flags);
     sample.site = chain_of(t, f);
-    if (!(sample.flags & CALLED) && sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
+    if (sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
         put_resident(t, sample.site);
     if (sample.begin - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
         atomic_load_explicit(&process->anchor_after, memory_order_relaxed))

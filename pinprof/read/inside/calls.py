@@ -27,6 +27,7 @@ from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
 from pinprof.read.symbols.resolver import Resolver
+from pinprof.streams import store
 
 SOURCE = "pinprof's agent in front of libcuda"
 TRACED = frozenset({"cuda calls", "memory"})
@@ -50,7 +51,7 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     if not files:
         return capture
     known = [file for file in files if file is not None]
-    capture = samples.with_samples(capture, known, reading.resolver)
+    capture = samples.with_samples(capture, known, reading.resolver, store.part(reading.directory, store.RATES))
     found = combine(known, reading.resolver, unreadable=files.count(None))
     activity = added(capture.activity, found)
     return replace(capture.with_notes(*found.notes), activity=activity, call_stacks=found.stacks)

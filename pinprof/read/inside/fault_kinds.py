@@ -15,16 +15,18 @@ from dataclasses import field
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Bool
+from pinprof.data.model import Bool, Int64
 from pinprof.read.by_thread import threads
 from pinprof.read.inside.used import Used
 
 ENTERED = ("asm_exc_page_fault", "handle_mm_fault")
 """What serves every fault."""
 _ANONYMOUS, _HUGE = "do_anonymous_page", "do_huge_pmd_anonymous_page"
-_OF_FILE, SHARED, _PRIVATE, _WRITTEN = "do_read_fault", "shmem_fault", "do_cow_fault", "wp_page_copy"
+_OF_FILE, SHARED, _PRIVATE, _WRITTEN = "do_read_fault", "shmem_fault", "do_wp_page", "wp_page_copy"
 _WRITTEN_BACK = "do_page_mkwrite"
 _MAPPED = "mapped"
+_LEADS_TO = {_PRIVATE: ("do_fault", _PRIVATE)}
+"""What serves these first."""
 _HUGE_NS = 20_000
 """The kernel's time for each fault: a small page takes a twentieth of this, a huge one takes five times as long."""
 _HUGE_PAGES = 8
@@ -39,7 +41,7 @@ class _Place:
     """What the faults of one chain of callers made."""
 
     faults: int = 0
-    system_ns: int = 0
+    spent_ns: int = 0
     grown: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     """In pages."""
 
@@ -54,16 +56,16 @@ class Does:
     """It writes files back, which it has mapped."""
 
 
-def served_by(each: Used, seen: Bool, does: Does) -> Mapping[int, tuple[str, ...]]:
+def served_by(each: Used, seen: Bool, spent_ns: Int64, does: Does) -> Mapping[int, tuple[str, ...]]:
     """Per chain of callers the kernel's functions that its faults lead through, as far as that is known.
 
-    `seen`: samples that were taken in a fault.
+    `seen`: samples that were taken in a fault; `spent_ns`: what faults took in each.
     """
     places: dict[int, _Place] = defaultdict(_Place)
     for row in np.flatnonzero(seen).tolist():
         place = places[int(each.chain[row])]
         place.faults += int(each.faults[row])
-        place.system_ns += int(each.system_ns[row])
+        place.spent_ns += int(spent_ns[row])
     resident = each.resident
     columns = {
         _ANONYMOUS: resident.anonymous_kib,
@@ -94,7 +96,7 @@ def _kind(place: _Place, does: Does) -> tuple[str, ...]:
         )  # fmt: skip
     if grown[_PRIVATE] >= least > 0 and most in (_ANONYMOUS, _WRITTEN):
         most = _PRIVATE
-    large = grown[most] > _HUGE_PAGES * place.faults or place.system_ns > _HUGE_NS * place.faults
+    large = grown[most] > _HUGE_PAGES * place.faults or place.spent_ns > _HUGE_NS * place.faults
     if most == _ANONYMOUS and large:
         most = _HUGE
-    return (most,) if most else ()
+    return _LEADS_TO.get(most, (most,) if most else ())

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from pinprof.base.numbering import Numbering
 from pinprof.base.units import format_counted
 from pinprof.data.model import OFF_CPU, READY, Bool, Capture, Event, Int64, Losses, SampleTable
+from pinprof.data.rate_book import RateBook
+from pinprof.read import machine_rates
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import threads
 from pinprof.read.inside import fault_kinds
 from pinprof.read.inside.fault_kinds import Does
 from pinprof.read.inside.file import InsideFile, NativeFrame
 from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
-from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, Place, UsedStacks
+from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, TOUCH, Place, UsedStacks
 from pinprof.read.symbols.resolver import Resolver
 
 _CPU, _FAULTS = (
@@ -30,18 +33,28 @@ _CPU, _FAULTS = (
     Event("page-faults", "faults", None, None, inferred=True),
 )
 
-_DELAYS = 2
-"""The number of the event of time in which others kept a thread from running."""
+_BUFFER_BYTES = 64 << 20
+"""As large a buffer as fits no cache: what a page of it costs, a page costs."""
+_MOST_PERIODS = 1000
+"""That one sample stands for, as samples of their own."""
+_CPU_TIME, _FAULT_COUNT, _DELAYS = range(3)
+"""The events: the last one is of time in which others kept a thread from running."""
 _FREES = ("munmap", "brk", "madvise")
 _SYNCS = ("msync", "fsync", "fdatasync", "sync_file_range")
 """Calls that give memory back, and that write mapped files back."""
 
 
-def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver) -> Capture:
-    """The capture with the processor time of all processes; as it is where that was not sampled, or is known better."""
+def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver, rates: Path | None) -> Capture:
+    """The capture with the processor time of all processes; as it is where that was not sampled, or is known better.
+
+    `rates`: a file that says what faults cost on the machine.
+    """
     sampled = [(file, file.used) for file in files if file.used is not None]
     if not sampled or len(capture.samples):
         return capture
+    book = RateBook.of(machine_rates.with_rates(capture, rates))
+    cost = book.cost("fault.4k", _BUFFER_BYTES)
+    page_ns = cost.ns if cost else 0.0
     builder, machine = StackBuilder(), str(capture.manifest.host.get("arch", ""))
     parents = {file.parent for file in files if file.parent}
     parts = [
@@ -50,6 +63,7 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
             each,
             UsedStacks(file.pid, each, resolver, builder, machine),
             forks=file.parent > 0 or file.token in parents,
+            page_ns=page_ns,
         )
         for file, each in sampled
     ]
@@ -89,31 +103,39 @@ def _notes(sampled: Sequence[Used]) -> Iterator[str]:
         yield f"The sampler ended early in {what}, because the program handles its signal."
 
 
-def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool) -> dict[str, Int64]:
-    """The samples of a process: in the program, in the kernel, and faults."""
+def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: float) -> dict[str, Int64]:
+    """The samples of a process: in the program, in the kernel, faults, and times in which others ran."""
     kernel = np.where(each.call >= 0, each.call + FIRST_CALL, OTHERWISE)
     kernel[(each.call == NO_CALL) & (each.faults > 0)] = BY_FAULT
-    in_user, in_kernel = np.flatnonzero(each.user_ns > 0), np.flatnonzero(each.system_ns > 0)
-    seen = (kernel == BY_FAULT) & (each.system_ns > each.user_ns)
+    # A call that touches memory takes faults itself: as many as there were, at the price of one page each.
+    inside = np.where(stacks.calls(*TOUCH), np.minimum(each.faults * page_ns, each.system_ns), 0).astype(np.int64)
+    spent = np.where(kernel == BY_FAULT, each.system_ns, inside)
     busy = each.system_ns > each.user_ns
+    seen = busy & (spent > 0)
     frees, syncs = (bool((stacks.calls(*names) & busy).any()) for names in (_FREES, _SYNCS))
-    served = fault_kinds.served_by(each, seen, Does(forks or stacks.forks, frees, syncs))
+    served = fault_kinds.served_by(each, seen, spent, Does(forks or stacks.forks, frees, syncs))
     faults = _faults(each, seen)
-    faulted = np.flatnonzero(faults)
-    delayed = np.flatnonzero(each.delayed_ns > 0)
-    parts = (in_user, in_kernel, faulted, delayed)
-    row = np.concatenate(parts)
-    not_inside = [np.full(len(part), NOT_IN_KERNEL) for part in (in_user, delayed)]
-    entered = np.concatenate([not_inside[0], kernel[in_kernel], np.full(len(faulted), BY_FAULT), not_inside[1]])
-    event = np.repeat([0, 0, 1, _DELAYS], [len(part) for part in parts])
-    weight = np.concatenate(
-        [each.user_ns[in_user], each.system_ns[in_kernel], faults[faulted], each.delayed_ns[delayed]]
+    rest = each.system_ns - inside
+    # Of each: event, weight, what the kernel did, and whether that was faults of a call.
+    outside, counted = np.full(len(kernel), NOT_IN_KERNEL), np.where(inside > 0, kernel, BY_FAULT)
+    parts = (
+        (_CPU_TIME, each.user_ns, outside, False),
+        (_CPU_TIME, rest, kernel, False),
+        (_CPU_TIME, inside, kernel, True),
+        (_FAULT_COUNT, faults, counted, True),
+        (_DELAYS, each.delayed_ns, outside, False),
     )
+    rows = [np.flatnonzero(weight > 0) for _, weight, _, _ in parts]
+    row = np.concatenate(rows)
+    event = np.repeat([part[0] for part in parts], [len(mine) for mine in rows])
+    weight = np.concatenate([part[1][mine] for part, mine in zip(parts, rows, strict=True)])
+    did = np.concatenate([part[2][mine] for part, mine in zip(parts, rows, strict=True)])
+    within = np.repeat([part[3] for part in parts], [len(mine) for mine in rows])
     leaves = Numbering[NativeFrame]()
     numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
-    keys, which = np.unique(np.stack([each.chain[row], numbers[row], entered]), axis=1, return_inverse=True)
-    places = [Place(chain, leaves.items[leaf], served) for chain, leaf, served in keys.T.tolist()]
-    return {
+    keys, which = np.unique(np.stack([each.chain[row], numbers[row], did, within]), axis=1, return_inverse=True)
+    places = [Place(chain, leaves.items[leaf], entered, bool(own)) for chain, leaf, entered, own in keys.T.tolist()]
+    columns = {
         "time_ns": each.time_ns[row] - np.where(event == _DELAYS, weight, 0),
         "pid": np.full(len(row), pid, np.int64),
         "tid": each.tid[row].astype(np.int64),
@@ -123,6 +145,19 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool) -> dict[str,
         "ip": each.address[row],
         "wait": np.where(event == _DELAYS, READY, 0),
     }
+    return _by_period(columns, max(each.sampled % WITHDRAWN, 1))
+
+
+def _by_period(columns: dict[str, Int64], period_ns: int) -> dict[str, Int64]:
+    """The samples, one for each period: a thread that stays in the kernel for several is seen only when it leaves."""
+    on_cpu = columns["event"] == _CPU_TIME
+    parts = np.where(on_cpu, np.clip(columns["weight"] // period_ns, 1, _MOST_PERIODS), 1)
+    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    each = {name: np.repeat(column, parts) for name, column in columns.items()}
+    whole, of = each["weight"], np.repeat(parts, parts)
+    each["weight"] = whole // of + (number < whole % of)
+    each["time_ns"] = each["time_ns"] - number * (whole // of) * (of > 1)
+    return each
 
 
 def _faults(each: Used, seen: Bool) -> Int64:

@@ -27,6 +27,14 @@ _OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "c
 """Calls whose time is nearly all in one thing; the second ones in processes that fill shared memory."""
 
 
+_PINS = dict.fromkeys(("ioctl", "io_uring_register"), ("pin_user_pages", "faultin_page"))
+_PINS |= dict.fromkeys(("mlock", "mlock2", "mlockall"), ("__mm_populate",))
+"""Through what calls make pages that they do not copy to."""
+TOUCH = (
+    *_PINS, "read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "recvmmsg", "getrandom",
+    "write", "pwrite64", "writev", "sendto", "sendmsg", "process_vm_readv",
+)  # fmt: skip
+"""Calls that touch the program's memory, so that faults since the sample before may be theirs."""
 _FORK = re.compile(r"(_|__libc_|__)?[fF]ork(@.*)?")
 
 
@@ -36,6 +44,8 @@ class Place(NamedTuple):
     chain: int
     frame: NativeFrame
     kernel: int
+    faults: bool
+    """Whether the call of the kernel took page faults there."""
 
 
 class UsedStacks:
@@ -135,9 +145,13 @@ class UsedStacks:
         kernel = place.kernel
         if kernel == NOT_IN_KERNEL:
             return []
-        names = faults.get(place.chain, ENTERED) if kernel == BY_FAULT else _UNKNOWN
+        served = faults.get(place.chain, ENTERED)
+        names = served if kernel == BY_FAULT else _UNKNOWN
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
             shares = any(SHARED in each for each in faults.values())
             inside = (_MOSTLY | (_OF_SHARED if shares else {})).get(name.partition("_sys_")[2])
             names = (name, inside) if inside else (name,)
+            if place.faults:
+                call = name.partition("_sys_")[2]
+                names = (name, *_PINS.get(call, ()), *served)
         return [self._builder.frame(name, KERNEL_IMAGE, KERNEL) for name in names]
