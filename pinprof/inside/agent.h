@@ -102,14 +102,14 @@ enum kind {
     CODE,   /* site: number of a function of Python; bytes: length of its name and file in the next units */
     CHAIN,  /* site: number of a chain of callers; address: how many native ones, return addresses, which the next units
              * hold, and then `source` functions of Python with their lines; innermost first */
-    USED, /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
-              * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
-              * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
-              * extra: us for which others kept it from running since the sample before */
+    USED,   /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
+             * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
+             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
+             * extra: us for which others kept it from running since the sample before */
     RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
                * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
                * KiB; site: the chain of callers of the faults that its thread takes */
-    NAMED,   /* bytes: length of the thread's name in the next unit */
+    NAMED,    /* bytes: length of the thread's name in the next unit */
 };
 enum flag {
     SAMPLE = 1, /* of calls that are summed otherwise */

@@ -19,7 +19,7 @@ struct process {
     uint32_t taken, chunks, spares;
     _Atomic uint32_t sites, chains, codes;
     _Atomic word files_mapped, copies_mapped; /* bytes in all; the second: private and to be written */
-    _Atomic word anchored, anchor_after; /* ticks */
+    _Atomic word anchored, anchor_after;      /* ticks */
     word opened_ticks;
     double ticks_a_ns;
     struct thread *any; /* what no thread's own call is about is written here, under the lock */

@@ -103,7 +103,10 @@ static inline bool is_own(struct thread *t, word code, word file)
 }
 
 /* Whether what lies at an address may be read, and is a code object where it ought to be one. */
-static bool is_frame(word frame) { return can_read(frame, (size_t)layout.owner + 1) && can_read(frame, layout.code + 8); }
+static bool is_frame(word frame)
+{
+    return can_read(frame, (size_t)layout.owner + 1) && can_read(frame, layout.code + 8);
+}
 
 static bool is_code_object(word code)
 {

@@ -2,8 +2,8 @@
  *
  * Each thread has a timer of its own processor time, whose signal comes to itself. The handler notes where the thread
  * is, and what it has used since the time before: in the program, in the kernel, and faults. The kernel delivers the
- * signal on the way back to the program, so the instruction says why the thread was in the kernel: behind a system call,
- * or at what it touched.
+ * signal on the way back to the program, so the instruction says why the thread was in the kernel: behind a system
+ * call, or at what it touched.
  *
  * The first signal comes after a random part of the period, so that threads that end before are sampled by chance, and
  * each sample of those that are stands for a whole period.
@@ -263,8 +263,7 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     const struct modules *known = atomic_load(&modules);
 #if defined __x86_64__
     const greg_t *registers = context->uc_mcontext.gregs;
-    struct position f = {
-        (word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
+    struct position f = {(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
 #else
     const mcontext_t *registers = &context->uc_mcontext;
     struct position f = {registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};

@@ -6,7 +6,7 @@
 
 enum { MOST_TIMERS = 4096, LEAST_STACK = 64 << 10 };
 
-static _Atomic int timers[MOST_TIMERS]; /* a timer's number and one, by place */
+static _Atomic int timers[MOST_TIMERS];                                       /* a timer's number and one, by place */
 static _Thread_local int my_timer __attribute__((tls_model("initial-exec"))); /* its place and one */
 
 static int (*next_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -14,7 +14,7 @@ static int (*next_mask)(int, const sigset_t *, sigset_t *), (*next_process_mask)
 static int (*next_action)(int, const struct sigaction *, struct sigaction *);
 static void (*(*next_signal)(int, void (*)(int)))(int);
 
-static void find_next(void *pointer, const char *name)
+static EARLY void find_next(void *pointer, const char *name)
 {
     void *found;
     memcpy(&found, pointer, sizeof found);
@@ -95,7 +95,7 @@ static void *started(void *given)
     return start.routine(start.argument);
 }
 
-EXPORTED int pthread_create(
+EXPORTED EARLY int pthread_create(
     pthread_t *thread, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
     find_next(&next_create, "pthread_create");
@@ -113,7 +113,7 @@ EXPORTED int pthread_create(
 }
 
 /* A mask as the program gives it, without the sampler's signal where it would be blocked. */
-static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *changed)
+static EARLY const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *changed)
 {
     if (!sample_signal || !set || how == SIG_UNBLOCK || sigismember(set, sample_signal) != 1)
         return set;
@@ -122,21 +122,21 @@ static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *chan
     return changed;
 }
 
-EXPORTED int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
+EXPORTED EARLY int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 {
     sigset_t changed;
     find_next(&next_mask, "pthread_sigmask");
     return next_mask(how, without_ours(how, set, &changed), before);
 }
 
-EXPORTED int sigprocmask(int how, const sigset_t *set, sigset_t *before)
+EXPORTED EARLY int sigprocmask(int how, const sigset_t *set, sigset_t *before)
 {
     sigset_t changed;
     find_next(&next_process_mask, "sigprocmask");
     return next_process_mask(how, without_ours(how, set, &changed), before);
 }
 
-EXPORTED int sigaction(int number, const struct sigaction *action, struct sigaction *before)
+EXPORTED EARLY int sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {
     find_next(&next_action, "sigaction");
     if (!sample_signal || number != sample_signal)
@@ -149,7 +149,7 @@ EXPORTED int sigaction(int number, const struct sigaction *action, struct sigact
     return next_action(number, action, NULL);
 }
 
-EXPORTED void (*signal(int number, void (*handler)(int)))(int)
+EXPORTED EARLY void (*signal(int number, void (*handler)(int)))(int)
 {
     find_next(&next_signal, "signal");
     if (!sample_signal || number != sample_signal)

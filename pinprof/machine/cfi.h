@@ -2,11 +2,11 @@
  * How to leave a function from any place in it, by the call frame information that compilers write for exceptions
  * (.eh_frame): for the collector, which has copies of stacks and files, and for the agent, which stands in both.
  *
- * Who includes this says what a `struct file` is, and reads it by `table_entry` and `bytes_at`. Every size and offset is
- * checked: what is damaged costs frames and nothing else. Nothing here allocates or keeps anything.
+ * Who includes this says what a `struct file` is, and reads it by `table_entry` and `bytes_at`. Every size and offset
+ * is checked: what is damaged costs frames and nothing else. Nothing here allocates or keeps anything.
  *
- * Sources: DWARF 5, section 6.4 and 7.24 (call frame information); LSB Core, .eh_frame and .eh_frame_hdr; psABI of x86-64
- * and AArch64 (register numbers).
+ * Sources: DWARF 5, section 6.4 and 7.24 (call frame information); LSB Core, .eh_frame and .eh_frame_hdr; psABI of
+ * x86-64 and AArch64 (register numbers).
  */
 
 #ifndef PINPROF_CFI_H
@@ -30,7 +30,11 @@ enum { DW_FP = 29, DW_SP = 31, DW_RA = 30 };
 #error "no register numbers for this machine"
 #endif
 
-enum { MOST_FDE = 1 << 16, MOST_CIE = 600, LARGEST_STACK = 8 << 20 }; /* an address further above a stack pointer lies in no stack */
+enum {
+    MOST_FDE = 1 << 16,
+    MOST_CIE = 600,
+    LARGEST_STACK = 8 << 20
+}; /* an address further above a stack pointer lies in no stack */
 
 enum rule { SAME, AT_OFFSET, VALUE_OFFSET, EXPRESSION, UNDEFINED };
 enum cfa { CFA_NONE, CFA_SP, CFA_FP, CFA_EXPRESSION };
@@ -54,8 +58,8 @@ struct position { /* in a stack: what is known of a frame's registers */
 struct stack {
     const uint8_t *bytes;
     uint64_t from, size;
-    bool *beyond;    /* set where a word above the copy is asked for */
-    uint64_t *above; /* how far above its start words were asked for */
+    bool *beyond;                       /* set where a word above the copy is asked for */
+    uint64_t *above;                    /* how far above its start words were asked for */
     bool (*is_there)(uint64_t address); /* of a stack in place: whether a word can be read; else NULL */
 };
 
@@ -554,6 +558,5 @@ static enum step leave(struct position *f, bool innermost, const struct stack *s
     *f = (struct position){ra, cfa, fp, 0, false};
     return STEP;
 }
-
 
 #endif

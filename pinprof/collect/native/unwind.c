@@ -173,7 +173,7 @@ static const uint8_t *bytes_at(const struct file *file, uint64_t address, size_t
     uint8_t *bytes = kind == FDE ? fde : cie;
     uint64_t offset, left;
     return offset_of(file, address, &offset, &left) && left >= size && file_read(file, offset, bytes, size) ? bytes
-                                                                                                          : NULL;
+                                                                                                            : NULL;
 }
 
 static void load_headers(struct file *file)
