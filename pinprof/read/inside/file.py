@@ -147,7 +147,7 @@ class InsideFile:
     """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
     Where something is mapped no more, there is the host's memory for all that is known."""
     used: Used | None = None
-    """Where it spent processor time; None where that was not sampled."""
+    """Where it spent CPU time; None where that was not sampled."""
 
 
 def load(path: Path) -> InsideFile | None:

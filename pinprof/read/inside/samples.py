@@ -1,4 +1,4 @@
-"""Processor time as the agent's sampler saw it → samples: each with its callers, Python's with lines, and its part in
+"""CPU time as the agent's sampler saw it → samples: each with its callers, Python's with lines, and its part in
 the kernel.
 
 The kernel is seen from outside. What it did for a sample is concluded: behind a system call it did that call; elsewhere
@@ -45,7 +45,7 @@ _SYNCS = ("msync", "fsync", "fdatasync", "sync_file_range")
 
 
 def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver, rates: Path | None) -> Capture:
-    """The capture with the processor time of all processes; as it is where that was not sampled, or is known better.
+    """The capture with the CPU time of all processes; as it is where that was not sampled, or is known better.
 
     `rates`: a file that says what faults cost on the machine.
     """

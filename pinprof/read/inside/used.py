@@ -1,4 +1,4 @@
-"""What the agent's sampler noted of processor time: where threads were, and what they used since they last were."""
+"""What the agent's sampler noted of CPU time: where threads were, and what they used since they last were."""
 
 from __future__ import annotations
 
