@@ -36,7 +36,8 @@ If a part of the run is missing, a line above the answer says so, in the termina
 processes that are not in the recording, lost samples or calls, a clock that jumps, stacks that are longer than what was
 recorded of them, thinned samples, and CPU time that only [timers inside the
 program](recording.md#without-perf-events) sampled. `pinprof report` exits with status 5 if the recording is damaged.
-`pinprof diff` refuses it, and `pinprof check` can't judge it. If the missing part can hold costs, no cost is called low.
+`pinprof diff` refuses it, and `pinprof check` can't judge it. If the missing part can hold costs, no cost is called
+low.
 
 """
 

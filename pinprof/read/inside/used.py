@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,7 @@ def sound(records: NDArray[np.void]) -> Bool:
     return np.asarray((records["bytes"] < _MOST) & (records["source"] < _MOST))
 
 
-def columns(records: NDArray[np.void]) -> dict[str, NDArray[np.generic]]:
+def columns(records: NDArray[np.void]) -> dict[str, Any]:
     """The columns of records of samples."""
     faults, number = records["stream"], records["function"].astype(np.int32)
     called = records["flags"] & CALLED > 0

@@ -27,8 +27,10 @@ _OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "c
 """Calls whose time is nearly all in one thing; the second ones in processes that fill shared memory."""
 
 
-_PINS = dict.fromkeys(("ioctl", "io_uring_register"), ("pin_user_pages", "faultin_page"))
-_PINS |= dict.fromkeys(("mlock", "mlock2", "mlockall"), ("__mm_populate",))
+_PINS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ioctl", "io_uring_register"), ("pin_user_pages", "faultin_page")),
+    **dict.fromkeys(("mlock", "mlock2", "mlockall"), ("__mm_populate",)),
+}
 """Through what calls make pages that they do not copy to."""
 TOUCH = (
     *_PINS, "read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "recvmmsg", "getrandom",
