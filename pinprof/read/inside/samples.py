@@ -25,7 +25,15 @@ from pinprof.read.inside import fault_kinds
 from pinprof.read.inside.fault_kinds import Does
 from pinprof.read.inside.file import InsideFile, NativeFrame
 from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
-from pinprof.read.inside.used_stacks import BY_FAULT, FIRST_CALL, NOT_IN_KERNEL, OTHERWISE, TOUCH, Place, UsedStacks
+from pinprof.read.inside.used_stacks import (
+    BY_FAULT,
+    FIRST_CALL,
+    NOT_IN_KERNEL,
+    OTHERWISE,
+    TOUCH,
+    SamplePlace,
+    UsedStacks,
+)
 from pinprof.read.symbols.resolver import Resolver
 
 _CPU, _FAULTS = (
@@ -134,7 +142,9 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: flo
     leaves = Numbering[NativeFrame]()
     numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
     keys, which = np.unique(np.stack([each.chain[row], numbers[row], did, within]), axis=1, return_inverse=True)
-    places = [Place(chain, leaves.items[leaf], entered, bool(own)) for chain, leaf, entered, own in keys.T.tolist()]
+    places = [
+        SamplePlace(chain, leaves.items[leaf], entered, bool(own)) for chain, leaf, entered, own in keys.T.tolist()
+    ]
     columns = {
         "time_ns": each.time_ns[row] - np.where(event == _DELAYS, weight, 0),
         "pid": np.full(len(row), pid, np.int64),

@@ -32,7 +32,7 @@ class KnownSite:
     """The plain name of the runtime's function that called the driver; empty where there is none, or no name."""
 
 
-class Function(NamedTuple):
+class NativeFunction(NamedTuple):
     """A function of native code, and the line in it."""
 
     name: str
@@ -53,7 +53,7 @@ def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict
     }
 
 
-def _chain(site: AgentSite, names: dict[NativeFrame, list[Function]], stacks: StackBuilder) -> list[int]:
+def _chain(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]], stacks: StackBuilder) -> list[int]:
     """Its frames, outermost first: native code was called by Python."""
     chain = [
         stacks.frame(frame.function, Dso(frame.file, "", "python"), USER, line=frame.line)
@@ -61,7 +61,7 @@ def _chain(site: AgentSite, names: dict[NativeFrame, list[Function]], stacks: St
     ]
     for frame in reversed(site.native):
         dso = dso_of(frame)
-        unnamed = [Function(f"[{dso.name}]" if dso.kind == "file" else "[anon]", "", 0)]
+        unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind == "file" else "[anon]", "", 0)]
         chain += [
             stacks.frame(function.name, dso, USER, function.file, function.line)
             for function in reversed(names.get(frame) or unnamed)
@@ -69,12 +69,12 @@ def _chain(site: AgentSite, names: dict[NativeFrame, list[Function]], stacks: St
     return chain
 
 
-def _runtime(site: AgentSite, names: dict[NativeFrame, list[Function]]) -> str:
+def _runtime(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> str:
     """The outermost of the vendor's functions that lead to the call without others in between."""
     found = ""
     for frame in site.native:
         library = frame.file.rpartition("/")[2]
-        functions = names.get(frame) or [Function("", "", 0)]
+        functions = names.get(frame) or [NativeFunction("", "", 0)]
         for function in functions:
             if not of_vendor(function.name, library):
                 return found
@@ -90,9 +90,9 @@ def dso_of(frame: NativeFrame) -> Dso:
     return Dso(frame.file, "", "file") if frame.file.startswith("/") else Dso("[anon]", "", "jit")
 
 
-def named_frames(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[NativeFrame, list[Function]]:
+def named_frames(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[NativeFrame, list[NativeFunction]]:
     """The functions at return addresses, inlined ones first; none where nothing is known."""
-    found: dict[NativeFrame, list[Function]] = {}
+    found: dict[NativeFrame, list[NativeFunction]] = {}
     for path in sorted({frame.file for frame in frames}):
         mine = sorted(frame for frame in frames if frame.file == path)
         dso = dso_of(mine[0])
@@ -103,15 +103,15 @@ def named_frames(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict
             if run >= 0:
                 lines = resolver.lines
                 found[frame] = [
-                    Function(resolver.names[name], lines.paths[place] if line else "", line)
+                    NativeFunction(resolver.names[name], lines.paths[place] if line else "", line)
                     for name, place, line in lines.runs[run]
                 ]
             elif row >= 0:
-                found[frame] = [Function(resolver.names[row], "", 0)]
+                found[frame] = [NativeFunction(resolver.names[row], "", 0)]
     return found
 
 
-def _caller(site: AgentSite, names: dict[NativeFrame, list[Function]]) -> Caller | None:
+def _caller(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> Caller | None:
     native = [
         (function, frame.file.rpartition("/")[2])
         for frame in site.native

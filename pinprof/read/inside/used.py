@@ -30,7 +30,7 @@ class Chain(NamedTuple):
     """Whether the outermost ones are missing."""
 
 
-class Module(NamedTuple):
+class MappedCode(NamedTuple):
     """Code of a file; of none where `path` is empty."""
 
     ticks: int
@@ -79,7 +79,7 @@ class Used:
     chains: dict[int, Chain]
     codes: dict[int, tuple[str, str]]
     """Name and file of functions of Python."""
-    modules: tuple[Module, ...]
+    modules: tuple[MappedCode, ...]
     """In the order in which they were found."""
     names: dict[int, str]
     """Of threads."""
@@ -134,13 +134,13 @@ def chains(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, Chain]]
         )
 
 
-def modules(told: Iterable[tuple[np.void, bytes]]) -> Iterator[Module]:
+def modules(told: Iterable[tuple[np.void, bytes]]) -> Iterator[MappedCode]:
     """Code, by what was read of the process's mappings."""
     for record, text in told:
         begin, end = int(record["address"]), int(record["source"])
         if begin < end < _LATEST_NS:
             path = text.decode("utf-8", "replace").removesuffix(" (deleted)")
-            yield Module(int(record["begin"]), begin, end, min(int(record["stream"]), _LATEST_NS), path)
+            yield MappedCode(int(record["begin"]), begin, end, min(int(record["stream"]), _LATEST_NS), path)
 
 
 def codes(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, tuple[str, str]]]:
@@ -150,7 +150,7 @@ def codes(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, tuple[st
         yield int(record["site"]), (name, file)
 
 
-def module_of(found: tuple[Module, ...], addresses: UInt64, ticks: UInt64) -> Int64:
+def module_of(found: tuple[MappedCode, ...], addresses: UInt64, ticks: UInt64) -> Int64:
     """Per address the code that lay there then, by its place in `found`; -1 for none. What was found later counts where
     nothing was before: the sampler reads mappings after it has met what it does not know.
     """

@@ -14,13 +14,13 @@ from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
 from pinprof.read.inside import used
 from pinprof.read.inside.fault_kinds import ENTERED, SHARED
 from pinprof.read.inside.file import NativeFrame
-from pinprof.read.inside.sites import Function, dso_of, named_frames
+from pinprof.read.inside.sites import NativeFunction, dso_of, named_frames
 from pinprof.read.inside.used import Used
 from pinprof.read.python.frames import is_machinery
 from pinprof.read.symbols.resolver import Resolver
 
 NOT_IN_KERNEL, OTHERWISE, BY_FAULT, FIRST_CALL = range(4)
-"""`Place.kernel`; from the last one on, by the number of the kernel's call."""
+"""`SamplePlace.kernel`; from the last one on, by the number of the kernel's call."""
 _UNKNOWN = ("[unknown kernel]",)
 _MOSTLY = {"munmap": "unmap_region", "brk": "unmap_region", "madvise": "zap_page_range_single"}
 _OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "close": "shmem_evict_inode"}
@@ -40,7 +40,7 @@ TOUCH = (
 _FORK = re.compile(r"(_|__libc_|__)?[fF]ork(@.*)?")
 
 
-class Place(NamedTuple):
+class SamplePlace(NamedTuple):
     """Where a sample counts."""
 
     chain: int
@@ -86,7 +86,7 @@ class UsedStacks:
             )
         return frames
 
-    def frames(self) -> dict[NativeFrame, list[Function]]:
+    def frames(self) -> dict[NativeFrame, list[NativeFunction]]:
         """What is at each place."""
         return named_frames(self._everywhere, self._pid, self._resolver)
 
@@ -106,7 +106,7 @@ class UsedStacks:
         leaves = {leaf for leaf, forks in zip(self.leaves, calls, strict=True) if forks}
         return any(_FORK.fullmatch(function.name) for leaf in leaves for function in names.get(leaf, ()))
 
-    def nodes(self, places: Sequence[Place], faults: Mapping[int, tuple[str, ...]]) -> Int64:
+    def nodes(self, places: Sequence[SamplePlace], faults: Mapping[int, tuple[str, ...]]) -> Int64:
         """The innermost node of each stack; `faults`: what serves those of each chain."""
         names = self.frames()
         native = {frame: self._native(frame, names) for frame in self._everywhere}
@@ -117,10 +117,10 @@ class UsedStacks:
         ]
         return self._builder.stacks(chains).astype(np.int64)
 
-    def _native(self, frame: NativeFrame, names: dict[NativeFrame, list[Function]]) -> list[tuple[int, bool]]:
+    def _native(self, frame: NativeFrame, names: dict[NativeFrame, list[NativeFunction]]) -> list[tuple[int, bool]]:
         """The functions at a place, outermost first, and which of them are the interpreter's machinery."""
         dso = dso_of(frame)
-        unnamed = [Function(f"[{dso.name}]" if dso.kind != "jit" else "[anon]", "", 0)]
+        unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind != "jit" else "[anon]", "", 0)]
         return [
             (
                 self._builder.frame(function.name, dso, USER, function.file, function.line),
@@ -142,7 +142,7 @@ class UsedStacks:
             frames += [made for made, machinery in native[frame] if not (machinery and chain.python)]
         return frames
 
-    def _served(self, place: Place, faults: Mapping[int, tuple[str, ...]]) -> list[int]:
+    def _served(self, place: SamplePlace, faults: Mapping[int, tuple[str, ...]]) -> list[int]:
         """The frames of what the kernel did."""
         kernel = place.kernel
         if kernel == NOT_IN_KERNEL:
