@@ -149,4 +149,4 @@ class Collector:
     lost: str = "The recording is not complete"
     """What to say where it cannot take part."""
     leaves: tuple[str, ...] = ()
-    """The files of the capture that hold what it recorded, as patterns: a capture with none of them is not kept after an error."""
+    """Patterns of the files that hold what it recorded: a capture with none of them is not kept after an error."""
