@@ -56,12 +56,15 @@ static void end_thread(void)
 
 static RARE void withdraw(void)
 {
+    const struct sigaction ignored = {.sa_handler = SIG_IGN};
+    int number = sample_signal;
     sample_signal = 0;
     for (int place = 0; place < MOST_TIMERS; place++) {
         int timer = atomic_exchange(&timers[place], 0);
         if (timer)
             syscall(SYS_timer_delete, timer - 1);
     }
+    next_action(number, &ignored, NULL); /* which takes away those that are on their way */
     if (process && process->header)
         atomic_fetch_or(&process->header->sampled, WITHDRAWN);
     sample_ns |= WITHDRAWN;
@@ -155,6 +158,7 @@ EXPORTED EARLY void (*signal(int number, void (*handler)(int)))(int)
     if (!sample_signal || number != sample_signal)
         return next_signal(number, handler);
     if (handler != SIG_DFL && handler != SIG_IGN) {
+        find_next(&next_action, "sigaction");
         withdraw();
         next_signal(number, handler);
     }
