@@ -46,16 +46,16 @@ static inline void describe(struct record *record, const struct role *role, cons
 }
 
 /* The tally of a call; NULL where there are too many. */
-static inline struct tally *tally_of(struct thread *t, word key)
+static inline struct tally *tally_of(struct tallies *tallies, word key)
 {
     for (word place = mixed(0, key) % TALLIES;; place = (place + 1) % TALLIES) {
-        struct tally *tally = &t->tally[place];
+        struct tally *tally = &tallies->at[place];
         if (tally->key == key)
             return tally;
         if (!tally->key) {
-            if (t->tallies >= TALLIES / 2)
+            if (tallies->count >= TALLIES / 2)
                 return NULL;
-            t->tallies++;
+            tallies->count++;
             tally->key = key;
             return tally;
         }
@@ -64,28 +64,40 @@ static inline struct tally *tally_of(struct thread *t, word key)
 
 static inline uint32_t saturated(word value) { return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX; }
 
+/* The sum that is open; NULL where a new one has to begin. */
+static inline struct record *open_sum(struct thread *t, const struct tally *tally, word now)
+{
+    if (tally->chunk != t->chunk_number)
+        return NULL;
+    struct record *sum = unit_at(t, tally->unit);
+    return now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
+}
+
+/* A sum of one record so far; false where there is no room. */
+static bool begin_sum(struct thread *t, struct tally *tally, const struct record *first)
+{
+    struct record *sum = room(t, 1);
+    if (!sum)
+        return false;
+    *sum = *first;
+    sum->kind++; /* a kind's sums follow it */
+    sum->address = 1;
+    tally->chunk = t->chunk_number;
+    tally->unit = t->units;
+    publish(t, 1);
+    return true;
+}
+
 /* Add a call to its sum; false where there is no room for one. */
 static bool add(struct thread *t, struct tally *tally, const struct record *call)
 {
     word took = call->end - call->begin;
-    struct record *sum = NULL;
-    if (tally->chunk == t->chunk_number) {
-        sum = unit_at(t, tally->unit);
-        if (call->end - sum->begin > (call->end - process->opened_ticks) / PARTS)
-            sum = NULL;
-    }
+    struct record *sum = open_sum(t, tally, call->end);
     if (!sum) {
-        if (!(sum = room(t, 1)))
-            return false;
-        *sum = *call;
-        sum->kind = SUM;
-        sum->address = 1;
-        sum->source = took;
-        sum->stream = (word)saturated(took) << 32 | saturated(took);
-        tally->chunk = t->chunk_number;
-        tally->unit = t->units;
-        publish(t, 1);
-        return true;
+        struct record first = *call;
+        first.source = took;
+        first.stream = (word)saturated(took) << 32 | saturated(took);
+        return begin_sum(t, tally, &first);
     }
     uint32_t shortest = (uint32_t)sum->stream, longest = (uint32_t)(sum->stream >> 32), now = saturated(took);
     sum->stream = (word)(now > longest ? now : longest) << 32 | (now < shortest ? now : shortest);
@@ -108,7 +120,8 @@ static inline bool is_single(struct thread *t, struct record *call, const struct
     if (role->flags & COPIES && (!sized || call->bytes > LARGE))
         return true;
     unsigned class = sized ? 64u - (unsigned)__builtin_clzll(call->bytes | 1) : 0;
-    struct tally *found = *tally = tally_of(t, (word)call->site << 32 | (word)call->function << 16 | class << 1 | 1);
+    struct tally *found = *tally =
+        tally_of(&t->tallies[OF_CALLS], (word)call->site << 32 | (word)call->function << 16 | class << 1 | 1);
     if (!found)
         return true;
     bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
