@@ -31,6 +31,9 @@ static struct blocks {
 static _Atomic word early_blocks, early_bytes;
 static bool next_is_libc; /* so blocks have its heads */
 
+/* Sanitizers stand before the clock, too, and can't be asked before they have begun. */
+static EARLY word now(void) { return blocks ? ticks() : 0; }
+
 /* ---- What lives ---- */
 
 static inline word set_of(word address, unsigned choice) { return mixed(choice, address) >> 7 & (SETS - 1); }
@@ -122,10 +125,10 @@ static void write_block(struct thread *t, const struct record *single, const str
 {
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    word now = summed->end;
-    if (UNLIKELY(now - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
+    word end = summed->end;
+    if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
                  atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
-        anchor(t, now);
+        anchor(t, end);
     unsigned class = 64u - (unsigned)__builtin_clzll(single->bytes | 1);
     word key = mixed(mixed(single->kind, (word)single->site << 32 | single->extra),
         (word)single->function << 16 | class << 8 | single->flags);
@@ -321,7 +324,7 @@ static EARLY RARE void *large_malloc(size_t size)
 {
     if (!found())
         return take_first(size);
-    word begin = ticks();
+    word begin = now();
     void *made = next.malloc(size);
     if (blocks && size >= LEAST_BLOCK)
         note_made(MALLOC, made, size, begin, 0, RETURN_PLACE);
@@ -339,7 +342,7 @@ static EARLY RARE void *large_calloc(size_t count, size_t size)
     size_t bytes = count * size;
     if (!found())
         return take_first(bytes); /* zeros, and given once */
-    word begin = ticks();
+    word begin = now();
     void *made = next.calloc(count, size);
     if (blocks && bytes >= LEAST_BLOCK)
         note_made(CALLOC, made, bytes, begin, 0, RETURN_PLACE);
@@ -363,7 +366,7 @@ static EARLY RARE void large_free(void *p)
         next.free(p);
         return;
     }
-    word begin = ticks();
+    word begin = now();
     next.free(p);
     note_given(&block, p, begin, RETURN_PLACE);
 }
@@ -386,7 +389,7 @@ static EARLY RARE void *large_realloc(void *p, size_t size)
     }
     struct block block;
     bool known = p && blocks && take_block((word)(uintptr_t)p, &block);
-    word begin = ticks();
+    word begin = now();
     void *made = next.realloc(p, size);
     if (known && !made && size) {
         put_block((word)(uintptr_t)p, &block);
@@ -409,7 +412,7 @@ EXPORTED EARLY int posix_memalign(void **p, size_t alignment, size_t size)
 {
     if (!found() || !next.posix_memalign)
         return ENOMEM;
-    word begin = ticks();
+    word begin = now();
     int result = next.posix_memalign(p, alignment, size);
     if (!result && blocks && size >= LEAST_BLOCK)
         note_made(ALIGNED, *p, size, begin, 0, RETURN_PLACE);
@@ -420,7 +423,7 @@ EXPORTED EARLY void *memalign(size_t alignment, size_t size)
 {
     if (!found() || !next.memalign)
         return NULL;
-    word begin = ticks();
+    word begin = now();
     void *made = next.memalign(alignment, size);
     if (blocks && size >= LEAST_BLOCK)
         note_made(ALIGNED, made, size, begin, 0, RETURN_PLACE);
@@ -431,7 +434,7 @@ EXPORTED EARLY void *aligned_alloc(size_t alignment, size_t size)
 {
     if (!found() || !next.aligned_alloc)
         return NULL;
-    word begin = ticks();
+    word begin = now();
     void *made = next.aligned_alloc(alignment, size);
     if (blocks && size >= LEAST_BLOCK)
         note_made(ALIGNED, made, size, begin, 0, RETURN_PLACE);
@@ -473,7 +476,7 @@ EXPORTED EARLY void *mremap(void *address, size_t old, size_t size, int flags, .
     va_end(more);
     struct block block;
     bool known = blocks && take_block((word)(uintptr_t)address, &block);
-    word begin = ticks();
+    word begin = now();
     void *made = (void *)syscall(SYS_mremap, address, old, size, flags, target);
     if (known && made == MAP_FAILED) {
         put_block((word)(uintptr_t)address, &block);
@@ -500,7 +503,7 @@ static RARE void note_advice(enum maker what, word address, size_t length, word 
 
 EXPORTED EARLY int madvise(void *address, size_t length, int advice)
 {
-    word begin = ticks();
+    word begin = now();
     int result = (int)syscall(SYS_madvise, address, length, advice);
     if (blocks && !result && length >= LEAST_BLOCK) {
         if (advice == MADV_DONTNEED)
@@ -528,7 +531,7 @@ EXPORTED EARLY int shm_open(const char *name, int flags, mode_t mode)
         errno = ENOSYS;
         return -1;
     }
-    word begin = ticks();
+    word begin = now();
     int file = real(name, flags, mode);
     if (blocks && file >= 0)
         note_advice(SHM_OPEN, 0, 0, begin, RETURN_PLACE);

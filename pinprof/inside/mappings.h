@@ -110,7 +110,7 @@ static RARE void note_mapping(
 
 EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
 {
-    word begin = ticks();
+    word begin = now();
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED) {
@@ -130,7 +130,7 @@ EXPORTED EARLY int munmap(void *address, size_t length)
         note_mapping(UNMAPPED, address, length, 0, 0, -1, is_driver(__builtin_return_address(0)));
     struct block block;
     bool known = take_mapping(address, length, &block);
-    word begin = ticks();
+    word begin = now();
     int result = next_munmap ? next_munmap(address, length) : (int)syscall(SYS_munmap, address, length);
     if (known)
         note_given(&block, address, begin, RETURN_PLACE);

@@ -1,7 +1,7 @@
 """Large memory of the host by the line that makes it: how often, how much, how long it lives, what is made again.
 
-Of what a line makes, as much is needed as lives at once. All that it makes beyond that could have lain in memory that it
-had given back: it is made again.
+Of what a line makes, as much is needed as lives at once. All that it makes beyond that could have lain in memory that
+it had given back: it is made again.
 """
 
 from __future__ import annotations
