@@ -39,8 +39,6 @@ class InsideCalls:
     """What the files of a capture say, and what must be said about them."""
 
     activity: Activity
-    pids: frozenset[int]
-    """The processes that have a file."""
     notes: tuple[str, ...]
     stacks: StackTable | None = None
     """The callers'; the calls' `stack` points into it."""
@@ -55,7 +53,7 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
         return capture
     found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
     capture = replace(capture.with_notes(*found.notes), host_memory=found.memory)
-    if not found.pids and found.memory is not None:
+    if not found.activity.sited and found.memory is not None:
         return capture
     return replace(capture, activity=added(capture.activity, found), call_stacks=found.stacks)
 
@@ -109,14 +107,14 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         lost_memory=any(file.lost for file in files),
         sited=pids,
     )
-    return InsideCalls(activity, pids, _notes(files, unreadable, left_out), stacks.table(), host_memory(known))
+    return InsideCalls(activity, _notes(files, unreadable, left_out), stacks.table(), host_memory(known))
 
 
 def added(activity: Activity | None, found: InsideCalls) -> Activity:
     """An activity in which the calls of some processes are those that were found."""
     if activity is None:
         return found.activity
-    others = activity.calls.take(~np.isin(activity.calls.pid, list(found.pids)))
+    others = activity.calls.take(~np.isin(activity.calls.pid, list(found.activity.sited)))
     calls = _beside(found.activity.calls, others) if len(others) else found.activity.calls
     return replace(
         activity,
@@ -124,7 +122,7 @@ def added(activity: Activity | None, found: InsideCalls) -> Activity:
         calls=calls,
         memory=found.activity.memory,
         recorded=activity.recorded | found.activity.recorded,
-        sited=found.pids,
+        sited=found.activity.sited,
         call_overhead=None,
         given_up=(),
         lost_calls=found.activity.lost_calls,
