@@ -77,12 +77,16 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
     uint32_t site = site_of(t, OF_CALLS, place);
     int outer = t->calling;
     t->calling = 1;
+    const word arguments[] = {PASSED, PASSED_MORE};
+    struct faults before = {0};
+    bool looks = may_fault(slot->role, *expected(t, slot->role, site), arguments);
+    if (UNLIKELY(looks))
+        before = faults_now();
     word begin = ticks();
     int result = real(PASSED, PASSED_MORE);
     word end = ticks();
     t->calling = outer;
-    const word arguments[] = {PASSED, PASSED_MORE};
-    note(slot->role, arguments, site, begin, end, result);
+    note(slot->role, arguments, site, begin, end, result, UNLIKELY(looks) ? faults_since(&before) : NOT_LOOKED);
     return result;
 }
 

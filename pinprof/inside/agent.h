@@ -106,6 +106,7 @@ enum kind {
 enum flag {
     SAMPLE = 1,     /* of calls that are summed otherwise */
     INSIDE = 2,     /* a call of this thread made the mapping */
+    FAULTED = 4,    /* `extra` has the page faults in the call: major ones above 24 bits */
     ELSEWHERE = 8,  /* another thread made what was given back */
     INHERITED = 16, /* it was made before a fork */
 };
@@ -120,7 +121,7 @@ struct record {
     uint16_t function;
     uint8_t kind, flags;
     int32_t result;
-    uint32_t extra; /* pieces of a batch; the kind of place that properties name */
+    uint32_t extra; /* pieces of a batch; the kind of place that properties name; faults */
 };
 
 struct header {
@@ -159,6 +160,7 @@ enum {
     SITES = 4096,
     TALLIES = 2048,
     CODES = 512,
+    EXPECTED = 1024,
     MOST_SITES = 1 << 16, /* of a process */
 };
 
@@ -203,6 +205,7 @@ struct thread {
     } site[SITES];
     uint32_t sites;
     struct tallies tallies[USERS];
+    uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {
         word code, file;
         bool own;

@@ -45,6 +45,46 @@ static inline void describe(struct record *record, const struct role *role, cons
         record->extra = half_at(arguments[role->properties], 8); /* CUmemAllocationProp and CUmemPoolProps: location */
 }
 
+/* Page faults of a call are the difference of two looks, of 0.1 µs each. So the agent looks at calls that make pages or
+ * pin them, at large copies until one of that site was quick, and at all others from one that was long to the next that
+ * is not.
+ */
+enum expectation { NO_IDEA, QUICK, LONG };
+#define NOT_LOOKED UINT32_MAX
+
+struct faults {
+    word minor, major;
+};
+
+static RARE struct faults faults_now(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_THREAD, &usage))
+        return (struct faults){0};
+    return (struct faults){(word)usage.ru_minflt, (word)usage.ru_majflt};
+}
+
+static RARE uint32_t faults_since(const struct faults *before)
+{
+    enum { MOST_MINOR = (1 << 24) - 1, MOST_MAJOR = 0xFE };
+    struct faults now = faults_now();
+    word minor = now.minor - before->minor, major = now.major - before->major;
+    return (uint32_t)(minor < MOST_MINOR ? minor : MOST_MINOR) | (uint32_t)(major < MOST_MAJOR ? major : MOST_MAJOR)
+                                                                     << 24;
+}
+
+static inline uint8_t *expected(struct thread *t, const struct role *role, uint32_t site)
+{
+    return &t->expected[mixed(site, (word)(role - ROLES)) % EXPECTED];
+}
+
+static inline bool may_fault(const struct role *role, uint8_t expected, const word *arguments)
+{
+    if (role->flags & TOUCHES || expected == LONG)
+        return true;
+    return expected == NO_IDEA && role->flags & COPIES && role->size >= 0 && arguments[role->size] > LARGE;
+}
+
 /* The tally of a call; NULL where there are too many. */
 static inline struct tally *tally_of(struct tallies *tallies, word key)
 {
@@ -95,6 +135,8 @@ static bool add(struct thread *t, struct tally *tally, const struct record *call
     struct record *sum = open_sum(t, tally, call->end);
     if (!sum) {
         struct record first = *call;
+        first.flags &= (uint8_t)~FAULTED;
+        first.extra = 0;
         first.source = took;
         first.stream = (word)saturated(took) << 32 | saturated(took);
         return begin_sum(t, tally, &first);
@@ -134,7 +176,7 @@ static inline bool is_single(struct thread *t, struct record *call, const struct
 }
 
 static __attribute__((noinline)) void note(
-    const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result)
+    const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result, uint32_t faults)
 {
     struct thread *t = self; /* the call itself may have been a fork's, or ended the recording */
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
@@ -146,6 +188,15 @@ static __attribute__((noinline)) void note(
     struct record call = {
         .begin = begin, .end = end, .site = site, .function = (uint16_t)(role - ROLES), .kind = CALL, .result = result};
     describe(&call, role, arguments, result);
+    uint8_t *next = expected(t, role, site), was = *next;
+    bool faulted = faults != NOT_LOOKED && faults;
+    uint8_t is = faulted || (double)(end - begin) > LONG_NS * process->ticks_a_ns ? LONG : QUICK;
+    if (UNLIKELY(was != is))
+        *next = is;
+    if (UNLIKELY(faults != NOT_LOOKED) && role->pieces < 0 && role->properties < 0) {
+        call.flags |= FAULTED;
+        call.extra = faults;
+    }
     if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
                  atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
         anchor(t, end);

@@ -23,7 +23,7 @@ from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import sums
 from pinprof.read.inside.blocks import host_memory
-from pinprof.read.inside.file import InsideFile, Stop
+from pinprof.read.inside.file import Flag, InsideFile, Stop
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
@@ -142,6 +142,8 @@ def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
         site=caller[others.site] if others.site is not None else np.full(len(others), -1, np.int32),
         correlation_id=np.where(others.correlation_id > 0, others.correlation_id + len(calls), others.correlation_id),
         stack=np.full(len(others), NO_NODE, np.int32),
+        minor_faults=np.full(len(others), -1, np.int32),
+        major_faults=np.full(len(others), -1, np.int32),
         rough=np.zeros(len(others), np.bool_),
         names=(),
         sites=(),
@@ -197,6 +199,8 @@ def _table(
         context_ns=np.zeros(len(row), np.int64),
         stream=np.where(summed, np.uint64(NO_STREAM), records["stream"][row]),
         stack=_of_sites([each.stack for each in made_by])[site],
+        minor_faults=_faults(records["flags"][row], records["extra"][row] & 0xFFFFFF),
+        major_faults=_faults(records["flags"][row], records["extra"][row] >> 24),
         rough=summed,
     )
     arguments = Arguments(
@@ -204,6 +208,11 @@ def _table(
         location.astype(np.uint8),
     )  # fmt: skip
     return table, arguments, summed
+
+
+def _faults(flags: UInt8, count: NDArray[np.uint32]) -> Int32:
+    """Where the agent looked at faults, how many there were; -1 elsewhere."""
+    return np.where(flags & Flag.FAULTED > 0, count.astype(np.int32), np.int32(-1))
 
 
 def _of_sites(values: Sequence[int]) -> Int32:

@@ -88,6 +88,8 @@ class Flag(IntFlag):
     """Of calls that are summed otherwise."""
     INSIDE = 2
     """A call of its thread made the mapping."""
+    FAULTED = 4
+    """`extra` has the page faults in the call: minor ones in 24 bits, and major ones above."""
     ELSEWHERE = 8
     """Another thread had made what was given back."""
     INHERITED = 16
