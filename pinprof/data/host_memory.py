@@ -1,4 +1,4 @@
-"""Large memory of the host: what the program made, gave back and told the kernel of it, and who did; no I/O here."""
+"""Large memory of the host: what the program made, gave back and advised the kernel about, and who did; no I/O here."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class HostEvent(IntEnum):
     GIVEN = 2
     """It was given back."""
     ADVISED = 3
-    """The kernel was told something of it, or shared memory was opened."""
+    """The program advised the kernel about it, or opened shared memory."""
     BEFORE = 4
     """It was made before each making had a row, by whom nobody knows; when it was given back is not in the table."""
 
 
 class Maker(IntEnum):
-    """What made memory, or told the kernel of it. What grows memory makes it and gives back what was there."""
+    """What made memory, or advised the kernel about it. What grows memory makes it and gives back what was there."""
 
     MALLOC = 0
     CALLOC = 1
@@ -54,7 +54,7 @@ class HostMemoryTable(Table):
     tid: Int32
     count: Int64
     size_bytes: Int64
-    """Of all together."""
+    """The sum."""
     address: UInt64
     """0 in sums."""
     site: Int32

@@ -1,7 +1,7 @@
 """Large memory of the host by the line that makes it: how often, how much, how long it lives, what is made again.
 
-Of what a line makes, as much is needed as lives at once. All that it makes beyond that could have lain in memory that
-it had given back: it is made again.
+A line needs as much memory as lives at once. All that it makes beyond that could have lain in memory that it had given
+back: it is made again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LineBlocks:
     most_bytes: int
     """… and how many bytes did."""
     lifetime_ns: int
-    """Of all together that were given back."""
+    """The lifetimes of those that were given back, added up."""
     giving_ns: int
     """How long giving them back took, of all together."""
     making_ns: int

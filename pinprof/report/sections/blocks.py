@@ -87,7 +87,7 @@ class BlocksSection(Section[Explained]):
         yield from titled(self.title, Group(*lines))
 
     def to_json(self) -> dict[str, Any]:
-        """Lines with all figures, and what the kernel was told."""
+        """Lines with all figures, and what the program advised the kernel to do."""
         table = self.memory.table
         before = table.event == HostEvent.BEFORE
         rest = self.lines[MOST_LINES:]
