@@ -1,8 +1,8 @@
 """What the agent knows of the large memory that a place makes: whether it makes it again, exactly.
 
-Where pages fault, memory is new. Whether the place makes it each time, or once and keeps it, depends on when it was made
-and given back, which samples of faults can only suggest. Where large memory does not account for the faults,
-as with many small blocks, nothing is said here.
+Where pages fault, memory is new. Whether the place makes it each time, or once and keeps it, depends on when it was
+made and given back, which samples of faults can only suggest. Where large memory does not account for the faults, as
+with many small blocks, nothing is said here.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from pinprof.report.sections.ledger import clipped
 from pinprof.report.terminal.layout import figures_table, sentence, titled
 
 MOST_LINES, MOST_ROWS, MOST_GIVEN = 200, 8, 5
-"""Lines in the JSON and in the terminal; lines that give back what one line makes."""
+"""Lines in the JSON, on the page and in the terminal; lines that give back what one line makes."""
 LEAST_SHOWN = 64 << 20
-"""A program that makes less has nothing to see in the terminal."""
+"""A program that makes less has nothing to see on the page and in the terminal."""
 _NAME_WIDTH = 40
 _ADVICE = {
     Maker.DONTNEED: "MADV_DONTNEED",
@@ -51,8 +51,20 @@ class BlocksSection(Section[Explained]):
         return None if memory is None else cls(subject.run.blocks, memory)
 
     def on_page(self) -> bool:
-        """The page has what comes of it: opportunities."""
-        return False
+        """Where a program makes little, there is nothing to see."""
+        return sum(line.made_bytes for line in self.lines) >= LEAST_SHOWN
+
+    @property
+    def rows(self) -> tuple[LineBlocks, ...]:
+        """The lines that are shown."""
+        return self.lines[:MOST_ROWS]
+
+    @property
+    def rest(self) -> str:
+        """What the other lines make, in a sentence; empty without any."""
+        rest = self.lines[MOST_ROWS:]
+        amount = units.format_bytes(sum(line.made_bytes for line in rest))
+        return f"{units.format_counted(len(rest), 'other line makes', 'other lines make')} {amount}." if rest else ""
 
     @property
     def answer(self) -> str:
@@ -66,10 +78,10 @@ class BlocksSection(Section[Explained]):
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The answer, and the lines that make most."""
-        if sum(line.made_bytes for line in self.lines) < LEAST_SHOWN:
+        if not self.on_page():
             return
         table = figures_table("line", "blocks", "bytes", "again", "at once", "lives", "to free")
-        for line in self.lines[:MOST_ROWS]:
+        for line in self.rows:
             table.add_row(
                 Text(shortened(printable(line.site.caller.text), _NAME_WIDTH)),
                 units.format_count(line.made),
@@ -80,10 +92,8 @@ class BlocksSection(Section[Explained]):
                 units.format_ns(line.giving_ns) if line.given else "–",
             )
         lines: list[RenderableType] = [sentence(self.answer), table]
-        if rest := self.lines[MOST_ROWS:]:
-            amount = units.format_bytes(sum(line.made_bytes for line in rest))
-            more = units.format_counted(len(rest), "other line makes", "other lines make")
-            lines.append(Text(f"{more} {amount}.", "dim"))
+        if self.rest:
+            lines.append(sentence(self.rest, "dim"))
         yield from titled(self.title, Group(*lines))
 
     def to_json(self) -> dict[str, Any]:
