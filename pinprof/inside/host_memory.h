@@ -285,6 +285,7 @@ static EARLY RARE bool found(void)
     if (looking)
         return false;
     looking = 1;
+    const char *preloaded = getenv("LD_PRELOAD"); /* Valgrind takes the C library's place unseen */
     void *(*find)(void *, const char *) = next_dlsym();
     next.calloc = (void *(*)(size_t, size_t))find(RTLD_NEXT, "calloc");
     next.memalign = (void *(*)(size_t, size_t))find(RTLD_NEXT, "memalign");
@@ -295,8 +296,9 @@ static EARLY RARE bool found(void)
     void *known_malloc = find(RTLD_NEXT, "malloc");
     Dl_info here, libc;
     void *version = find(RTLD_NEXT, "gnu_get_libc_version");
-    next_is_libc = version && dladdr((void *)known_free, &here) && dladdr(version, &libc) &&
-                   here.dli_fbase == libc.dli_fbase && dladdr(known_malloc, &here) && here.dli_fbase == libc.dli_fbase;
+    next_is_libc = version && !(preloaded && strstr(preloaded, "/vgpreload_")) && dladdr((void *)known_free, &here) &&
+                   dladdr(version, &libc) && here.dli_fbase == libc.dli_fbase && dladdr(known_malloc, &here) &&
+                   here.dli_fbase == libc.dli_fbase;
     __atomic_store_n(&next.realloc, known_realloc, __ATOMIC_RELEASE);
     __atomic_store_n(&next.free, known_free, __ATOMIC_RELEASE);
     __atomic_store_n(&next.malloc, (void *(*)(size_t))known_malloc, __ATOMIC_RELEASE);
@@ -446,11 +448,12 @@ EXPORTED EARLY void *aligned_alloc(size_t alignment, size_t size)
 static RARE void note_made_mapping(void *made, size_t length, int protection, int flags, word begin, word place)
 {
     struct block before;
-    if (!blocks || length < LEAST_BLOCK || protection == PROT_NONE) /* that one only keeps addresses free */
+    if (!blocks || length < LEAST_BLOCK)
         return;
     if (flags & MAP_FIXED && take_block((word)(uintptr_t)made, &before))
         note_given(&before, made, begin, place);
-    note_made(MMAP, made, length, begin, (uint32_t)flags, place);
+    if (protection != PROT_NONE) /* that only keeps addresses free */
+        note_made(MMAP, made, length, begin, (uint32_t)flags, place);
 }
 
 /* What is given back of a known mapping; where that is its beginning, the rest is known on. */

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from pinprof.analyze.allocations.blocks import LineBlocks
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
@@ -73,7 +75,8 @@ class PlaceBlocks:
 
 def blocks_at(scene: Scene, making: Int64) -> PlaceBlocks | None:
     """The large memory that the place of these wall rows makes; None where the recording has none of it."""
-    lines = [line for line in scene.blocks if line.pid == scene.course.pid and not line.grows]
+    pids = set(np.unique(scene.capture.samples.pid[scene.course.wall.sample[making]]).tolist())
+    lines = [line for line in scene.blocks if line.pid in pids and not line.grows]
     site = scene.site_of(making)
     mine = _of_place(lines, site, scene.sites.path(site.file))
     if not mine:

@@ -199,8 +199,8 @@ def _table(
         context_ns=np.zeros(len(row), np.int64),
         stream=np.where(summed, np.uint64(NO_STREAM), records["stream"][row]),
         stack=_of_sites([each.stack for each in made_by])[site],
-        minor_faults=_faults(records["flags"][row], records["extra"][row] & 0xFFFFFF),
-        major_faults=_faults(records["flags"][row], records["extra"][row] >> 24),
+        minor_faults=_faults(records[row], 0, 0xFFFFFF),
+        major_faults=_faults(records[row], 24, 0xFF),
         rough=summed,
     )
     arguments = Arguments(
@@ -210,9 +210,10 @@ def _table(
     return table, arguments, summed
 
 
-def _faults(flags: UInt8, count: NDArray[np.uint32]) -> Int32:
-    """Where the agent looked at faults, how many there were; -1 elsewhere."""
-    return np.where(flags & Flag.FAULTED > 0, count.astype(np.int32), np.int32(-1))
+def _faults(records: NDArray[np.void], shift: int, mask: int) -> Int32:
+    """Where the agent looked at faults, how many there were, by their place in `extra`; -1 elsewhere."""
+    count = records["extra"].astype(np.int64) >> shift & mask
+    return np.where(records["flags"] & Flag.FAULTED > 0, count, -1).astype(np.int32)
 
 
 def _of_sites(values: Sequence[int]) -> Int32:
