@@ -24,7 +24,7 @@ from pinprof.analyze.selection import Part
 from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
-from pinprof.data.host_memory import HostMemory
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.model import Capture, MemoryLog, RangeTable
 
 UNASSIGNED = "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
@@ -108,7 +108,7 @@ def _restricted(capture: Capture, part: Part, chosen: Bool) -> tuple[Capture, In
     return part.window.cut(smaller), rows
 
 
-def _host_memory(capture: Capture, part: Part) -> HostMemory | None:
+def _host_memory(capture: Capture, part: Part) -> LargeMemory | None:
     memory = capture.host_memory
     if memory is None:
         return None

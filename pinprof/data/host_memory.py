@@ -58,7 +58,7 @@ class HostMemoryTable(Table):
     address: UInt64
     """0 in sums."""
     site: Int32
-    """Who made it, an index into `HostMemory.sites`; -1 where that is not known, or was another process."""
+    """Who made it, an index into `LargeMemory.sites`; -1 where that is not known, or was another process."""
     given_at: Int32
     """Who gave it back; -1 for other events."""
     lifetime_ns: Int64
@@ -80,7 +80,7 @@ class HostSite:
 
 
 @dataclass(frozen=True)
-class HostMemory:
+class LargeMemory:
     """The large memory of a program's processes."""
 
     table: HostMemoryTable

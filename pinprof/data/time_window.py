@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.base.columns import Bool, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.host_memory import HostMemory
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.model import Capture, MemoryLog
 
 _AnyTable = TypeVar("_AnyTable", bound=Table)
@@ -66,7 +66,7 @@ class TimeWindow:
             host_memory=self._host_memory(capture),
         )
 
-    def _host_memory(self, capture: Capture) -> HostMemory | None:
+    def _host_memory(self, capture: Capture) -> LargeMemory | None:
         memory = capture.host_memory
         return memory and replace(memory, table=self._of(memory.table))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.data.host_memory import HostEvent, HostMemory, Maker
+from pinprof.data.host_memory import HostEvent, LargeMemory, Maker
 from pinprof.machine.libraries import INSIDE, compiler
 from tests.support import agent
 
@@ -50,7 +50,7 @@ def built(tmp_path: Path, text: str, *options: str, name: str = "program") -> Pa
     return agent.compiled(tmp_path / name, source, "-fno-builtin", *options)
 
 
-def memory(folder: Path) -> HostMemory:
+def memory(folder: Path) -> LargeMemory:
     found = agent.read(folder)
     assert found.notes == ()
     assert found.memory is not None
@@ -59,7 +59,7 @@ def memory(folder: Path) -> HostMemory:
     return found.memory
 
 
-def totals(found: HostMemory) -> tuple[Counter[Row], Counter[Row]]:
+def totals(found: LargeMemory) -> tuple[Counter[Row], Counter[Row]]:
     """How many and how many bytes, by what happened, the maker and the functions that made and gave back."""
     count: Counter[Row] = Counter()
     size: Counter[Row] = Counter()

@@ -14,7 +14,7 @@ import numpy as np
 from pinprof.analyze.groups import group
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.host_memory import HostEvent, HostMemory, HostMemoryTable, HostSite, Maker
+from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory, Maker
 
 _GROWS = (Maker.REALLOC, Maker.MREMAP)
 _PAGE = 4096
@@ -83,7 +83,7 @@ class LineBlocks:
         return self.given > 0 and self.typical_giving_ns > max(_LEAST_RETURN_NS, _RETURN_NS_PER_PAGE * pages)
 
 
-def blocks_of(memory: HostMemory | None) -> tuple[LineBlocks, ...]:
+def blocks_of(memory: LargeMemory | None) -> tuple[LineBlocks, ...]:
     """By line, process and whether it grows memory; what made most first. Without what nobody is known to have made."""
     if memory is None:
         return ()
@@ -93,7 +93,7 @@ def blocks_of(memory: HostMemory | None) -> tuple[LineBlocks, ...]:
     return tuple(sorted(found, key=lambda each: -each.made_bytes))
 
 
-def _by_line(memory: HostMemory, table: HostMemoryTable) -> Iterator[LineBlocks]:
+def _by_line(memory: LargeMemory, table: HostMemoryTable) -> Iterator[LineBlocks]:
     callers: dict[object, int] = {}
     line = np.array([callers.setdefault(site.caller, len(callers)) for site in memory.sites] or [0], np.int64)
     grows = np.isin(table.maker, _GROWS)
@@ -103,7 +103,7 @@ def _by_line(memory: HostMemory, table: HostMemoryTable) -> Iterator[LineBlocks]
         yield _line(memory, table.take(np.sort(rows)), grows=bool(grows[rows[0]]))
 
 
-def _line(memory: HostMemory, table: HostMemoryTable, *, grows: bool) -> LineBlocks:
+def _line(memory: LargeMemory, table: HostMemoryTable, *, grows: bool) -> LineBlocks:
     made, given = table.event == HostEvent.MADE, table.event == HostEvent.GIVEN
     places, which = np.unique(table.given_at[given], return_inverse=True)
     often = np.bincount(which.reshape(-1), weights=table.count[given], minlength=len(places)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Large memory of the host from the agent's files → `HostMemory`: who made it, who gave it back, and when."""
+"""Large memory of the host from the agent's files → `LargeMemory`: who made it, who gave it back, and when."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pinprof.base.columns import Int32, Int64
-from pinprof.data.host_memory import HostEvent, HostMemory, HostMemoryTable, HostSite
+from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory
 from pinprof.read.inside.file import Flag, InsideFile, Kind
 from pinprof.read.inside.sites import KnownSite
 
@@ -21,7 +21,7 @@ _EVENTS = {
 }
 
 
-def host_memory(files: Sequence[tuple[InsideFile, Mapping[int, KnownSite]]]) -> HostMemory | None:
+def host_memory(files: Sequence[tuple[InsideFile, Mapping[int, KnownSite]]]) -> LargeMemory | None:
     """What the files of a capture say of large memory, each with its sites; None where they say nothing."""
     numbers: dict[HostSite, int] = {}
     tables = [_table(file, known, numbers) for file, known in files if len(file.blocks.records)]
@@ -29,7 +29,7 @@ def host_memory(files: Sequence[tuple[InsideFile, Mapping[int, KnownSite]]]) -> 
         return None
     table = HostMemoryTable.empty().joined(*tables)
     table = table.take(np.lexsort((table.event != HostEvent.GIVEN, table.time_ns)))
-    return HostMemory(table, tuple(numbers), sum(file.lost_blocks for file, _ in files))
+    return LargeMemory(table, tuple(numbers), sum(file.lost_blocks for file, _ in files))
 
 
 def _table(file: InsideFile, known: Mapping[int, KnownSite], numbers: dict[HostSite, int]) -> HostMemoryTable:

@@ -15,7 +15,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
 from pinprof.data.gpu_functions import FUNCTIONS, Function
-from pinprof.data.host_memory import HostMemory
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import outermost
@@ -42,7 +42,7 @@ class InsideCalls:
     notes: tuple[str, ...]
     stacks: StackTable | None = None
     """The callers'; the calls' `stack` points into it."""
-    memory: HostMemory | None = None
+    memory: LargeMemory | None = None
     """Large memory of the host; None where none was recorded."""
 
 

@@ -125,7 +125,7 @@ class AgentSite(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockRecords:
     """Records of large memory of the host, each thread's in its order; columns of one length."""
 
     records: NDArray[np.void]
@@ -166,7 +166,7 @@ class InsideFile:
     areas: tuple[DataArea, ...]
     """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
     Where something is mapped no more, there is the host's memory for all that is known."""
-    blocks: Blocks
+    blocks: BlockRecords
 
     @property
     def has_calls(self) -> bool:
@@ -263,9 +263,9 @@ def _memory(records: NDArray[np.void], clock: _Clock) -> Bool:
     return np.asarray(good)
 
 
-def _blocks(records: NDArray[np.void], tid: Int64, clock: _Clock, rows: Int64) -> Blocks:
+def _blocks(records: NDArray[np.void], tid: Int64, clock: _Clock, rows: Int64) -> BlockRecords:
     mine = records[rows]
-    return Blocks(
+    return BlockRecords(
         mine,
         tid[rows].astype(np.int32),
         clock.ns(mine["begin"]),

@@ -13,7 +13,7 @@ from rich.text import Text
 from pinprof.analyze.allocations.blocks import LineBlocks
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.host_memory import HostEvent, HostMemory, Maker
+from pinprof.data.host_memory import HostEvent, LargeMemory, Maker
 from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section, picked
@@ -42,7 +42,7 @@ class BlocksSection(Section[Explained]):
     absent = (("host_memory", None),)
 
     lines: tuple[LineBlocks, ...]
-    memory: HostMemory
+    memory: LargeMemory
 
     @classmethod
     def build(cls, subject: Explained) -> Self | None:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from pinprof.analyze import analyze
 from pinprof.data.activity import Caller
-from pinprof.data.host_memory import HostEvent, HostMemory, HostMemoryTable, HostSite, Maker
+from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory, Maker
 from pinprof.report.gather import ReportData, build
 from pinprof.report.sections.blocks import LEAST_SHOWN
 from tests.support.stacks import Sample, capture
@@ -33,7 +33,7 @@ def report(size: int) -> ReportData:
         lifetime_ns=[50 if event == HostEvent.GIVEN else 0 for event in events],
         took_ns=[20_000_000 if event == HostEvent.GIVEN else 3 for event in events],
     )
-    made = replace(capture([Sample(("main@/app",))]), host_memory=HostMemory(table, (STEP,), 2))
+    made = replace(capture([Sample(("main@/app",))]), host_memory=LargeMemory(table, (STEP,), 2))
     return build(analyze(made))
 
 

@@ -11,7 +11,7 @@ from pinprof.analyze.allocations.blocks import blocks_of
 from pinprof.analyze.opportunities import pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.data.activity import Caller
-from pinprof.data.host_memory import HostEvent, HostMemory, HostMemoryTable, HostSite, Maker
+from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory, Maker
 from tests.support.scenes import FREE, MS, SMALL, ran, recorded, scene
 
 MIB = 1 << 20
@@ -21,7 +21,7 @@ Event = tuple[int, HostEvent, int, int]
 """When, what, how many, how many bytes each."""
 
 
-def memory(*events: Event, took_ns: int = MS, maker: Maker = Maker.MALLOC, site: int = 0) -> HostMemory:
+def memory(*events: Event, took_ns: int = MS, maker: Maker = Maker.MALLOC, site: int = 0) -> LargeMemory:
     """Of a line of `main`; `took_ns`: what each giving back takes."""
     count = [number for _, _, number, _ in events]
     table = HostMemoryTable.of(
@@ -38,7 +38,7 @@ def memory(*events: Event, took_ns: int = MS, maker: Maker = Maker.MALLOC, site:
         lifetime_ns=[3 * MS * number * (event == HostEvent.GIVEN) for _, event, number, _ in events],
         took_ns=[took_ns * number * (event == HostEvent.GIVEN) for _, event, number, _ in events],
     )
-    return HostMemory(table, (MAIN, OTHER), 0)
+    return LargeMemory(table, (MAIN, OTHER), 0)
 
 
 def pairs(count: int, size: int) -> list[Event]:
@@ -50,7 +50,7 @@ def kept(count: int, size: int) -> list[Event]:
     return [(n, HostEvent.MADE, 1, size) for n in range(count)]
 
 
-def found(known: HostMemory, *parts: tuple[int, Sequence[str]]) -> Candidate:
+def found(known: LargeMemory, *parts: tuple[int, Sequence[str]]) -> Candidate:
     samples, now = [], 0
     for length, stack in (*parts, (200 - sum(length for length, _ in parts), ("main@/app",))):
         samples += ran(now, now + length, stack)
@@ -81,7 +81,7 @@ def test_what_is_made_once_and_kept_is_not_made_again_whatever_is_freed_meanwhil
     ],
     ids=["too little for these faults", "kept by the allocator", "only grows", "another place's"],
 )
-def test_where_large_memory_does_not_explain_the_faults_samples_decide(known: HostMemory) -> None:
+def test_where_large_memory_does_not_explain_the_faults_samples_decide(known: LargeMemory) -> None:
     assert found(known, *[(10, SMALL), (2, FREE)] * 5).cure.id == pages._AGAIN.cure
     assert found(known, (60, SMALL)).cure.id == pages._ONCE.cure
 

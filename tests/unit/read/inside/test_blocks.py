@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.data.host_memory import HostEvent, HostMemory, Maker
+from pinprof.data.host_memory import HostEvent, LargeMemory, Maker
 from pinprof.data.time_window import TimeWindow
 from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
@@ -26,7 +26,7 @@ def combined(*units: bytes, **facts: int) -> InsideCalls:
     return inside_calls.combine([file], Resolver())
 
 
-def memory(*units: bytes, **facts: int) -> HostMemory:
+def memory(*units: bytes, **facts: int) -> LargeMemory:
     found = combined(*units, **facts).memory
     assert found is not None
     return found
