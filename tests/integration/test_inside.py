@@ -284,10 +284,11 @@ int main(void)
     char *memory = mmap(NULL, 2 * 64 * 4096, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     madvise(memory, 2 * 64 * 4096, MADV_NOHUGEPAGE);
     memset(memory, 1, 64 * 4096);
-    pin(memory);
+    for (volatile int i = 0; i < 2; i++)
+        pin(memory);
     pin(memory + 64 * 4096);
-    cuMemcpyHtoDAsync_v2(DEVICE, memory, 100 << 10, NULL);
     cuMemcpyHtoDAsync_v2(DEVICE, memory, 10 << 10, NULL);
+    cuMemcpyHtoDAsync_v2(DEVICE, memory, 100 << 10, NULL);
     for (volatile int i = 0; i < 3; i++)
         spend(200000);
     return 0;
@@ -296,13 +297,12 @@ int main(void)
     calls = agent.read(folder).activity.calls
     assert calls.minor_faults is not None
     assert calls.major_faults is not None
-    names = [calls.names[name] for name in calls.name]
-    faults = dict.fromkeys(names, ()) | {
-        name: tuple(calls.minor_faults[np.array([each == name for each in names])].tolist()) for name in set(names)
-    }
-    assert faults == {
-        "cuMemHostRegister": (0, 64),
-        "cuMemcpyHtoDAsync": (0, -1),
-        "cuStreamSynchronize": (-1, 0, 0),
-    }
+    faults: dict[str, list[int]] = {}
+    for name, count in zip(calls.name.tolist(), calls.minor_faults.tolist(), strict=True):
+        faults.setdefault(calls.names[name], []).append(count)
+    _, again, new = faults["cuMemHostRegister"]
+    assert 0 <= again < 8
+    assert 64 <= new < 72
+    assert [count >= 0 for count in faults["cuMemcpyHtoDAsync"]] == [False, True]
+    assert [count >= 0 for count in faults["cuStreamSynchronize"]] == [False, True, True]
     assert set(calls.major_faults.tolist()) <= {-1, 0}
