@@ -188,7 +188,7 @@ static bool is_early(word bytes)
 /* What was made before the file was there, as one sum of no site. */
 static void note_early(struct thread *t)
 {
-    word count = atomic_exchange(&early_blocks, 0), bytes = atomic_exchange(&early_bytes, EARLY_BYTES);
+    word count = atomic_exchange(&early_blocks, 0), bytes = atomic_exchange(&early_bytes, 0);
     struct record *record = count ? room(t, 1) : NULL;
     if (!record)
         return;
