@@ -11,6 +11,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,10 +95,20 @@ enum kind {
     MAPPED, /* begin: ticks; address, source: where it begins and ends; bytes: length of the file's path, which the next
              * units hold; extra: protection and, above 8 bits, flags, as mmap takes them */
     UNMAPPED,
+    MADE,     /* large memory of the host. begin, end: while it was made; function: the maker (host_memory.h) */
+    MADE_SUM, /* address: how many; source: ticks that it took to make them */
+    GIVEN, /* begin: when it was made; end: when it was given back; stream: ticks that this took; extra: the site that
+            * gave it back */
+    GIVEN_SUM, /* begin, end: of the first and the last; source: ticks that they lived; stream: as above, of all */
+    ADVISED,   /* as MADE: what the kernel was told of memory, or asked for */
+    ADVISED_SUM,
 };
 enum flag {
-    SAMPLE = 1, /* of calls that are summed otherwise */
-    INSIDE = 2, /* a call of this thread made the mapping */
+    SAMPLE = 1,     /* of calls that are summed otherwise */
+    INSIDE = 2,     /* a call of this thread made the mapping */
+    FAULTED = 4,    /* `extra` has the page faults in the call: major ones above 24 bits */
+    ELSEWHERE = 8,  /* another thread made what was given back */
+    INHERITED = 16, /* it was made before a fork */
 };
 enum stop { RUNNING, NO_ROOM, LIMIT };
 
@@ -110,7 +121,7 @@ struct record {
     uint16_t function;
     uint8_t kind, flags;
     int32_t result;
-    uint32_t extra; /* pieces of a batch; the kind of place that properties name */
+    uint32_t extra; /* pieces of a batch; the kind of place that properties name; faults */
 };
 
 struct header {
@@ -121,10 +132,11 @@ struct header {
     _Atomic word lost; /* calls not recorded */
     uint32_t size;     /* of the header, with the names */
     _Atomic uint32_t stop;
-    word begun_ticks, begun_ns; /* when the agent was loaded … */
-    word opened_ticks;          /* … and ticks at `opened_ns` */
-    _Atomic word unsited;       /* calls that ran with more sites than are kept */
-    uint32_t names, reserved;   /* bytes of the names of functions, which follow */
+    word begun_ticks, begun_ns;   /* when the agent was loaded … */
+    word opened_ticks;            /* … and ticks at `opened_ns` */
+    _Atomic word unsited;         /* calls that ran with more sites than are kept */
+    uint32_t names;               /* bytes of the names of functions, which follow */
+    _Atomic uint32_t lost_blocks; /* making and giving back that was not recorded */
 };
 
 struct chunk {
@@ -148,6 +160,7 @@ enum {
     SITES = 4096,
     TALLIES = 2048,
     CODES = 512,
+    EXPECTED = 1024,
     MOST_SITES = 1 << 16, /* of a process */
 };
 
@@ -158,6 +171,14 @@ struct native {
     word at[NATIVE_FRAMES], address[NATIVE_FRAMES];
 };
 
+/* Chains that were found, those of calls and those of blocks: neither takes the other's room. */
+enum whose { OF_CALLS, OF_BLOCKS, USERS };
+
+struct chains {
+    uint32_t unwinds, calls;
+    struct native native[NATIVES];
+};
+
 struct tally {
     word key;
     uint32_t singles; /* recorded by themselves */
@@ -166,20 +187,25 @@ struct tally {
     uint32_t summed; /* to tell every so many as a sample */
 };
 
+struct tallies {
+    uint32_t count;
+    struct tally at[TALLIES];
+};
+
 struct thread {
     uint32_t generation, units, capacity, chunk_number;
     volatile int busy; /* a signal handler may come in between */
     int calling;       /* a function of the driver runs */
     struct chunk *chunk;
     int grown;
-    uint32_t unwinds, calls;
-    struct native native[NATIVES];
+    struct chains chains[USERS];
     struct {
         word hash;
         uint32_t site;
     } site[SITES];
-    uint32_t sites, tallies;
-    struct tally tally[TALLIES];
+    uint32_t sites;
+    struct tallies tallies[USERS];
+    uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {
         word code, file;
         bool own;

@@ -244,14 +244,10 @@ static void put_mapped_files(void);
 /* This thread's state for a call; NULL where it is not to be recorded. */
 static RARE struct thread *seat(void)
 {
-    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy) {
-        lose(); /* a signal handler interrupted the agent itself */
+    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy)
+        return NULL; /* a signal handler interrupted the agent itself */
+    if (atomic_load(&process->stopped))
         return NULL;
-    }
-    if (atomic_load(&process->stopped)) {
-        lose();
-        return NULL;
-    }
     struct held held;
     hold(&held);
     uint32_t generation = atomic_load(&process->generation);
@@ -273,8 +269,6 @@ static RARE struct thread *seat(void)
             t = NULL;
         }
     }
-    if (!t)
-        lose();
     release(&held);
     return t;
 }

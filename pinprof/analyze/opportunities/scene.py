@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.blocks import LineBlocks, blocks_of
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
@@ -108,6 +109,11 @@ class Scene(CourseTable):
     def view(self) -> View:
         """What was recorded, as claims ask for it."""
         return self.counted or View.of(self.capture, *summarise(self.capture, self.attribution, self.members))
+
+    @cached_property
+    def blocks(self) -> tuple[LineBlocks, ...]:
+        """Large memory of the host by line, exactly; empty where the recording has none."""
+        return blocks_of(self.capture.host_memory)
 
     @cached_property
     def framework(self) -> str:
