@@ -55,8 +55,7 @@ def test_framework_has_its_own_words_before_those_of_python() -> None:
     assert "torch.empty" in cure("pinned-buffer", PYTORCH).code
     assert "cupyx" in cure("pinned-buffer", CUPY).code
     assert "memory_kind='pinned_host'" in cure("pinned-buffer", JAX).code
-    assert "DataLoader" in cure("spawn", PYTORCH).code
-    assert cure("spawn", NUMPY).code == cure("spawn", PYTHON).code != ""
+    assert cure("spawn", NUMPY).code == cure("spawn", PYTORCH).code == cure("spawn", PYTHON).code != ""
     assert "posix_spawn" in cure("spawn", NATIVE).code
 
 
