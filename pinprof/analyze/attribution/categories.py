@@ -104,8 +104,8 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "fault.numa", "G", "a page that NUMA balancing has taken away, to see who uses it or to move it",
         "Bind memory and threads to a node (numactl), or turn off kernel.numa_balancing.",
-        k(r"do_huge_pmd_numa_page|migrate_misplaced_\w+|numa_migrate_check", "do_numa_page|numa_migrate_prep"), context="exception",
-        strength=55,
+        k(r"do_huge_pmd_numa_page|migrate_misplaced_\w+|numa_migrate_check", "do_numa_page|numa_migrate_prep"),
+        context="exception", strength=55,
     ),
     Category(
         "fault.reclaim", "G", "a fault that first has to free memory: a limit is reached, or no memory is left",
@@ -381,7 +381,7 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "sys.reclaim", "D", "reclaiming and compacting memory", "Leave more memory free; set huge-page "
             "defragmentation to defer+madvise.", k(
-            r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*|balance_pgdat"
+            r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_(mem_cgroup_)?pages|try_to_compact_pages|compact_zone\w*|balance_pgdat"
             r"|khugepaged\w*|migrate_pages\w*"
         ), strength=60,
     ),
@@ -414,7 +414,7 @@ CATEGORIES: tuple[Category, ...] = (
         "Read and write larger pieces, and sync less often.", k(
             r"filemap_\w+|__filemap_\w+|generic_file_(read|write|direct|buffered|splice)\w*|generic_perform_write"
             r"|\w+_file_(read|write)_iter|\w+_buffered_write\w*|\w+_write_(begin|end)|\w+_writepages|do_writepages|file_write_and_wait_range"
-            r"|page_cache_\w+|blkdev_(read|write)_iter|iomap_\w+|block_write_\w+|__block_write_\w+",
+            r"|page_cache_\w+|mapping_(try_invalidate|evict_folio)|generic_fadvise|blkdev_(read|write)_iter|iomap_\w+|block_write_\w+|__block_write_\w+",
             r"generic_file_buffered_read|read_pages",
         ), strength=34,
     ),

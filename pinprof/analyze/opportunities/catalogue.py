@@ -268,6 +268,49 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # a few, reused",
             },
         ),
+        "share-memory": Entry(
+            "Let the processes write and read shared memory that is allocated once, and pass only where the data lies.",
+            "shared memory",
+            {
+                PYTHON: (
+                    "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # once, before the pool\n"
+                    "with multiprocessing.Pool(4, attach, (block.name,)) as pool:  # attach opens it by its name\n"
+                    "    pool.apply(work, (k,))  # writes to numpy.ndarray(shape, dtype, block.buf), returns nothing"
+                ),
+            },
+        ),
+        "read-ahead": Entry(
+            "Have the file read in large pieces before it is touched: advise the mapping, or read it into a buffer with"
+            " several threads.",
+            "reading ahead",
+            {
+                NATIVE: (
+                    "madvise(p, size, MADV_WILLNEED);  // before the first touch, and no MADV_RANDOM\n"
+                    "// or: pread(fd, buffer + at, 8 << 20, at) in several threads, with O_DIRECT past the page cache"
+                ),
+                PYTHON: "m.madvise(mmap.MADV_WILLNEED)  # before the first touch; numpy.memmap has it as array._mmap",
+            },
+        ),
+        "memory-limit": Entry(
+            "Raise the memory limit, or use less memory: the page cache counts, too, so read files with O_DIRECT, or"
+            " drop what was read.",
+            "more memory",
+            {
+                NATIVE: "posix_fadvise(fd, 0, at, POSIX_FADV_DONTNEED);  // after a part of the file was used",
+                PYTHON: "os.posix_fadvise(fd, 0, at, os.POSIX_FADV_DONTNEED)  # after a part of the file was used",
+            },
+        ),
+        "defer-compaction": Entry(
+            "Do not ask for huge pages here, or let the kernel make room in the background: write defer+madvise to"
+            " /sys/kernel/mm/transparent_hugepage/defrag, or reserve huge pages at boot (hugetlbfs).",
+            "deferring compaction",
+            {NATIVE: "// no madvise(p, size, MADV_HUGEPAGE) for memory that is short-lived"},
+        ),
+        "bind-memory": Entry(
+            "Bind the program's threads and memory to a node, or turn NUMA balancing off: kernel.numa_balancing=0.",
+            "binding memory to a node",
+            {NATIVE: "set_mempolicy(MPOL_BIND, &mask, sizeof(mask) * 8);  // or: numactl --cpunodebind=0 --membind=0"},
+        ),
     }
 )
 """By id, which is also the entry of docs/opportunities.md."""

@@ -13,7 +13,18 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES, in_words
 from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
-from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
+from pinprof.analyze.opportunities import (
+    allocating,
+    between,
+    blocking,
+    catalogue,
+    cold,
+    copying,
+    managed,
+    pages,
+    pressure,
+    turns,
+)
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.options import with_options
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
@@ -61,6 +72,9 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(turns.back_and_forth, "copies and kernels that take turns", _CALLS),
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
     Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(between.pickled, "data that is pickled between processes", _KERNEL),
+    Detector(cold.cold_files, "mapped files that do not lie in memory", _KERNEL),
+    Detector(pressure.memory_pressure, "memory limits, compaction and NUMA balancing", _KERNEL),
     Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
 )
 """In the order in which they are asked."""
