@@ -61,7 +61,8 @@ ROWS = [
      "shrink_lruvec shrink_folio_list"),
     ("fault.reclaim", "reclaim", CORE + "do_anonymous_page vma_alloc_folio_noprof __alloc_pages_slowpath.constprop.0 "
      "try_to_free_pages do_try_to_free_pages shrink_node"),
-    ("fault.reclaim", "reclaim", CORE + "do_swap_page __mem_cgroup_charge try_charge_memcg try_to_free_mem_cgroup_pages"),
+    ("fault.reclaim", "reclaim", CORE + "do_swap_page __mem_cgroup_charge try_charge_memcg "
+     "try_to_free_mem_cgroup_pages"),
     ("fault.reclaim", "reclaim", MAIN + "asm_exc_page_fault irqentry_exit_to_user_mode __mem_cgroup_handle_over_high "
      "reclaim_high try_to_free_mem_cgroup_pages do_try_to_free_pages shrink_node"),
     ("fault.compact", "reclaim", CORE + "do_huge_pmd_anonymous_page vma_alloc_anon_folio_pmd alloc_pages_mpol "

@@ -20,8 +20,9 @@ LOADS = (*RECEIVES, "_pickle_loads@/usr/bin/python3.12", "asm_exc_page_fault", "
          "do_anonymous_page")  # fmt: skip
 WAITS = (LINE, f"ApplyResult.wait (pool.py:768)@{PYTHON}/multiprocessing/pool.py", "futex_wait_queue", "schedule")
 DUMPS = (f"ForkingPickler.dumps (reduction.py:51)@{PYTHON}/multiprocessing/reduction.py",)
-SHARED = (*DUMPS, "reduce_storage (reductions.py:400)@/venv/lib/python3.12/site-packages/torch/multiprocessing/reductions.py",
-          "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_fault", "__do_fault", "shmem_fault")  # fmt: skip
+TENSORS = "reduce_storage (reductions.py:400)@/venv/lib/python3.12/site-packages/torch/multiprocessing/reductions.py"
+SHARED = (*DUMPS, TENSORS, "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_fault", "__do_fault",
+          "shmem_fault")  # fmt: skip
 
 
 def received(pipe: int, *parts: Sequence[str], steps: int = 5, tid: int = 200) -> list[Sample]:

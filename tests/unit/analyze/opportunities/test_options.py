@@ -101,7 +101,7 @@ def program(knob: Knob, more: Sequence[str] = (), times: int = 4) -> Scene:
 
 
 def answers(run: Scene, knob: Knob, times: int = 4) -> list[Candidate]:
-    name = sorted(knob.answers)[0]
+    name = min(knob.answers)
     at = ended(run)
     under = np.flatnonzero((at // 100 < times) & (at % 100 < 50))
     return with_options(run, [candidate(run, 0, 50 * times, name, rows=under)])

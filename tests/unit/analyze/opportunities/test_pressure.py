@@ -15,7 +15,14 @@ from tests.support.scenes import FAULT, MAIN, MS, SMALL, ran, recorded, scene, w
 
 ALLOCATES = (*FAULT, "do_anonymous_page", "vma_alloc_folio_noprof", "__alloc_pages_slowpath.constprop.0")
 FREES = ("do_try_to_free_pages", "shrink_node", "shrink_lruvec", "shrink_folio_list")
-CHARGED = (*FAULT, "do_anonymous_page", "__mem_cgroup_charge", "try_charge_memcg", "try_to_free_mem_cgroup_pages", *FREES)
+CHARGED = (
+    *FAULT,
+    "do_anonymous_page",
+    "__mem_cgroup_charge",
+    "try_charge_memcg",
+    "try_to_free_mem_cgroup_pages",
+    *FREES,
+)
 NONE_LEFT = (*ALLOCATES, "try_to_free_pages", *FREES)
 OVER_HIGH = (*MAIN, "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "exit_to_user_mode_loop",
              "__mem_cgroup_handle_over_high", "reclaim_high", "try_to_free_mem_cgroup_pages", *FREES)  # fmt: skip
@@ -62,7 +69,11 @@ def test_memory_that_is_there_or_that_the_program_drops_itself_is_no_pressure(st
 
 def test_few_samples_of_it_are_chance_and_one_wait_is_not() -> None:
     assert list(pressure.memory_pressure(run((4, CHARGED)))) == []
-    samples = [*ran(0, 100, NOT_YET), *waited(100, 104, (*CHARGED, "reclaim_throttle", "schedule")), *ran(104, 300, MAIN)]
+    samples = [
+        *ran(0, 100, NOT_YET),
+        *waited(100, 104, (*CHARGED, "reclaim_throttle", "schedule")),
+        *ran(104, 300, MAIN),
+    ]
     (one,) = pressure.memory_pressure(scene(recorded(samples)))
     assert one.cost_ns == 4 * MS
 
