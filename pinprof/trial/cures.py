@@ -66,7 +66,9 @@ def _torch(value: str) -> Setting:
 
 
 _HUGE = (_tunable(setting("glibc-huge-pages").partition("=")[2]),)
-_KEEP = tuple(Setting(*words.split("=")) for words in setting("glibc-keep-memory").split())
+_KEEP = tuple(
+    Setting(words.partition("=")[0], words.partition("=")[2]) for words in setting("glibc-keep-memory").split()
+)
 _FRESH = frozenset({"huge-pages", "reuse-memory"})
 """Cures of first writes to new memory."""
 _PAGEABLE = frozenset({"pinned-buffer", "pin-source"})

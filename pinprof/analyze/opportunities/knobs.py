@@ -54,6 +54,7 @@ class Knob:
     absent: tuple[Functions, ...] = ()
     starts: int = 0
     once: bool = False
+    line: bool = False
 
     @property
     def versions(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.knobs import Functions, Knob, options
 from pinprof.analyze.opportunities.results import Evidence
@@ -64,9 +65,14 @@ class _Matching:
             return True
         rows = candidate.rows
         under = rows[self._inside(knob)[rows]]
-        if self._scene.ns(under) < MOST * max(self._scene.ns(rows), 1):
+        if self._scene.ns(under) < MOST * max(self._scene.ns(rows), 1) and not (knob.line and self._beside(knob, rows)):
             return False
         return not knob.starts or self._starts(under) >= knob.starts
+
+    def _beside(self, knob: Knob, rows: Int64) -> bool:
+        """Whether the line of these wall rows also calls a function of the row."""
+        place = self._scene.place_of(rows)
+        return place != NOTHING and bool((self._inside(knob) & (self._scene.place == place)).any())
 
     def answered(self, candidate: Candidate, knob: Knob) -> Candidate:
         """The candidate with the option as its cure, and what shows that it is."""

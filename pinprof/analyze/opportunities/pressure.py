@@ -24,7 +24,7 @@ _COMPACTS = re.compile(r"(try_to_compact_pages|compact_zone\w*|__alloc_pages_dir
 LEAST_SEEN = 5
 """Samples: fewer of them may be chance."""
 PRESSED = 0.2
-"""The share of what pages cost at a place: where the kernel takes as much to find memory, huge pages are no cure."""
+"""The share of what pages cost at a place: where the kernel takes as much to find memory, huge pages do not help."""
 
 
 @dataclass(frozen=True)

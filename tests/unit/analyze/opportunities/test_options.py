@@ -20,7 +20,7 @@ from pinprof.analyze.sites import Site
 from pinprof.data.activity import Caller
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import Estimate
-from tests.support.scenes import MIB, MS, ran, recorded, scene, to_gpu, to_host, waited
+from tests.support.scenes import FAULT, FREE, MIB, MS, ran, recorded, scene, to_gpu, to_host, waited
 
 PACKAGES = "/venv/lib/python3.12/site-packages"
 LINE = "step (train.py:7)@/app/train.py"
@@ -32,6 +32,7 @@ def of(file: str, function: str, line: int = 40) -> str:
     return f"{function} ({file.rpartition('/')[2]}:{line})@{PACKAGES}/{file}"
 
 
+KNOBS = {knob.name: knob for knob in options()}
 LOADER = "torch/utils/data/dataloader.py"
 EXAMPLES: dict[str, str] = {
     "trainer-pin-memory": of("transformers/trainer.py", "Trainer._prepare_input"),
@@ -64,7 +65,6 @@ EXAMPLES: dict[str, str] = {
 }
 """Functions as they stand on stacks of these libraries."""
 
-KNOBS = {knob.name: knob for knob in options()}
 NEXT = of(LOADER, "_BaseDataLoaderIter.__next__", 732)
 PIN_THREAD = of("torch/utils/data/_utils/pin_memory.py", "do_one_step", 42)
 
@@ -121,7 +121,7 @@ def test_option_is_the_cure_of_a_cost_under_its_functions(name: str) -> None:
         assert said[0].startswith(f"100 % of it lies in {function} (")
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if not KNOBS[name].line])
 def test_option_answers_no_cost_that_lies_elsewhere(name: str) -> None:
     knob = KNOBS[name]
     run = program(replace(knob, frames=()), [EXAMPLES[name]])
@@ -136,6 +136,38 @@ def test_option_answers_no_cost_of_another_kind(name: str) -> None:
     assert others
     given = candidate(run, 0, 100, min(others))
     assert with_options(run, [given]) == [given]
+
+
+def test_product_that_is_made_only_to_be_copied_is_written_to_pinned_memory() -> None:
+    """`cupy.asarray(base * k)`: NumPy fills new memory, and CuPy copies it to its pinned memory, then to the GPU."""
+    product = (LINE, *FAULT[1:], "do_anonymous_page")
+    freed = (LINE, *FREE[1:])
+    staged = (LINE, EXAMPLES["cupy-set"], "__memmove_evex_unaligned_erms@/usr/lib/libc.so.6")
+    samples = [
+        sample
+        for step in range(8)
+        for sample in (
+            *ran(100 * step, 100 * step + 30, product),
+            *ran(100 * step + 30, 100 * step + 60, staged),
+            *ran(100 * step + 60, 100 * step + 70, freed),
+            *ran(100 * step + 70, 100 * step + 100, ("main (train.py:3)@/app/train.py",)),
+        )
+    ]
+    (one,) = search(scene(recorded(samples))).found
+    assert one.cure.option == KNOBS["cupy-set"].option
+    assert abs(one.cost_ns - 8 * 70 * MS) <= 5 * MS
+    assert one.site.place == "train.py:7"
+
+
+def test_option_of_a_line_answers_no_other_line() -> None:
+    elsewhere = ("main (train.py:3)@/app/train.py",)
+    run = scene(
+        recorded([*ran(0, 50, elsewhere), *ran(50, 100, (LINE, EXAMPLES["cupy-set"])), *ran(100, 150, (LINE,))])
+    )
+    other, beside = candidate(run, 0, 50, "reuse-memory"), candidate(run, 100, 150, "reuse-memory")
+    assert with_options(run, [other]) == [other]
+    (found,) = with_options(run, [beside])
+    assert found.cure.option == KNOBS["cupy-set"].option
 
 
 def test_every_option_with_functions_has_an_example() -> None:
