@@ -48,7 +48,6 @@ EXAMPLES: dict[str, str] = {
     "fsdp1-offload": of("torch/distributed/fsdp/_flat_param.py", "FlatParamHandle.flat_param_to"),
     "ddp-inputs": of("torch/distributed/utils.py", "_recursive_to.<locals>.to_map"),
     "checkpoint-staging": of("torch/distributed/checkpoint/staging.py", "BlockingAsyncStager.stage"),
-    "checkpoint-save": of("torch/serialization.py", "_save"),
     "save-on-cpu": of("torch/autograd/graph.py", "save_on_cpu.__init__.<locals>.pack_to_cpu", 393),
     "dataloader-persistent-workers": of(LOADER, "_MultiProcessingDataLoaderIter.__init__"),
     "dataloader-context": of(LOADER, "_MultiProcessingDataLoaderIter.__init__"),
@@ -172,6 +171,13 @@ def test_option_of_a_line_answers_no_other_line() -> None:
 
 def test_every_option_with_functions_has_an_example() -> None:
     assert {knob.name for knob in options() if knob.frames} == set(EXAMPLES)
+
+
+def test_checkpoint_that_is_saved_whole_is_staged_too() -> None:
+    knob = KNOBS["checkpoint-staging"]
+    run = scene(recorded(ran(0, 100, (LINE, of("torch/serialization.py", "_save", 967)))))
+    (found,) = with_options(run, [candidate(run, 0, 100, "pinned-buffer")])
+    assert found.cure.option == knob.option
 
 
 def test_data_loader_that_pins_is_not_told_to_pin() -> None:
