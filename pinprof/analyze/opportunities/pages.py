@@ -18,6 +18,7 @@ from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.making import blocks_at
 from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
+from pinprof.analyze.opportunities.pressure import pressed
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
@@ -138,7 +139,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             # What is given back elsewhere is not this memory.
             group = np.sort(np.concatenate([made, group[~marks.frees[group] & ~np.isin(group, made)]]))
         kind = _kind(scene, marks, group, again, huge_again)
-        if kind is None:
+        if kind is None or (kind.cure == _ONCE.cure and pressed(scene, group)):
             continue
         concerned = _concerned(scene, marks, kind, group)
         cost = scene.ns(concerned)
