@@ -39,7 +39,7 @@ test: setup-test
 lint-beside:
 	@nice $(MAKE) --no-print-directory lint site
 
-# One runs recordings, which mostly wait, one pages; the third has the processors that these leave.
+# One runs recordings, which mostly wait, one those that stand company, one pages, and then all three the others.
 # pytest rewrites and compiles each test once before, instead of once in each worker; errors are the run's to say.
 tests: setup-test
 	-$(BIN)/python -m pytest --collect-only -qq >/dev/null

@@ -258,8 +258,11 @@ class _Rates:
 
 def _saw_cuda(directory: Path) -> bool:
     """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file, and the agent calls."""
-    if any((directory / INSIDE).glob("*.bin")):
-        return True
+    if (directory / INSIDE).is_dir():
+        from pinprof.read.inside.calls import called_cuda
+
+        if called_cuda(directory / INSIDE):
+            return True
     for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:

@@ -25,6 +25,7 @@ from pinprof.base.columns import UInt8 as UInt8
 from pinprof.base.columns import UInt64 as UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MarkTable
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.manifest import Manifest
 from pinprof.data.rates import Rates
 
@@ -429,6 +430,8 @@ class Capture:
     """What memory operations cost on the machine of the run; None when nobody measured."""
     memory: MemoryLog | None = None
     """Memory over time; None when nothing recorded it."""
+    host_memory: LargeMemory | None = None
+    """Large memory that the program made and gave back; None when nothing recorded it."""
     marks: MarkTable = field(default_factory=MarkTable.empty)
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     wakeups: WakeupTable | None = None

@@ -11,6 +11,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,6 +99,13 @@ enum kind {
     MAPPED, /* begin: ticks; address, source: where it begins and ends; bytes: length of the file's path, which the next
              * units hold; extra: protection and, above 8 bits, flags, as mmap takes them */
     UNMAPPED,
+    MADE,     /* large memory of the host. begin, end: while it was made; function: the maker (host_memory.h) */
+    MADE_SUM, /* address: how many; source: ticks that it took to make them */
+    GIVEN, /* begin: when it was made; end: when it was given back; stream: ticks that this took; extra: the site that
+            * gave it back */
+    GIVEN_SUM, /* begin, end: of the first and the last; source: ticks that they lived; stream: as above, of all */
+    ADVISED,   /* as MADE: what the kernel was told of memory, or asked for */
+    ADVISED_SUM,
     MODULE, /* as MAPPED, of code; stream: its place in the file */
     CODE,   /* site: number of a function of Python; bytes: length of its name and file in the next units */
     CHAIN,  /* site: number of a chain of callers; address: how many native ones, return addresses, which the next units
@@ -105,17 +113,22 @@ enum kind {
     USED,   /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
              * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
              * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
-             * extra: us for which others kept it from running since the sample before */
+             * extra: us for which others kept it from running since the sample before; result: ns from sample to sample
+             */
     RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
                * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
                * KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,    /* bytes: length of the thread's name in the next unit */
+    WITHDREW, /* the program handles the signal by which it was sampled: nothing more comes */
 };
 enum flag {
-    SAMPLE = 1, /* of calls that are summed otherwise */
-    INSIDE = 2, /* a call of this thread made the mapping */
-    TORN = 4,   /* a chain whose outermost callers are missing */
-    CALLED = 8, /* the instruction before has called the kernel */
+    SAMPLE = 1,     /* of calls that are summed otherwise */
+    INSIDE = 2,     /* a call of this thread made the mapping */
+    FAULTED = 4,    /* `extra` has the page faults in the call: major ones above 24 bits */
+    ELSEWHERE = 8,  /* another thread made what was given back */
+    INHERITED = 16, /* it was made before a fork */
+    TORN = 32,      /* a chain whose outermost callers are missing */
+    CALLED = 64,    /* the instruction before has called the kernel */
 };
 enum stop { RUNNING, NO_ROOM, LIMIT };
 
@@ -128,7 +141,7 @@ struct record {
     uint16_t function;
     uint8_t kind, flags;
     int32_t result;
-    uint32_t extra; /* pieces of a batch; the kind of place that properties name */
+    uint32_t extra; /* pieces of a batch; the kind of place that properties name; faults */
 };
 
 struct header {
@@ -139,11 +152,11 @@ struct header {
     _Atomic word lost; /* calls not recorded */
     uint32_t size;     /* of the header, with the names */
     _Atomic uint32_t stop;
-    word begun_ticks, begun_ns; /* when the agent was loaded … */
-    word opened_ticks;          /* … and ticks at `opened_ns` */
-    _Atomic word unsited;       /* calls that ran with more sites than are kept */
-    uint32_t names;             /* bytes of the names of functions, which follow */
-    _Atomic uint32_t sampled;   /* ns of processor time from sample to sample; 0: none; from WITHDRAWN on: no more */
+    word begun_ticks, begun_ns;   /* when the agent was loaded … */
+    word opened_ticks;            /* … and ticks at `opened_ns` */
+    _Atomic word unsited;         /* calls that ran with more sites than are kept */
+    uint32_t names;               /* bytes of the names of functions, which follow */
+    _Atomic uint32_t lost_blocks; /* making and giving back that was not recorded */
 };
 
 struct chunk {
@@ -167,6 +180,7 @@ enum {
     SITES = 4096,
     TALLIES = 2048,
     CODES = 512,
+    EXPECTED = 1024,
     MOST_SITES = 1 << 16, /* of a process */
     SAMPLED_FRAMES = 120,
     CHAINS = 4096,
@@ -181,12 +195,25 @@ struct native {
     word at[NATIVE_FRAMES], address[NATIVE_FRAMES];
 };
 
+/* Chains that were found, those of calls and those of blocks: neither takes the other's room. */
+enum whose { OF_CALLS, OF_BLOCKS, USERS };
+
+struct chains {
+    uint32_t unwinds, calls;
+    struct native native[NATIVES];
+};
+
 struct tally {
     word key;
     uint32_t singles; /* recorded by themselves */
     uint32_t chunk;   /* number of the chunk that has the open sum; 0: none is open */
     uint32_t unit;
     uint32_t summed; /* to tell every so many as a sample */
+};
+
+struct tallies {
+    uint32_t count;
+    struct tally at[TALLIES];
 };
 
 struct frame { /* of Python */
@@ -220,14 +247,14 @@ struct thread {
     int calling;       /* a function of the driver runs */
     struct chunk *chunk;
     int grown;
-    uint32_t unwinds, calls;
-    struct native native[NATIVES];
+    struct chains chains[USERS];
     struct {
         word hash;
         uint32_t site;
     } site[SITES];
-    uint32_t sites, tallies;
-    struct tally tally[TALLIES];
+    uint32_t sites;
+    struct tallies tallies[USERS];
+    uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {
         word code, file;
         bool own;

@@ -112,7 +112,6 @@ static bool open_file(void)
         .size = size,
         .begun_ticks = begun_ticks,
         .begun_ns = begun_ns,
-        .sampled = sample_ns,
         .names = sizeof NAMES - 1};
     _Static_assert(sizeof header + sizeof NAMES <= PAGE, "The names fit into a page.");
     header.opened_ticks = ticks();
@@ -253,14 +252,10 @@ static void put_mapped_files(void);
 /* This thread's state for a call; NULL where it is not to be recorded. */
 static RARE struct thread *seat(void)
 {
-    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy) {
-        lose(); /* a signal handler interrupted the agent itself */
+    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy)
+        return NULL; /* a signal handler interrupted the agent itself */
+    if (atomic_load(&process->stopped))
         return NULL;
-    }
-    if (atomic_load(&process->stopped)) {
-        lose();
-        return NULL;
-    }
     struct held held;
     hold(&held);
     uint32_t generation = atomic_load(&process->generation);
@@ -282,8 +277,6 @@ static RARE struct thread *seat(void)
             t = NULL;
         }
     }
-    if (!t)
-        lose();
     release(&held);
     return t;
 }

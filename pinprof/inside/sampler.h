@@ -10,7 +10,6 @@
  */
 
 enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, SOME_DELAY_NS = 500000, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
-#define WITHDRAWN ((uint32_t)1 << 31)
 
 static int sample_signal; /* 0: nothing is sampled */
 static word tick_ns;      /* the kernel looks at timers of processor time so often */
@@ -248,6 +247,7 @@ static void take_sample(struct thread *t, const ucontext_t *context)
         .bytes = user - s->user_ns,
         .source = system - s->system_ns,
         .stream = (word)(used.ru_majflt - (long)s->disk_faults) << 32 | (uint32_t)(used.ru_minflt - (long)s->faults),
+        .result = (int32_t)sample_ns,
         .kind = USED};
     /* What it did not use of the time, others may have: the question costs more than all the rest. */
     double passed_ns = (double)(sample.begin - s->ticks) / process->ticks_a_ns;

@@ -65,9 +65,16 @@ static RARE void withdraw(void)
             syscall(SYS_timer_delete, timer - 1);
     }
     next_action(number, &ignored, NULL); /* which takes away those that are on their way */
-    if (process && process->header)
-        atomic_fetch_or(&process->header->sampled, WITHDRAWN);
-    sample_ns |= WITHDRAWN;
+    struct held held;
+    hold(&held);
+    struct thread *t = process->generation && !atomic_load(&process->stopped) ? process->any : NULL;
+    if (!t && process->generation && !atomic_load(&process->stopped))
+        t = process->any = new_thread(0);
+    if (t && (t->units < t->capacity || give_chunk(t))) {
+        *unit_at(t, t->units) = (struct record){.kind = WITHDREW, .begin = ticks()};
+        publish(t, 1);
+    }
+    release(&held);
 }
 
 /* Forked processes have no timers. */

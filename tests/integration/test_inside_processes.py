@@ -222,8 +222,9 @@ def test_only_the_drivers_names_and_those_of_mappings_threads_and_signals_are_ex
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         names = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name}
     assert {"dlsym", "cuGetProcAddress_v2", "cuMemcpyHtoDAsync_v2_ptsz"} <= names
-    others = r"dlsym|mmap(64)?|munmap|pthread_(create|sigmask)|sigprocmask|sigaction|signal|cu[A-Z]\w+"
-    assert all(re.fullmatch(others, name) for name in names)
+    of_memory = r"mmap(64)?|munmap|mremap|madvise|shm_open|[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc"
+    of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
+    assert all(re.fullmatch(rf"dlsym|{of_memory}|{of_signals}|cu[A-Z]\w+", name) for name in names)
 
 
 def test_a_file_that_may_not_grow_ends_the_recording_and_not_the_program(

@@ -24,7 +24,7 @@ from pinprof.read.by_thread import threads
 from pinprof.read.inside import fault_kinds
 from pinprof.read.inside.fault_kinds import Does
 from pinprof.read.inside.file import InsideFile, NativeFrame
-from pinprof.read.inside.used import NO_CALL, WITHDRAWN, Used
+from pinprof.read.inside.used import NO_CALL, Used
 from pinprof.read.inside.used_stacks import (
     BY_FAULT,
     FIRST_CALL,
@@ -104,9 +104,9 @@ def ask_symbols(file: InsideFile, resolver: Resolver) -> None:
 
 
 def _notes(sampled: Sequence[Used]) -> Iterator[str]:
-    period = min(each.sampled % WITHDRAWN for each in sampled) / 1e6
+    period = min(each.period_ns for each in sampled) / 1e6
     yield f"Timers inside the program sampled its CPU time every {period:.0f} ms."
-    if withdrawn := sum(each.sampled >= WITHDRAWN for each in sampled):
+    if withdrawn := sum(each.withdrew for each in sampled):
         what = format_counted(withdrawn, "process", "processes")
         yield f"The sampler ended early in {what}, because the program handles its signal."
 
@@ -155,7 +155,7 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: flo
         "ip": each.address[row],
         "wait": np.where(event == _DELAYS, READY, 0),
     }
-    return _by_period(columns, max(each.sampled % WITHDRAWN, 1))
+    return _by_period(columns, each.period_ns)
 
 
 def _by_period(columns: dict[str, Int64], period_ns: int) -> dict[str, Int64]:

@@ -28,6 +28,8 @@ class KnownSite:
     """None where nothing is known of it."""
     stack: int
     """Its node in the builder's table."""
+    frames: tuple[Caller, ...]
+    """All that is known by name, innermost first; their `file` is empty."""
     runtime: str
     """The plain name of the runtime's function that called the driver; empty where there is none, or no name."""
 
@@ -40,7 +42,7 @@ class NativeFunction(NamedTuple):
     line: int
 
 
-NOWHERE = KnownSite(None, NO_NODE, "")
+NOWHERE = KnownSite(None, NO_NODE, (), "")
 
 
 def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict[int, KnownSite]:
@@ -48,7 +50,7 @@ def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict
     names = named_frames({frame for site in file.sites.values() for frame in site.native}, file.pid, resolver)
     nodes = stacks.stacks([_chain(site, names, stacks) for site in file.sites.values()])
     return {
-        number: KnownSite(_caller(site, names), node, _runtime(site, names))
+        number: KnownSite(_caller(site, names), node, _frames(site, names), _runtime(site, names))
         for (number, site), node in zip(file.sites.items(), nodes.tolist(), strict=True)
     }
 
@@ -67,6 +69,15 @@ def _chain(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]], stac
             for function in reversed(names.get(frame) or unnamed)
         ]
     return chain
+
+
+def _frames(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> tuple[Caller, ...]:
+    """Native code first, which Python called."""
+    native = [function for frame in site.native for function in names.get(frame, [])]
+    return (
+        *(Caller(function.name, "", function.line, function.file) for function in native),
+        *(Caller(frame.function, "", frame.line, frame.file) for frame in site.python),
+    )
 
 
 def _runtime(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> str:

@@ -13,9 +13,7 @@ from pinprof.data.model import Bool, Int32, Int64, UInt64
 
 NO_CALL, UNKNOWN_CALL = -2, -1
 """`Used.call` of samples that no call of the kernel has led to, and where it is not known which one."""
-WITHDRAWN = 1 << 31
-"""In the header's `sampled`: the program has taken the sampler's signal."""
-TORN, CALLED = 4, 8
+TORN, CALLED = 32, 64
 _LATEST_NS = 2**62
 _SIZES = ("bytes", "address", "source", "stream", "end")
 _MOST = 1 << 40
@@ -59,8 +57,10 @@ class Resident:
 class Used:
     """The samples of a process, as columns of one length, and what their numbers mean."""
 
-    sampled: int
-    """As in the header: nanoseconds from sample to sample."""
+    period_ns: int
+    """From sample to sample."""
+    withdrew: bool
+    """Whether the sampler ended early."""
     ticks: UInt64
     time_ns: Int64
     tid: Int32
@@ -93,7 +93,7 @@ class Used:
 
 def sound(records: NDArray[np.void]) -> Bool:
     """Which of the records of samples say what can be."""
-    return np.asarray((records["bytes"] < _MOST) & (records["source"] < _MOST))
+    return np.asarray((records["bytes"] < _MOST) & (records["source"] < _MOST) & (records["result"] > 0))
 
 
 def columns(records: NDArray[np.void]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ PERIOD_NS = 4_000_000
 CODE_AT = 0x40_0000
 FUNCTION, LEAF = CODE_AT + 0x100, CODE_AT + 0x200
 MUNMAP, READ, IOCTL, MSYNC = 11, 0, 16, 26
-CALLED = 8
+CALLED, TORN = 64, 32
 
 
 def texted(kind: Kind, said: bytes, **values: int) -> bytes:
@@ -39,7 +39,7 @@ def chain(number: int, native: tuple[int, ...] = (), python: tuple[tuple[int, in
 
 
 def used(at: int, user_ns: int = PERIOD_NS, system_ns: int = 0, call: int | None = None, **values: int) -> bytes:
-    known = {"site": 1, "address": LEAF, "stream": 0, **values}
+    known = {"site": 1, "address": LEAF, "stream": 0, "result": PERIOD_NS, **values}
     if call is not None:
         known |= {"function": call + 1, "flags": CALLED}
     return record(Kind.USED, begin=ticks(at), bytes=user_ns, source=system_ns, **known)
@@ -51,7 +51,7 @@ def resident(at: int, anonymous: int = 0, of_file: int = 0, shared: int = 0, **v
 
 
 def parsed(*units: bytes, **facts: int) -> InsideFile:
-    file = inside_file.parse(b"".join((header(**{"sampled": PERIOD_NS, **facts}), chunk(*units))))
+    file = inside_file.parse(b"".join((header(**facts), chunk(*units))))
     assert file is not None
     return file
 
@@ -198,7 +198,7 @@ def test_only_the_recorded_part_of_a_run_counts() -> None:
 
 
 def test_torn_stacks_and_samplers_that_end_early_are_counted() -> None:
-    capture = capture_of(parsed(module(), chain(1, flags=4), used(T), sampled=PERIOD_NS | 1 << 31))
+    capture = capture_of(parsed(module(), chain(1, flags=TORN), used(T), record(Kind.WITHDREW)))
     assert capture.losses.truncated_chains == 1
     assert any("ended early in 1 process" in note for note in capture.losses.notes)
 
@@ -210,8 +210,8 @@ def test_torn_stacks_and_samplers_that_end_early_are_counted() -> None:
         record(Kind.CHAIN, site=1, address=2**60, source=2**60, bytes=8) + bytes(64),
         record(Kind.MODULE, address=9, source=3, bytes=1) + bytes(64),
         record(Kind.CODE, site=1, bytes=3) + b"\xff\xfe\t".ljust(64, b"\0"),
-        record(Kind.USED, begin=2**63, bytes=1, source=1),
-        record(Kind.USED, begin=ticks(T), bytes=2**60, source=1),
+        record(Kind.USED, begin=2**63, bytes=1, source=1, result=1),
+        record(Kind.USED, begin=ticks(T), bytes=2**60, source=1, result=1),
         record(Kind.RESIDENT, begin=ticks(T), bytes=2**64 - 1, address=2**64 - 1, source=2**64 - 1),
     ],
 )
