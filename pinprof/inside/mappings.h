@@ -113,6 +113,10 @@ EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flag
     word begin = now();
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
+    if (UNLIKELY(process != NULL) && made != MAP_FAILED && file >= 0 && !(flags & MAP_ANONYMOUS))
+        atomic_fetch_add_explicit(
+            flags & MAP_PRIVATE && protection & PROT_WRITE ? &process->copies_mapped : &process->files_mapped, length,
+            memory_order_relaxed);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED) {
         bool of_driver = is_driver(__builtin_return_address(0));
         note_mapping(MAPPED, made, length, protection, flags, file, of_driver);

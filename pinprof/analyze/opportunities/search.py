@@ -37,6 +37,7 @@ from pinprof.analyze.rules.needs import (
     EVERY_CALL,
     KERNEL_NAMES,
     KERNEL_SAMPLES,
+    KERNEL_STACKS,
     PERMITTED,
     SHOWS_KERNEL,
     STACKS,
@@ -62,7 +63,7 @@ _CALLS, _KERNEL = (CLOCK, CALLS), (CLOCK, KERNEL_SAMPLES)
 
 DETECTORS: tuple[Detector, ...] = (
     Detector(allocating.pairs, "memory allocated and freed repeatedly", _CALLS),
-    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(blocking.blocking_pins, "waits for other threads", _CALLS),
     Detector(blocking.other_process, "waits for other processes", _KERNEL),
     Detector(allocating.late_context, "contexts created inside timed work", _CALLS),
@@ -73,7 +74,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(restaging.restaged, "copies by libraries before the copy to the GPU", (CLOCK, STACKS)),
     Detector(turns.back_and_forth, "copies and kernels that take turns", _CALLS),
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
-    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(between.pickled, "data that is pickled between processes", _KERNEL),
     Detector(cold.cold_files, "mapped files that do not lie in memory", _KERNEL),
     Detector(pressure.memory_pressure, "memory limits, compaction and NUMA balancing", _KERNEL),

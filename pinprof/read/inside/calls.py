@@ -21,7 +21,7 @@ from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import outermost
 from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
-from pinprof.read.inside import sums
+from pinprof.read.inside import samples, sums
 from pinprof.read.inside.blocks import host_memory
 from pinprof.read.inside.file import Flag, InsideFile, Stop
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
@@ -29,6 +29,7 @@ from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
 from pinprof.read.symbols.resolver import Resolver
+from pinprof.streams import store
 
 SOURCE = "pinprof's agent in front of libcuda"
 TRACED = frozenset({"cuda calls", "memory"})
@@ -51,7 +52,9 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     files = [inside_file.load(each) for each in sorted(path.glob("*.bin"))]
     if not files:
         return capture
-    found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
+    known = [file for file in files if file is not None]
+    capture = samples.with_samples(capture, known, reading.resolver, store.part(reading.directory, store.RATES))
+    found = combine(known, reading.resolver, unreadable=files.count(None))
     capture = replace(capture.with_notes(*found.notes), host_memory=found.memory)
     if not found.activity.sited and found.memory is not None:
         return capture
@@ -68,6 +71,7 @@ def ask_symbols(folder: Path, resolver: Resolver) -> None:
     for path in sorted(folder.glob("*.bin")):
         if (file := inside_file.load(path)) is not None:
             sites_of(file, resolver, StackBuilder())
+            samples.ask_symbols(file, resolver)
 
 
 def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int = 0) -> InsideCalls:
