@@ -157,7 +157,7 @@ class AttachedNative(Tool):
             return _failed(problem, "`pinprof doctor` checks what it needs.")
         what = str(said["refused"])
         if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
-            return permission.memory_refusal("pinprof")
+            return permission.buffers_refused("pinprof")
         if number == errno.EMFILE:
             problem = "pinprof can't open enough files: it needs a few for each CPU."
             return _failed(problem, "Raise the limit: `ulimit -n 65536`.")
