@@ -110,7 +110,7 @@ def _memlock() -> Check:
         return Check(name, "warning", f"{format_bytes(_ROOMY_BYTES)} can't be locked, although the limit is {most}",
                      places.here().flags(unconfined=True))
     fix = places.here().locked_memory()
-    return Check(name, "warning" if limit < _ROOMY_BYTES else "ok", most, fix, "host emulation can pin memory.")
+    return Check(name, "warning" if limit < _ROOMY_BYTES else "ok", most, fix, "memory that host emulation can pin.")
 
 
 def _io_uring() -> Check:

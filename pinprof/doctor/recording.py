@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 
 from pinprof.base.errors import ToolMissing
 from pinprof.collect import host, kallsyms, permission, py_spy
@@ -17,7 +18,7 @@ from pinprof.collect.uvm import beside, driver
 from pinprof.doctor import probe
 from pinprof.doctor.check import Check
 from pinprof.doctor.rehearsal import Rehearsal
-from pinprof.machine.libraries import CUPTI, INSIDE, NVTX, Library
+from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
 
 _LOOK = "Record a program; the capture's notes and its collector.log say more."
 
@@ -51,6 +52,8 @@ def _native(found: Rehearsal) -> Check:
         return Check(name, "warning", error.problem, error.remedy, gain)
     if not found.samples:
         return _unseen(name, found, "samples", gain)
+    if problem := _loadable(name, UNWINDING, found):
+        return replace(problem, gain="the callers of functions without frame pointers.")
     rate = max_sample_rate()
     return Check(name, "ok", f"records CPU time{f', at most {rate:,} samples per second' if rate else ''}")
 
@@ -87,6 +90,10 @@ def _python_lines(found: Rehearsal) -> Check:
     if reason := permission.forbidden():
         said = f"pinprof can't read the program's memory: {reason}."
         return Check(name, "warning", said, permission.allow(), gain)
+    if problem := _loadable(name, FRAMES, found):
+        return problem
+    if not found.samples and permission.sampling_errno(kernel=False):
+        return Check(name, "info", "pinprof can read them, but without samples only CUDA calls have lines")
     if not found.python:
         return _unseen(name, found, "Python lines", gain)
     path = py_spy.find_py_spy()

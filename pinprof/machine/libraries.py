@@ -115,7 +115,7 @@ class Library:
             ) from error
         except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
             raise ToolMissing(
-                f"The {self.title} could not be built in {folder}: {error}.",
+                f"The {self.title} could not be built in {folder}: {getattr(error, 'strerror', '') or error}.",
                 "Set XDG_CACHE_HOME to a directory that you can write to.",
                 "c-library",
             ) from error
