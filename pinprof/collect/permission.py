@@ -145,10 +145,12 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
 
 def _through_the_filter(place: Place, level: int, wanted: int) -> str:
     """How perf_event_open comes through a seccomp filter. The runtimes' own filters let it pass with CAP_PERFMON."""
-    if place.user_namespace or place.may("PERFMON") or not place.contained:
-        more = place.user_namespace and level > wanted
-        return place.flags(unconfined=True) + (f" {place.setting(f'kernel.perf_event_paranoid={wanted}')}" if more else "")
-    return place.flags("PERFMON", unconfined=place.kind == "Kubernetes")
+    if not place.contained:
+        return place.flags("PERFMON", unconfined=True)
+    if not place.user_namespace and not place.may("PERFMON"):
+        return place.flags("PERFMON", unconfined=place.kind == "Kubernetes")
+    more = place.user_namespace and level > wanted
+    return place.flags(unconfined=True) + (f" {place.setting(f'kernel.perf_event_paranoid={wanted}')}" if more else "")
 
 
 def forbidden() -> str:
@@ -165,7 +167,7 @@ def allow() -> str:
     """What lets pinprof read another process's memory here."""
     place, scope = here(), host.number(PTRACE_SCOPE) or 0
     if memory.refused():
-        return place.flags("SYS_PTRACE") if place.contained else place.flags(unconfined=True)
+        return place.flags("SYS_PTRACE", unconfined=not place.contained)
     if scope >= _YAMA_NOBODY:
         return "Restart the machine with a lower kernel.yama.ptrace_scope: 3 stays until then."
     by_right = place.flags("SYS_PTRACE")

@@ -100,9 +100,10 @@ class Place:
             return f"Start the container with `{command}`."
         names = " and ".join(f"CAP_{name}" for name in capabilities)
         if unconfined:
+            tried = f"`docker run --cap-add {capabilities[0]}`, or if that does not help, with " if capabilities else ""
             return (
-                "In a container, start it with `docker run --cap-add PERFMON`, or if that does not help, with "
-                "`--security-opt seccomp=unconfined`; in a service of systemd, change its SystemCallFilter."
+                f"In a container, start it with {tried}`{'' if tried else 'docker run '}--security-opt "
+                "seccomp=unconfined`; in a service of systemd, change its SystemCallFilter."
             )
         return f"Run pinprof with {names}." if self.root else f"Run pinprof as root, or with {names}."
 

@@ -1,6 +1,7 @@
 """`python situation.py WORD… -- COMMAND …` runs a command where something is forbidden, missing or full:
 
     refuse=EPERM:perf_event_open,bpf   a seccomp filter, as a container runtime's
+    paranoid=3                         a level of kernel.perf_event_paranoid that permits nothing
     capabilities=chown,setuid          these alone, as in a container; user=65534 has none
     namespace=user|uts                 a user namespace with this user as its root; a container's name
     file=PATH:TEXT                     another content, in a mount namespace; `rofs=PATH` cannot be written,
@@ -32,6 +33,8 @@ PODMAN = "chown,dac_override,fowner,fsetid,kill,net_bind_service,setfcap,setgid,
 """Podman's."""
 DENIED = "perf_event_open,bpf,userfaultfd,io_uring_setup,fanotify_init,mount,unshare,setns,kcmp,pidfd_getfd,syslog"
 """What Docker's default profile refuses and pinprof has a use for."""
+GVISOR = "Linux~version~4.4.0~Sun~Jan~10~15:06:54~PST~2016"
+"""What gVisor's /proc/version says; `~` stands for a blank."""
 CAPABILITIES = (
     "chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service "
     "net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin "
@@ -50,12 +53,14 @@ _CALLS = {
         "move_pages": 239, "mlock2": 284, "statx": 291, "flock": 32, "sched_setscheduler": 119,
     },
 }  # fmt: skip
+PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 _CALLS_EVERYWHERE = {"io_uring_setup": 425, "pidfd_open": 434, "pidfd_getfd": 438, "clone3": 435}
 _NEWNS, _NEWUSER, _NEWUTS = 0x20000, 0x10000000, 0x4000000
 _PRIVATE, _BIND, _REMOUNT, _READ_ONLY = 1 << 14 | 1 << 18, 1 << 12, 1 << 5, 1
 _DROP_BOUND, _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 24, 38, 22, 2
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ERRNO, _ALLOW = 0x00050000, 0x7FFF0000
+_FIFTH_ARGUMENT, _CLOSE_ON_EXEC = 48, 8
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -69,14 +74,24 @@ def _must(result: int, what: str) -> None:
 
 
 def refuse(value: str) -> None:
-    """From now on, for this process and all that it starts (seccomp(2), struct sock_filter)."""
+    """From now on, for this process and all that it starts."""
     name, _, calls = value.partition(":")
     known = _CALLS[platform.machine()] | _CALLS_EVERYWHERE
-    numbers = [known[call] for call in calls.split(",")]
     steps = [(_LOAD, 0, 0, 0)]
-    for number in numbers:
-        steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | getattr(errno, name))]
-    steps.append((_RETURN, 0, 0, _ALLOW))
+    for call in calls.split(","):
+        steps += [(_EQUAL, 0, 1, known[call]), (_RETURN, 0, 0, _ERRNO | getattr(errno, name))]
+    _filter([*steps, (_RETURN, 0, 0, _ALLOW)])
+
+
+def forbid_events(level: str) -> None:
+    """As the kernel does: it refuses what is asked, and not the call as such."""
+    known = _CALLS[platform.machine()]["perf_event_open"]
+    asked = [(_LOAD, 0, 0, _FIFTH_ARGUMENT), (_EQUAL, 0, 1, _CLOSE_ON_EXEC), (_RETURN, 0, 0, _ERRNO | errno.EACCES)]
+    _filter([(_LOAD, 0, 0, 0), (_EQUAL, 0, 3, known), *asked, (_RETURN, 0, 0, _ALLOW)])
+
+
+def _filter(steps: list[tuple[int, int, int, int]]) -> None:
+    """A filter of system calls (seccomp(2), struct sock_filter, struct seccomp_data)."""
     code = b"".join(struct.pack("HBBI", *step) for step in steps)
     _must(_libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "prctl")
     _must(_libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(steps), code)), 0, 0), "seccomp")
@@ -150,7 +165,8 @@ def close(value: str) -> None:
 
 WORDS: dict[str, Callable[[str], None]] = {
     "namespace": separate, "file": put, "rofs": read_only, "tmpfs": empty, "limit": limit,
-    "capabilities": keep_capabilities, "user": become, "refuse": refuse, "closed": close,
+    "capabilities": keep_capabilities, "user": become, "paranoid": forbid_events, "refuse": refuse,
+    "closed": close,
 }  # fmt: skip
 """In the order in which they are done: each may forbid what stands before it."""
 
@@ -158,6 +174,7 @@ WORDS: dict[str, Callable[[str], None]] = {
 def main(words: list[str]) -> NoReturn:
     end = words.index("--")
     asked = [word.partition("=") for word in words[:end]]
+    asked += [("file", "=", f"{PARANOID}:{level}") for name, _, level in asked if name == "paranoid"]
     try:
         for name, do in WORDS.items():
             for _, _, value in (word for word in asked if word[0] == name):
