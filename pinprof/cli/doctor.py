@@ -16,7 +16,7 @@ _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yello
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(as_json: bool) -> int:
-    """Record a small program, check this machine, and suggest fixes. The exit status is 1 if recording is impossible."""
+    """Record a small program, check this machine, and suggest fixes. The status is 1 if recording is impossible."""
     from pinprof import doctor
 
     with working("Recording a small program"):

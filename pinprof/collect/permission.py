@@ -182,7 +182,9 @@ def symbols_hidden() -> CollectError:
         remedy = place.flags("SYSLOG") if place.kind == "gVisor" else "Use a kernel with CONFIG_KALLSYMS."
         return CollectError(f"There is no {KALLSYMS} here, {no_names}.", remedy, slug)
     if restrict == _HIDDEN_FROM_ALL:
-        problem = f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well, {no_names}."
+        problem = (
+            f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well, {no_names}."
+        )
         return CollectError(problem, place.setting("kernel.kptr_restrict=1"), slug)
     problem = f"The kernel hides its addresses (kernel.kptr_restrict is {restrict}), {no_names}."
     by_command = place.setting("kernel.kptr_restrict=0", "kernel.perf_event_paranoid=1")
@@ -211,7 +213,9 @@ def may_lock(size: int) -> bool:
     """Whether this process may lock so many bytes of memory: tried, on pages that do not exist."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
-    start = libc.mmap(None, ctypes.c_size_t(size), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE, -1, ctypes.c_long(0))
+    start = libc.mmap(
+        None, ctypes.c_size_t(size), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE, -1, ctypes.c_long(0)
+    )
     if start == _FAILED:
         return False
     place, length = ctypes.c_void_p(start), ctypes.c_size_t(size)

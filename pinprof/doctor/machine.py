@@ -107,8 +107,12 @@ def _memlock() -> Check:
     if permission.may_lock(_ROOMY_BYTES if limit is None else limit + mmap.PAGESIZE):
         return Check(name, "ok", most if limit is None else f"{most}, and this process is exempt from it")
     if limit is None:
-        return Check(name, "warning", f"{format_bytes(_ROOMY_BYTES)} can't be locked, although the limit is {most}",
-                     places.here().flags(unconfined=True))
+        return Check(
+            name,
+            "warning",
+            f"{format_bytes(_ROOMY_BYTES)} can't be locked, although the limit is {most}",
+            places.here().flags(unconfined=True),
+        )
     fix = places.here().locked_memory()
     return Check(name, "warning" if limit < _ROOMY_BYTES else "ok", most, fix, "memory that host emulation can pin.")
 

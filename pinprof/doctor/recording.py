@@ -65,7 +65,9 @@ def _kernel(found: Rehearsal) -> Check:
         return Check(name, "warning", error.problem, error.remedy, gain)
     if not found.kernel or not found.waits:
         return _unseen(name, found, "waits" if found.kernel else "stacks of the kernel", gain)
-    return Check(name, "ok", f"page faults and waits are recorded (kernel.perf_event_paranoid is {permission.paranoid()})")
+    return Check(
+        name, "ok", f"page faults and waits are recorded (kernel.perf_event_paranoid is {permission.paranoid()})"
+    )
 
 
 def _kallsyms(found: Rehearsal) -> Check:
@@ -81,7 +83,9 @@ def _kallsyms(found: Rehearsal) -> Check:
 def _system_wide(_: Rehearsal) -> Check:
     if number := permission.sampling_errno(system_wide=True):
         error = permission.refusal(number, system_wide=True)
-        return Check("--system-wide", "info", error.problem, error.remedy, "samples of every process and kernel thread.")
+        return Check(
+            "--system-wide", "info", error.problem, error.remedy, "samples of every process and kernel thread."
+        )
     return Check("--system-wide", "ok", "permitted")
 
 

@@ -121,7 +121,6 @@ class Library:
                 "c-library",
             ) from error
 
-
     def _usable(self, path: Path) -> Path:
         """The library, as code that programs may map; ToolMissing where its file system forbids that."""
         from pinprof.base.errors import ToolMissing

@@ -75,12 +75,16 @@ class Place:
         """Who has to change settings of the kernel, and how."""
         command = f"sysctl {' '.join(assignments)}"
         if self.provider:
-            return f"{self.provider} sets this for its machines: rent a virtual machine, and run `sudo {command}` there."
+            return (
+                f"{self.provider} sets this for its machines: rent a virtual machine, and run `sudo {command}` there."
+            )
         if self.slurm:
             return f"Ask the cluster's administrators to run `{command}` on its nodes."
         if self.kind == _KUBERNETES:
             return f"On the node, run `sudo {command}`."
-        return f"On the host, run `sudo {command}`." if self.contained or self.user_namespace else f"Run `sudo {command}`."
+        return (
+            f"On the host, run `sudo {command}`." if self.contained or self.user_namespace else f"Run `sudo {command}`."
+        )
 
     def flags(self, *capabilities: str, unconfined: bool = False) -> str:
         """How to start it with capabilities, or without its seccomp filter."""
@@ -110,7 +114,9 @@ class Place:
     def locked_memory(self) -> str:
         """How to let it lock more memory."""
         if self.kind in (_DOCKER, _PODMAN, _CONTAINER) and not self.provider:
-            return f"Start the container with `{'podman' if self.kind == _PODMAN else 'docker'} run --ulimit memlock=-1`."
+            return (
+                f"Start the container with `{'podman' if self.kind == _PODMAN else 'docker'} run --ulimit memlock=-1`."
+            )
         if self.kind == _KUBERNETES:
             return self.flags("IPC_LOCK")
         if self.slurm:
@@ -140,7 +146,10 @@ class Place:
 def here(environment: Mapping[str, str] = os.environ) -> Place:
     """The place of this process."""
     status = _text("proc/self/status")
-    effective, seccomp = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.M), re.search(r"^Seccomp:\s*2", status, re.M)
+    effective, seccomp = (
+        re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE),
+        re.search(r"^Seccomp:\s*2", status, re.MULTILINE),
+    )
     # `inside outside count` of each range: all users, as they are, without a namespace.
     users = [[int(word) for word in line.split()] for line in _text("proc/self/uid_map").splitlines()]
     return Place(

@@ -28,7 +28,9 @@ def require_memory() -> None:
     """PinprofError where this process has not enough address space for numpy, whose OpenBLAS ends it then."""
     most = min((soft for soft in map(_soft, (resource.RLIMIT_AS, resource.RLIMIT_DATA)) if soft >= 0), default=None)
     if most is not None and most < _NUMPY_BYTES + _THREAD_BYTES * len(os.sched_getaffinity(0)):
-        raise PinprofError(f"This process may have only {format_bytes(most)}.", "Raise the limit (`ulimit -v`).", "memory")
+        raise PinprofError(
+            f"This process may have only {format_bytes(most)}.", "Raise the limit (`ulimit -v`).", "memory"
+        )
 
 
 def _soft(limit: int) -> int:

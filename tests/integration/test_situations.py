@@ -20,7 +20,7 @@ import pytest
 
 from pinprof.base.errors import ToolMissing
 from pinprof.collect import permission
-from pinprof.machine.libraries import LIBRARIES
+from pinprof.machine.libraries import LIBRARIES, NVTX
 from pinprof.read import read
 from tests.support import situation
 from tests.support.other_user import NOBODY, reachable_python
@@ -308,7 +308,7 @@ CASES = (
 @pytest.fixture(scope="session")
 def libraries() -> Iterator[Path]:
     """A cache of pinprof's libraries for each user, so that no situation has to compile them."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # noqa: S108 - where others may look as well
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
         Path(place).chmod(0o711)
         for user in (os.geteuid(), NOBODY):
             folder = Path(place, str(user), "pinprof")
@@ -332,10 +332,7 @@ def in_situation(
     words = [word.replace("~", " ").replace("{}", str(folder)) for word in case.words.split()]
     if words and os.geteuid() != 0:
         pytest.skip("needs root")
-    for name in ("t", "xdg"):
-        (folder / name).mkdir(exist_ok=True)
-    if nobody:
-        os.chown(folder, NOBODY, NOBODY)
+    (folder / "t").mkdir(exist_ok=True)
     own = {"XDG_CACHE_HOME": str(cache / str(NOBODY if nobody else os.geteuid())), "PYTHONDONTWRITEBYTECODE": "1"}
     given = {name: value.replace("{}", str(folder)) for name, value in case.environment.items()}
     environment = {**os.environ, **own, **({"PYTHONPATH": path} if nobody else {}), **given}
@@ -354,13 +351,25 @@ def in_situation(
     return done
 
 
+def folder_of(case: Case, cache: Path, folder: Path) -> Path:
+    """Where it is recorded: what others may reach, for another user."""
+    if f"user={NOBODY}" not in case.words or os.geteuid() != 0:
+        return folder
+    place = Path(tempfile.mkdtemp(dir=cache))
+    os.chown(place, NOBODY, NOBODY)
+    return place
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_the_program_runs_and_what_is_missing_is_said_with_its_cure(case: Case, libraries: Path, tmp_path: Path) -> None:
+def test_the_program_runs_and_what_is_missing_is_said_with_its_cure(
+    case: Case, libraries: Path, tmp_path: Path
+) -> None:
     if case.samples and case.recorded and permission.sampling_errno():
         pytest.skip("this process may not sample the kernel")
     if "file=/proc/sys/kernel/perf_event_paranoid:2" in case.words and permission.paranoid() != 2:
         pytest.skip("kernel.perf_event_paranoid is not 2")
-    done = in_situation(case, tmp_path, libraries, "record", "-o", "out", *case.options, program=case.program)
+    folder = folder_of(case, libraries, tmp_path)
+    done = in_situation(case, folder, libraries, "record", "-o", "out", *case.options, program=case.program)
     assert (done.returncode, done.stdout) == (case.status, case.printed), done.stderr
     assert "Traceback" not in done.stderr
     lines = [line for line in done.stderr.splitlines() if not line.startswith(("Capture: ", *OWN))]
@@ -369,24 +378,65 @@ def test_the_program_runs_and_what_is_missing_is_said_with_its_cure(case: Case, 
     assert len(lines) == len(case.said) or not case.exact, done.stderr
     for words in case.said:
         assert [line for line in lines if all(word in line for word in words)], done.stderr
-    captures = sorted(path.name for path in tmp_path.glob("*.pinprof") if path.is_dir())
+    captures = sorted(path.name for path in folder.glob("*.pinprof") if path.is_dir())
     assert len(captures) == case.recorded
     if case.recorded and case.samples:
-        assert len(read(tmp_path / captures[0]).events), "samples, as nothing forbids them"
+        assert len(read(folder / captures[0]).events), "samples, as nothing forbids them"
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in CASES if case.doctor], ids=lambda case: case.name.replace(" ", "-")
-)
+@pytest.mark.parametrize("case", [case for case in CASES if case.doctor], ids=lambda case: case.name.replace(" ", "-"))
 def test_doctor_says_what_a_recording_has_there_and_what_lets_it_have_more(
     case: Case, libraries: Path, tmp_path: Path
 ) -> None:
     if case.samples and permission.sampling_errno():
         pytest.skip("this process may not sample the kernel")
-    done = in_situation(case, tmp_path, libraries, "doctor", "--json")
+    done = in_situation(case, folder_of(case, libraries, tmp_path), libraries, "doctor", "--json")
     assert done.returncode == case.sound, done.stderr
     found = {check["name"]: check for check in json.loads(done.stdout)}
     for name, (state, words, fix) in case.doctor.items():
         check = found[name]
         assert (check["state"], words in check["found"], fix in check["fix"]) == (state, True, True), check
     assert [check for check in found.values() if check["state"] in ("warning", "problem") and not check["fix"]] == []
+
+
+def test_a_reader_of_messages_that_has_gone_changes_no_status(tmp_path: Path) -> None:
+    for program, status in ((("sh", "-c", "exit 7"), 7), (("true",), 0)):
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [sys.executable, "-m", "pinprof", "record", "-o", "out", "--force", *LEAST, "--", *program]
+        done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=writer, check=False, timeout=120)
+        os.close(writer)
+        assert done.returncode == status
+
+
+def test_libraries_that_may_not_be_executed_are_left_out(libraries: Path, tmp_path: Path) -> None:
+    if NVTX.source.with_name(NVTX.name).is_file():
+        pytest.skip("the libraries were built into the package")
+    copied = f'cp -r {libraries / str(os.geteuid())}/pinprof t; exec "$@"'
+    case = Case("", "tmpfs={}/t:noexec", environment={"XDG_CACHE_HOME": "{}/t"}, through=copied)
+    done = in_situation(case, tmp_path, libraries, "record", "-o", "out", *LEAST, program=PROGRAM)
+    assert (done.returncode, done.stdout) == (7, "done\n"), done.stderr
+    assert "ld.so" not in done.stderr
+    assert f"can't be loaded from {tmp_path}/t/pinprof, which is mounted with noexec. Set XDG_CACHE_HOME" in done.stderr
+    if not permission.sampling_errno():
+        assert len(read(tmp_path / "out.pinprof").events), "samples, with the stacks that frame pointers show"
+
+
+@pytest.mark.parametrize(
+    ("words", "scenario", "status", "said"),
+    [
+        ("refuse=EPERM:perf_event_open", "pageable", 0, (NO_SAMPLES, FILTER)),
+        ("refuse=EPERM:io_uring_setup", "pinned", 1, ("does not permit io_uring", "seccomp profile")),
+    ],
+)
+def test_a_scenario_runs_or_says_what_it_lacks(
+    words: str, scenario: str, status: int, said: tuple[str, ...], libraries: Path, tmp_path: Path
+) -> None:
+    options = ("--backend", "host", "--size", "1MiB", "--iterations", "1", "--warmup", "0", "--record")
+    done = in_situation(Case("", words), tmp_path, libraries, "run", scenario, *options, *LEAST[:2], "-o", "out")
+    if status == 0 and "io_uring" in done.stderr:
+        pytest.skip("io_uring is not permitted here")
+    assert done.returncode == status, done.stderr
+    assert [word for word in said if word not in done.stderr] == [], done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("every element verified" in done.stdout) == (status == 0)

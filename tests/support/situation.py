@@ -35,12 +35,49 @@ DENIED = "perf_event_open,bpf,userfaultfd,io_uring_setup,fanotify_init,mount,uns
 """What Docker's default profile refuses and pinprof has a use for."""
 GVISOR = "Linux~version~4.4.0~Sun~Jan~10~15:06:54~PST~2016"
 """What gVisor's /proc/version says; `~` stands for a blank."""
-CAPABILITIES = (
-    "chown dac_override dac_read_search fowner fsetid kill setgid setuid setpcap linux_immutable net_bind_service "
-    "net_broadcast net_admin net_raw ipc_lock ipc_owner sys_module sys_rawio sys_chroot sys_ptrace sys_pacct sys_admin "
-    "sys_boot sys_nice sys_resource sys_time sys_tty_config mknod lease audit_write audit_control setfcap mac_override "
-    "mac_admin syslog wake_alarm block_suspend audit_read perfmon bpf checkpoint_restore"
-).split()
+CAPABILITIES = [
+    "chown",
+    "dac_override",
+    "dac_read_search",
+    "fowner",
+    "fsetid",
+    "kill",
+    "setgid",
+    "setuid",
+    "setpcap",
+    "linux_immutable",
+    "net_bind_service",
+    "net_broadcast",
+    "net_admin",
+    "net_raw",
+    "ipc_lock",
+    "ipc_owner",
+    "sys_module",
+    "sys_rawio",
+    "sys_chroot",
+    "sys_ptrace",
+    "sys_pacct",
+    "sys_admin",
+    "sys_boot",
+    "sys_nice",
+    "sys_resource",
+    "sys_time",
+    "sys_tty_config",
+    "mknod",
+    "lease",
+    "audit_write",
+    "audit_control",
+    "setfcap",
+    "mac_override",
+    "mac_admin",
+    "syslog",
+    "wake_alarm",
+    "block_suspend",
+    "audit_read",
+    "perfmon",
+    "bpf",
+    "checkpoint_restore",
+]
 _CALLS = {
     "x86_64": {
         "perf_event_open": 298, "ptrace": 101, "process_vm_readv": 310, "bpf": 321, "userfaultfd": 323, "mount": 165,

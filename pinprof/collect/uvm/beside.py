@@ -15,8 +15,8 @@ from pinprof.base.errors import CollectError
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
-from pinprof.collect.program import Program
 from pinprof.collect.permission import allow, forbidden
+from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm import READY, REFUSED, descriptors, driver
