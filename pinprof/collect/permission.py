@@ -1,4 +1,4 @@
-"""What the kernel lets us do with the programs that we record, asked by trying it, and what to change where it does not.
+"""What the kernel lets us do with the programs that we record, asked by trying it, and what lets us do more.
 
 Both the recorders and `pinprof doctor` decide by these functions, and say what they say.
 """
@@ -210,7 +210,7 @@ def _either(first: str, second: str) -> str:
 
 
 def may_lock(size: int) -> bool:
-    """Whether this process may lock so many bytes of memory: tried, on pages that do not exist."""
+    """Whether this process may lock `size` bytes of memory: tried, on pages that do not exist."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     start = libc.mmap(

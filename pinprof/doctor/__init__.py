@@ -1,11 +1,13 @@
 """What `pinprof doctor` checks: each check says what it found, how bad that is, the fix, and what one gains by it.
 
-rehearsal.py   a recording of a small program, into which the checks look: what they tick was tried
-recording.py   what a recording can have here
-probe.py       tries probes, in a process of its own
-machine.py     the place, its memory and its GPUs
-tools.py       other programs that pinprof uses
-check.py       the result of one check
+    rehearsal.py   a recording of a small program, into which the checks look: what they tick was tried
+    recording.py   what a recording can have here
+    probe.py       tries probes, in a process of its own
+    machine.py     the place, its memory and its GPUs
+    tools.py       other programs that pinprof uses
+    check.py       the result of one check
+
+The reasons and fixes are those of `collect/permission.py`, which recordings give too.
 """
 
 from __future__ import annotations

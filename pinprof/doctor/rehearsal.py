@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pinprof.base import files
 from pinprof.base.errors import PinprofError, ToolMissing, system_error
@@ -87,8 +88,10 @@ def _recorded(folder: Path) -> Rehearsal:
     if done.stopped or not (folder / "rehearsal.pinprof").exists():
         problem = f"It {done.stopped}." if done.stopped else _last(said) or "It left no capture."
         return Rehearsal(problem, "Run `pinprof record -- true` to see what happens.", said)
-    program = next((json.loads(line) for line in done.output.splitlines() if line.startswith("{")), {})
-    return _seen(folder / "rehearsal.pinprof", said, program.get("inside", False), program.get("loaded", ()))
+    # A program that was stopped has said nothing.
+    told = next((line for line in done.output.splitlines() if line.startswith("{")), '{"inside": false, "loaded": []}')
+    program: dict[str, Any] = json.loads(told)
+    return _seen(folder / "rehearsal.pinprof", said, program["inside"], program["loaded"])
 
 
 def _environment() -> dict[str, str]:

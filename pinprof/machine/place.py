@@ -146,10 +146,8 @@ class Place:
 def here(environment: Mapping[str, str] = os.environ) -> Place:
     """The place of this process."""
     status = _text("proc/self/status")
-    effective, seccomp = (
-        re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE),
-        re.search(r"^Seccomp:\s*2", status, re.MULTILINE),
-    )
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
+    seccomp = re.search(r"^Seccomp:\s*2", status, re.MULTILINE)
     # `inside outside count` of each range: all users, as they are, without a namespace.
     users = [[int(word) for word in line.split()] for line in _text("proc/self/uid_map").splitlines()]
     return Place(

@@ -1,7 +1,7 @@
-"""In every situation the program runs, with its own output and exit status, and pinprof says what is wrong and what helps.
+"""In every situation the program runs, with its own output and exit status, and what is wrong is said, with what helps.
 
-The situations are real ones, made by tests/support/situation.py: capabilities, namespaces, filters, mounts and limits as
-containers, clusters and careful administrators have them.
+The situations are real ones, made by tests/support/situation.py: capabilities, namespaces, filters, mounts and limits
+as containers, clusters and careful administrators have them.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ CASES = (
         (NO_SAMPLES, "and the container has no CAP_PERFMON", "docker run --cap-add PERFMON`."),
         samples=False,
     ),
-    docker("Docker with everything", "capabilities=" + ",".join(situation.CAPABILITIES)),
+    docker("Docker with everything", f"capabilities={situation.CAPABILITIES}"),
     Case(
         "Podman's default",
         f"namespace=uts capabilities={PODMAN} refuse=EPERM:{DENIED}",
@@ -361,9 +361,7 @@ def folder_of(case: Case, cache: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_the_program_runs_and_what_is_missing_is_said_with_its_cure(
-    case: Case, libraries: Path, tmp_path: Path
-) -> None:
+def test_the_program_runs_and_what_is_missing_is_said(case: Case, libraries: Path, tmp_path: Path) -> None:
     if case.samples and case.recorded and permission.sampling_errno():
         pytest.skip("this process may not sample the kernel")
     if "file=/proc/sys/kernel/perf_event_paranoid:2" in case.words and permission.paranoid() != 2:

@@ -23,11 +23,15 @@ import struct
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 UNAVAILABLE = 87
 """The exit status where a situation cannot be made."""
-DOCKER = "chown,dac_override,fsetid,fowner,mknod,net_raw,setgid,setuid,setfcap,setpcap,net_bind_service,sys_chroot,kill,audit_write"
+DOCKER = (
+    "chown,dac_override,fsetid,fowner,mknod,net_raw,setgid,setuid,setfcap,setpcap,net_bind_service,sys_chroot,kill,"
+    "audit_write"
+)
 """Docker's default capabilities."""
 PODMAN = "chown,dac_override,fowner,fsetid,kill,net_bind_service,setfcap,setgid,setpcap,setuid,sys_chroot"
 """Podman's."""
@@ -35,49 +39,13 @@ DENIED = "perf_event_open,bpf,userfaultfd,io_uring_setup,fanotify_init,mount,uns
 """What Docker's default profile refuses and pinprof has a use for."""
 GVISOR = "Linux~version~4.4.0~Sun~Jan~10~15:06:54~PST~2016"
 """What gVisor's /proc/version says; `~` stands for a blank."""
-CAPABILITIES = [
-    "chown",
-    "dac_override",
-    "dac_read_search",
-    "fowner",
-    "fsetid",
-    "kill",
-    "setgid",
-    "setuid",
-    "setpcap",
-    "linux_immutable",
-    "net_bind_service",
-    "net_broadcast",
-    "net_admin",
-    "net_raw",
-    "ipc_lock",
-    "ipc_owner",
-    "sys_module",
-    "sys_rawio",
-    "sys_chroot",
-    "sys_ptrace",
-    "sys_pacct",
-    "sys_admin",
-    "sys_boot",
-    "sys_nice",
-    "sys_resource",
-    "sys_time",
-    "sys_tty_config",
-    "mknod",
-    "lease",
-    "audit_write",
-    "audit_control",
-    "setfcap",
-    "mac_override",
-    "mac_admin",
-    "syslog",
-    "wake_alarm",
-    "block_suspend",
-    "audit_read",
-    "perfmon",
-    "bpf",
-    "checkpoint_restore",
-]
+CAPABILITIES = (
+    "chown,dac_override,dac_read_search,fowner,fsetid,kill,setgid,setuid,setpcap,linux_immutable,net_bind_service,"
+    "net_broadcast,net_admin,net_raw,ipc_lock,ipc_owner,sys_module,sys_rawio,sys_chroot,sys_ptrace,sys_pacct,sys_admin,"
+    "sys_boot,sys_nice,sys_resource,sys_time,sys_tty_config,mknod,lease,audit_write,audit_control,setfcap,mac_override,"
+    "mac_admin,syslog,wake_alarm,block_suspend,audit_read,perfmon,bpf,checkpoint_restore"
+)
+"""All, in the order of their numbers."""
 _CALLS = {
     "x86_64": {
         "perf_event_open": 298, "ptrace": 101, "process_vm_readv": 310, "bpf": 321, "userfaultfd": 323, "mount": 165,
@@ -137,7 +105,7 @@ def _filter(steps: list[tuple[int, int, int, int]]) -> None:
 def keep_capabilities(value: str) -> None:
     """A program that root executes then has no others."""
     kept = value.split(",")
-    for number, name in enumerate(CAPABILITIES):
+    for number, name in enumerate(CAPABILITIES.split(",")):
         if name not in kept and _libc.prctl(_DROP_BOUND, number, 0, 0, 0) and ctypes.get_errno() != errno.EINVAL:
             raise OSError(ctypes.get_errno(), f"capabilities: {os.strerror(ctypes.get_errno())}")
 
@@ -153,8 +121,7 @@ def separate(value: str) -> None:
     _must(_libc.unshare(_NEWUSER if value == "user" else _NEWUTS), "unshare")
     if value == "user":
         for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
-            with open(f"/proc/self/{name}", "w") as file:
-                file.write(text)
+            Path("/proc/self", name).write_text(text)
 
 
 def _mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
