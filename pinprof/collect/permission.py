@@ -18,13 +18,12 @@ from pinprof.collect import host
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.python_frames import memory
 from pinprof.data import perf_format as perf
-from pinprof.machine.place import CAPABILITIES, Place, here
+from pinprof.machine.whereabouts import CAPABILITIES, Whereabouts, here
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 KPTR_RESTRICT = Path("/proc/sys/kernel/kptr_restrict")
 KALLSYMS = Path("/proc/kallsyms")
-_SLUG = "perf-permission"
 _USER_ONLY, _KERNEL, _EVERYTHING = 2, 1, 0
 """The highest levels of kernel.perf_event_paranoid that permit samples of a program's own code, of the kernel's part,
 and of every process."""
@@ -114,22 +113,22 @@ def buffers_refused(tool: str) -> CollectError:
 
 def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectError:
     """What to say about an errno of perf_event_open(2); `user`: not even the program's own code may be sampled."""
-    level, place, slug = paranoid(), here(), _SLUG
+    level, place = paranoid(), here()
     if level is None:
         remedy = "Use a kernel with CONFIG_PERF_EVENTS, or record on the container's host."
         if place.kind == "gVisor":
-            return CollectError("gVisor has no perf events.", place.flags("PERFMON"), slug)
-        return CollectError("This kernel has no perf events.", remedy, slug)
+            return CollectError("gVisor has no perf events.", place.flags("PERFMON"), "perf-permission")
+        return CollectError("This kernel has no perf events.", remedy, "perf-permission")
     what = "every process" if system_wide else "programs" if user else "the kernel's part of a program"
     problem, wanted = f"pinprof is not permitted to sample {what}", _EVERYTHING if system_wide else _KERNEL
     if filtered():
         why = f"a seccomp filter refuses perf_event_open ({os.strerror(number)})"
-        return CollectError(f"{problem}: {why}.", _through_the_filter(place, level, wanted), slug)
+        return CollectError(f"{problem}: {why}.", _through_the_filter(place, level, wanted), "perf-permission")
     setting = f"kernel.perf_event_paranoid is {level}"
     if level <= (_USER_ONLY if user else wanted):
         why = f"perf_event_open fails with {os.strerror(number)} although {setting}"
         remedy = "Look for the refusal of a security module, such as SELinux, in the kernel's log (`dmesg`)."
-        return CollectError(f"{problem}: {why}.", remedy, slug)
+        return CollectError(f"{problem}: {why}.", remedy, "perf-permission")
     by_command = place.setting(f"kernel.perf_event_paranoid={wanted}")
     if place.user_namespace:
         why, remedy = f"{setting}, and capabilities of a user namespace do not count", by_command
@@ -140,10 +139,10 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
     else:
         why = f"{setting}, and root has no CAP_PERFMON here" if place.root else setting
         remedy = _either(by_command, place.flags("PERFMON"))
-    return CollectError(f"{problem}: {why}.", remedy, slug)
+    return CollectError(f"{problem}: {why}.", remedy, "perf-permission")
 
 
-def _through_the_filter(place: Place, level: int, wanted: int) -> str:
+def _through_the_filter(place: Whereabouts, level: int, wanted: int) -> str:
     """How perf_event_open comes through a seccomp filter. The runtimes' own filters let it pass with CAP_PERFMON."""
     if not place.contained:
         return place.flags("PERFMON", unconfined=True)
@@ -177,21 +176,21 @@ def allow() -> str:
 def symbols_hidden() -> CollectError:
     """What to say where /proc/kallsyms shows no addresses (kallsyms_show_value, kernel/ksyms_common.c)."""
     place, restrict = here(), host.number(KPTR_RESTRICT)
-    no_names, slug = "so kernel frames have no names", _SLUG
+    no_names = "so kernel frames have no names"
     if not KALLSYMS.exists():
         remedy = place.flags("SYSLOG") if place.kind == "gVisor" else "Use a kernel with CONFIG_KALLSYMS."
-        return CollectError(f"There is no {KALLSYMS} here, {no_names}.", remedy, slug)
+        return CollectError(f"There is no {KALLSYMS} here, {no_names}.", remedy, "perf-permission")
     if restrict == _HIDDEN_FROM_ALL:
         problem = (
             f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well, {no_names}."
         )
-        return CollectError(problem, place.setting("kernel.kptr_restrict=1"), slug)
+        return CollectError(problem, place.setting("kernel.kptr_restrict=1"), "perf-permission")
     problem = f"The kernel hides its addresses (kernel.kptr_restrict is {restrict}), {no_names}."
     by_command = place.setting("kernel.kptr_restrict=0", "kernel.perf_event_paranoid=1")
     if place.user_namespace or place.slurm:
-        return CollectError(problem, by_command, slug)
+        return CollectError(problem, by_command, "perf-permission")
     by_right = place.flags("SYSLOG")
-    return CollectError(problem, by_right if place.contained else _either(by_command, by_right), slug)
+    return CollectError(problem, by_right if place.contained else _either(by_command, by_right), "perf-permission")
 
 
 def probes_refused() -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pinprof.base.units import format_bytes
 from pinprof.collect import host, permission
 from pinprof.doctor.check import Check
-from pinprof.machine import place as places
+from pinprof.machine import whereabouts
 
 _ROOMY_BYTES = 2 << 30
 """A scenario of the default size holds 256 MiB twice, and perf its buffers."""
@@ -24,7 +24,7 @@ _SYSCALL_USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282, "ppc64le"
 
 def place() -> Check:
     """Where this is, and which rights it has."""
-    here = places.here()
+    here = whereabouts.here()
     held = [f"CAP_{name}" for name in ("PERFMON", "SYSLOG", "SYS_PTRACE", "SYS_ADMIN") if here.may(name)]
     words = [here.title, "as root" if here.root else "not as root"]
     words.append(f"with {', '.join(held)}" if held else "without capabilities that pinprof has a use for")
@@ -76,7 +76,7 @@ def _thp() -> Check:
         return Check("transparent huge pages", "info", "not in this kernel")
     if enabled == "never":
         command = "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`"
-        fix = f"{'On the host, run' if places.here().contained else 'Run'} {command}."
+        fix = f"{'On the host, run' if whereabouts.here().contained else 'Run'} {command}."
         return Check("transparent huge pages", "warning", "off; every page fault maps 4 KiB", fix)
     return Check("transparent huge pages", "ok", enabled)
 
@@ -111,9 +111,9 @@ def _memlock() -> Check:
             name,
             "warning",
             f"{format_bytes(_ROOMY_BYTES)} can't be locked, although the limit is {most}",
-            places.here().flags(unconfined=True),
+            whereabouts.here().flags(unconfined=True),
         )
-    fix = places.here().locked_memory()
+    fix = whereabouts.here().locked_memory()
     return Check(name, "warning" if limit < _ROOMY_BYTES else "ok", most, fix, "memory that host emulation can pin.")
 
 
@@ -131,7 +131,7 @@ def _userfaultfd() -> Check:
         return Check("userfaultfd", "info", "unknown on this architecture")
     # An unknown flag is refused with EINVAL only after the permission check (fs/userfaultfd.c).
     number = _syscall_errno(syscall, 0x40000000)
-    setting = "" if number == errno.ENOSYS or places.here().may("SYS_PTRACE") else "vm.unprivileged_userfaultfd=1"
+    setting = "" if number == errno.ENOSYS or whereabouts.here().may("SYS_PTRACE") else "vm.unprivileged_userfaultfd=1"
     return _emulation("userfaultfd", 0 if number == errno.EINVAL else number, "managed memory", setting)
 
 
@@ -139,7 +139,7 @@ def _emulation(name: str, number: int, what: str, setting: str) -> Check:
     """Whether host emulation may use a system call, by its errno; `setting`: the kernel's that forbids it."""
     if not number:
         return Check(name, "ok", "permitted")
-    here = places.here()
+    here = whereabouts.here()
     fix = here.flags(unconfined=True) if here.filtered or not setting else here.setting(setting)
     return Check(name, "info", f"not permitted ({os.strerror(number)})", fix, f"host emulation of {what}.")
 

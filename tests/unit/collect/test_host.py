@@ -14,7 +14,7 @@ import pytest
 
 from pinprof.collect import counters, host, kallsyms, permission
 from pinprof.doctor import machine
-from pinprof.machine.place import Place
+from pinprof.machine.whereabouts import Whereabouts
 
 SMI = """#!/bin/sh
 case "$1" in
@@ -95,6 +95,6 @@ def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch
     zeros = tmp_path / "zeros"
     zeros.write_text("0000000000000000 T _stext\n0000000000000000 T schedule\n")
     monkeypatch.setattr(kallsyms, "SOURCE", zeros)
-    monkeypatch.setattr(permission, "here", Place)
+    monkeypatch.setattr(permission, "here", Whereabouts)
     assert "sysctl kernel.kptr_restrict=0" in kallsyms.save(tmp_path)
     assert not (tmp_path / "kallsyms.gz").exists()

@@ -20,7 +20,7 @@ from pinprof.collect.native import attached, events, existing, opened, perf_even
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
 from pinprof.data import perf_format as perf
-from pinprof.machine.place import Place
+from pinprof.machine.whereabouts import Whereabouts
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.symbols.elf import read_elf
@@ -329,7 +329,7 @@ def test_a_user_who_may_sample_nothing_hears_why(
     monkeypatch.setattr(permission, "paranoid", lambda: level)
     monkeypatch.setattr(permission, "sampling_errno", lambda **_: number)
     monkeypatch.setattr(permission, "filtered", lambda: filtered)
-    monkeypatch.setattr(permission, "here", Place)
+    monkeypatch.setattr(permission, "here", Whereabouts)
     with pytest.raises(CollectError) as caught:
         native.samples_kernel(RecordRequest(("true",)))
     assert [word for word in words if word not in str(caught.value)] == []

@@ -9,13 +9,13 @@ import pytest
 
 from pinprof.collect import kallsyms, permission
 from pinprof.collect.python_frames import memory
-from pinprof.machine.place import CAPABILITIES, Place
+from pinprof.machine.whereabouts import CAPABILITIES, Whereabouts
 
 PERFMON = 1 << CAPABILITIES["PERFMON"]
 BY_COMMAND = "sudo sysctl kernel.perf_event_paranoid=1"
 
 
-def at(monkeypatch: pytest.MonkeyPatch, place: Place, level: int | None = 2, *, filtered: bool = False) -> None:
+def at(monkeypatch: pytest.MonkeyPatch, place: Whereabouts, level: int | None = 2, *, filtered: bool = False) -> None:
     monkeypatch.setattr(permission, "here", lambda: place)
     monkeypatch.setattr(permission, "paranoid", lambda: level)
     monkeypatch.setattr(permission, "filtered", lambda: filtered)
@@ -24,29 +24,78 @@ def at(monkeypatch: pytest.MonkeyPatch, place: Place, level: int | None = 2, *, 
 @pytest.mark.parametrize(
     ("place", "level", "filtered", "number", "said", "unsaid"),
     [
-        (Place(), 2, False, errno.EACCES, ["is 2.", f"Run `{BY_COMMAND}`, or run pinprof as root"], ["root has no"]),
-        (Place(), 4, False, errno.EACCES, ["is 4.", BY_COMMAND], ["docker"]),
-        (Place(root=True), 2, False, errno.EACCES, ["root has no CAP_PERFMON here", BY_COMMAND], ["as root"]),
-        (Place(), 1, False, errno.EACCES, ["although kernel.perf_event_paranoid is 1", "dmesg"], ["sysctl"]),
-        (Place(), 1, True, errno.EPERM, ["seccomp", "--cap-add PERFMON", "SystemCallFilter"], ["paranoid"]),
-        (Place("Docker", root=True), 2, True, errno.EPERM, ["docker run --cap-add PERFMON`"], ["unconfined", "--user"]),
-        (Place("Docker"), 2, True, errno.EPERM, ["docker run --cap-add PERFMON --user 0`"], ["unconfined"]),
-        (Place("Docker", effective=PERFMON, root=True), 2, True, 1, ["seccomp=unconfined`"], ["cap-add", "sysctl"]),
-        (Place("Podman", user_namespace=True, effective=PERFMON), 2, True, 1, ["unconfined", BY_COMMAND], ["cap-add"]),
-        (Place("Podman", user_namespace=True), 1, True, 1, ["podman run --security-opt"], ["sysctl", "cap-add"]),
-        (Place(user_namespace=True, root=True), 2, False, 13, ["do not count", f"On the host, run `{BY_COMMAND}`"], []),
-        (Place("Kubernetes", user_namespace=True), 2, False, 13, [f"On the node, run `{BY_COMMAND}`"], ["add:"]),
-        (Place("Kubernetes"), 2, True, 1, ["add: [PERFMON]", "Unconfined", "runAsUser: 0", "restricted"], ["sysctl"]),
-        (Place(slurm=True), 2, False, 13, ["Ask the cluster's administrators to run `sysctl"], ["sudo", "as root"]),
-        (Place("Docker", "RunPod", root=True), 2, True, 1, ["RunPod chooses", "virtual machine"], ["docker run"]),
-        (Place("Apptainer"), 2, False, 13, ["apptainer capability add --user $USER CAP_PERFMON"], ["docker"]),
-        (Place("gVisor"), None, False, errno.ENODEV, ["gVisor has no perf events", "--runtime=runc"], []),
-        (Place("WSL2"), 2, False, 13, [f"Run `{BY_COMMAND}`, or"], ["host"]),
-        (Place(), None, False, errno.ENOSYS, ["no perf events"], ["gVisor"]),
+        (
+            Whereabouts(),
+            2,
+            False,
+            errno.EACCES,
+            ["is 2.", f"Run `{BY_COMMAND}`, or run pinprof as root"],
+            ["root has no"],
+        ),
+        (Whereabouts(), 4, False, errno.EACCES, ["is 4.", BY_COMMAND], ["docker"]),
+        (Whereabouts(root=True), 2, False, errno.EACCES, ["root has no CAP_PERFMON here", BY_COMMAND], ["as root"]),
+        (Whereabouts(), 1, False, errno.EACCES, ["although kernel.perf_event_paranoid is 1", "dmesg"], ["sysctl"]),
+        (Whereabouts(), 1, True, errno.EPERM, ["seccomp", "--cap-add PERFMON", "SystemCallFilter"], ["paranoid"]),
+        (
+            Whereabouts("Docker", root=True),
+            2,
+            True,
+            errno.EPERM,
+            ["docker run --cap-add PERFMON`"],
+            ["unconfined", "--user"],
+        ),
+        (Whereabouts("Docker"), 2, True, errno.EPERM, ["docker run --cap-add PERFMON --user 0`"], ["unconfined"]),
+        (
+            Whereabouts("Docker", effective=PERFMON, root=True),
+            2,
+            True,
+            1,
+            ["seccomp=unconfined`"],
+            ["cap-add", "sysctl"],
+        ),
+        (
+            Whereabouts("Podman", user_namespace=True, effective=PERFMON),
+            2,
+            True,
+            1,
+            ["unconfined", BY_COMMAND],
+            ["cap-add"],
+        ),
+        (Whereabouts("Podman", user_namespace=True), 1, True, 1, ["podman run --security-opt"], ["sysctl", "cap-add"]),
+        (
+            Whereabouts(user_namespace=True, root=True),
+            2,
+            False,
+            13,
+            ["do not count", f"On the host, run `{BY_COMMAND}`"],
+            [],
+        ),
+        (Whereabouts("Kubernetes", user_namespace=True), 2, False, 13, [f"On the node, run `{BY_COMMAND}`"], ["add:"]),
+        (
+            Whereabouts("Kubernetes"),
+            2,
+            True,
+            1,
+            ["add: [PERFMON]", "Unconfined", "runAsUser: 0", "restricted"],
+            ["sysctl"],
+        ),
+        (
+            Whereabouts(slurm=True),
+            2,
+            False,
+            13,
+            ["Ask the cluster's administrators to run `sysctl"],
+            ["sudo", "as root"],
+        ),
+        (Whereabouts("Docker", "RunPod", root=True), 2, True, 1, ["RunPod chooses", "virtual machine"], ["docker run"]),
+        (Whereabouts("Apptainer"), 2, False, 13, ["apptainer capability add --user $USER CAP_PERFMON"], ["docker"]),
+        (Whereabouts("gVisor"), None, False, errno.ENODEV, ["gVisor has no perf events", "--runtime=runc"], []),
+        (Whereabouts("WSL2"), 2, False, 13, [f"Run `{BY_COMMAND}`, or"], ["host"]),
+        (Whereabouts(), None, False, errno.ENOSYS, ["no perf events"], ["gVisor"]),
     ],
 )
 def test_a_refusal_of_samples_names_what_forbids_them_and_what_permits_them_in_this_place(
-    place: Place,
+    place: Whereabouts,
     level: int | None,
     filtered: bool,
     number: int,
@@ -61,7 +110,7 @@ def test_a_refusal_of_samples_names_what_forbids_them_and_what_permits_them_in_t
 
 
 def test_system_wide_needs_a_lower_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, Place(), 1)
+    at(monkeypatch, Whereabouts(), 1)
     assert "perf_event_paranoid=0" in str(permission.refusal(errno.EACCES, system_wide=True))
 
 
@@ -69,20 +118,30 @@ def test_system_wide_needs_a_lower_level(monkeypatch: pytest.MonkeyPatch) -> Non
     ("place", "restrict", "said", "unsaid"),
     [
         (
-            Place(root=True),
+            Whereabouts(root=True),
             2,
             "from root as well, so kernel frames have no names. Run `sudo sysctl kernel.kptr",
             "as root,",
         ),
-        (Place(root=True), 1, "or run pinprof with CAP_SYSLOG.", "as root"),
-        (Place(), 0, "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`, or run pinprof as root", "docker"),
-        (Place("Docker", root=True), 1, "docker run --cap-add SYSLOG`", "sysctl kernel"),
-        (Place("Podman", user_namespace=True, root=True), 1, "On the host, run `sudo sysctl kernel.kptr", "cap-add"),
-        (Place("Docker", root=True), 2, "On the host, run `sudo sysctl kernel.kptr_restrict=1`", "cap-add"),
+        (Whereabouts(root=True), 1, "or run pinprof with CAP_SYSLOG.", "as root"),
+        (
+            Whereabouts(),
+            0,
+            "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`, or run pinprof as root",
+            "docker",
+        ),
+        (Whereabouts("Docker", root=True), 1, "docker run --cap-add SYSLOG`", "sysctl kernel"),
+        (
+            Whereabouts("Podman", user_namespace=True, root=True),
+            1,
+            "On the host, run `sudo sysctl kernel.kptr",
+            "cap-add",
+        ),
+        (Whereabouts("Docker", root=True), 2, "On the host, run `sudo sysctl kernel.kptr_restrict=1`", "cap-add"),
     ],
 )
 def test_hidden_addresses_name_what_hides_them(
-    place: Place, restrict: int, said: str, unsaid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Whereabouts, restrict: int, said: str, unsaid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, place)
     (tmp_path / "restrict").write_text(f"{restrict}\n")
@@ -101,16 +160,21 @@ def test_a_kernel_without_symbols_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("scope", "place", "reason", "cure"),
     [
-        (0, Place(), "", ""),
-        (1, Place(root=True, effective=1 << 19), "", ""),
-        (1, Place(user_namespace=True, effective=1 << 19), "", ""),
-        (1, Place(root=True), "ptrace_scope is 1", "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof with"),
-        (1, Place("Docker", root=True), "ptrace_scope is 1", "docker run --cap-add SYS_PTRACE`"),
-        (3, Place(root=True, effective=1 << 19), "ptrace_scope is 3", "Restart the machine"),
+        (0, Whereabouts(), "", ""),
+        (1, Whereabouts(root=True, effective=1 << 19), "", ""),
+        (1, Whereabouts(user_namespace=True, effective=1 << 19), "", ""),
+        (
+            1,
+            Whereabouts(root=True),
+            "ptrace_scope is 1",
+            "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof with",
+        ),
+        (1, Whereabouts("Docker", root=True), "ptrace_scope is 1", "docker run --cap-add SYS_PTRACE`"),
+        (3, Whereabouts(root=True, effective=1 << 19), "ptrace_scope is 3", "Restart the machine"),
     ],
 )
 def test_what_keeps_from_another_process_is_told_by_scope_and_capability(
-    scope: int, place: Place, reason: str, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scope: int, place: Whereabouts, reason: str, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, place)
     (tmp_path / "scope").write_text(f"{scope}\n")
@@ -121,7 +185,7 @@ def test_what_keeps_from_another_process_is_told_by_scope_and_capability(
 
 
 def test_a_system_call_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, Place("Docker", root=True))
+    at(monkeypatch, Whereabouts("Docker", root=True))
     monkeypatch.setattr(memory, "refused", lambda: errno.ENOSYS)
     assert permission.forbidden() == "process_vm_readv fails with Function not implemented"
     assert "docker run --cap-add SYS_PTRACE" in permission.allow()
@@ -135,13 +199,13 @@ def test_a_limit_of_locked_memory_is_found_by_trying(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Place(root=True, effective=1 << 21), ""),
-        (Place(root=True), "CAP_SYS_ADMIN, which root does not have here"),
-        (Place(), "uprobes need root"),
-        (Place(root=True, effective=1 << 21, user_namespace=True), "outside of a user namespace"),
+        (Whereabouts(root=True, effective=1 << 21), ""),
+        (Whereabouts(root=True), "CAP_SYS_ADMIN, which root does not have here"),
+        (Whereabouts(), "uprobes need root"),
+        (Whereabouts(root=True, effective=1 << 21, user_namespace=True), "outside of a user namespace"),
     ],
 )
-def test_probes_ask_for_what_is_missing(place: Place, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_ask_for_what_is_missing(place: Whereabouts, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, place)
     assert said in permission.probes_refused()
     assert bool(said) == bool(permission.probes_refused())

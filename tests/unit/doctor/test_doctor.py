@@ -14,7 +14,7 @@ from pinprof.doctor import machine, probe, recording, rehearsal
 from pinprof.doctor.check import Check
 from pinprof.doctor.rehearsal import Rehearsal
 from pinprof.machine.children import Ended
-from pinprof.machine.place import Place
+from pinprof.machine.whereabouts import Whereabouts
 
 WHOLE = Rehearsal(samples=100, kernel=50, named=True, waits=9, wakeups=3, python=True, inside=True)
 TICKED = {"native collector", "sampling the kernel", "kernel symbols", "Python lines", "CUDA calls", "wake-ups"}
@@ -25,7 +25,7 @@ def _everything_is_permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permission, "sampling_errno", lambda **_: 0)
     monkeypatch.setattr(permission, "forbidden", str)
     monkeypatch.setattr(permission, "probes_refused", str)
-    monkeypatch.setattr(permission, "here", Place)
+    monkeypatch.setattr(permission, "here", Whereabouts)
     monkeypatch.setattr(kallsyms, "addresses_shown", lambda: True)
     monkeypatch.setattr(probe, "refusal", lambda: 0)
     monkeypatch.setattr(recording, "_loadable", lambda *_: None)

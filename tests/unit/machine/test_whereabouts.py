@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pinprof.machine import place
-from pinprof.machine.place import Place, here
+from pinprof.machine import whereabouts
+from pinprof.machine.whereabouts import Whereabouts, here
 
 STATUS = "Name:\tx\nCapEff:\t0000004000200000\nSeccomp:\t{}\n"
 INITIAL = "         0          0 4294967295\n"
@@ -23,7 +23,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (own / "status").write_text(STATUS.format(0))
     (own / "uid_map").write_text(INITIAL)
     (own / "mountinfo").write_text("22 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n")
-    monkeypatch.setattr(place, "_ROOT", tmp_path)
+    monkeypatch.setattr(whereabouts, "_ROOT", tmp_path)
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release="6.8.0-45-generic"))
     return tmp_path
 
@@ -78,12 +78,12 @@ def test_a_machine_that_was_made_of_a_containers_image_is_a_machine(
 ) -> None:
     (root / ".dockerenv").touch()
     (root / "proc/self/ns").mkdir()
-    for name in place._INITIAL:
+    for name in whereabouts._INITIAL:
         (root / "proc/self/ns" / name).touch()
-    inodes = {name: (root / "proc/self/ns" / name).stat().st_ino for name in place._INITIAL}
-    monkeypatch.setattr(place, "_INITIAL", inodes)
+    inodes = {name: (root / "proc/self/ns" / name).stat().st_ino for name in whereabouts._INITIAL}
+    monkeypatch.setattr(whereabouts, "_INITIAL", inodes)
     assert here({}).kind == "machine"
-    monkeypatch.setattr(place, "_INITIAL", {**inodes, "uts": 0})
+    monkeypatch.setattr(whereabouts, "_INITIAL", {**inodes, "uts": 0})
     assert here({}).kind == "Docker"
 
 
@@ -98,7 +98,7 @@ def test_rights_are_those_that_count(root: Path) -> None:
 
 
 def test_a_place_that_shows_nothing_of_itself_has_no_rights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "_ROOT", tmp_path / "nothing")
+    monkeypatch.setattr(whereabouts, "_ROOT", tmp_path / "nothing")
     own = here({})
     assert (own.effective, own.user_namespace, own.filtered) == (0, False, False)
 
@@ -106,18 +106,18 @@ def test_a_place_that_shows_nothing_of_itself_has_no_rights(tmp_path: Path, monk
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        (Place("Docker"), "docker run --ulimit memlock=-1"),
-        (Place("Podman"), "podman run --ulimit memlock=-1"),
-        (Place("Kubernetes", root=True), "add: [IPC_LOCK]"),
-        (Place(slurm=True), "PropagateResourceLimitsExcept=MEMLOCK"),
-        (Place(), "ulimit -l unlimited"),
+        (Whereabouts("Docker"), "docker run --ulimit memlock=-1"),
+        (Whereabouts("Podman"), "podman run --ulimit memlock=-1"),
+        (Whereabouts("Kubernetes", root=True), "add: [IPC_LOCK]"),
+        (Whereabouts(slurm=True), "PropagateResourceLimitsExcept=MEMLOCK"),
+        (Whereabouts(), "ulimit -l unlimited"),
     ],
 )
-def test_locked_memory_is_raised_where_the_place_sets_it(own: Place, said: str) -> None:
+def test_locked_memory_is_raised_where_the_place_sets_it(own: Whereabouts, said: str) -> None:
     assert said in own.locked_memory()
 
 
 def test_a_place_is_named_with_what_it_is_in() -> None:
-    assert Place("Podman", user_namespace=True).title == "a Podman container, in a user namespace"
-    assert Place(slurm=True).title == "a machine, in a job of Slurm"
-    assert Place("Docker", "Vast.ai").title == "a container of Vast.ai"
+    assert Whereabouts("Podman", user_namespace=True).title == "a Podman container, in a user namespace"
+    assert Whereabouts(slurm=True).title == "a machine, in a job of Slurm"
+    assert Whereabouts("Docker", "Vast.ai").title == "a container of Vast.ai"

@@ -31,7 +31,7 @@ _GVISOR_VERSION = "Sun Jan 10 15:06:54 PST 2016"
 
 
 @dataclass(frozen=True)
-class Place:
+class Whereabouts:
     """Where a process runs, and what it may do by itself."""
 
     kind: str = _MACHINE
@@ -143,14 +143,14 @@ class Place:
         )
 
 
-def here(environment: Mapping[str, str] = os.environ) -> Place:
+def here(environment: Mapping[str, str] = os.environ) -> Whereabouts:
     """The place of this process."""
     status = _text("proc/self/status")
     effective = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     seccomp = re.search(r"^Seccomp:\s*2", status, re.MULTILINE)
     # `inside outside count` of each range: all users, as they are, without a namespace.
     users = [[int(word) for word in line.split()] for line in _text("proc/self/uid_map").splitlines()]
-    return Place(
+    return Whereabouts(
         kind=_kind(environment),
         provider=next((name for variable, name in _RENTED.items() if environment.get(variable)), ""),
         slurm="SLURM_JOB_ID" in environment,
