@@ -147,7 +147,7 @@ def _through_the_filter(place: Whereabouts, level: int, wanted: int) -> str:
     if not place.contained:
         return place.flags("PERFMON", unconfined=True)
     if not place.user_namespace and not place.may("PERFMON"):
-        return place.flags("PERFMON", unconfined=place.kind == "Kubernetes")
+        return place.flags("PERFMON")
     more = place.user_namespace and level > wanted
     return place.flags(unconfined=True) + (f" {place.setting(f'kernel.perf_event_paranoid={wanted}')}" if more else "")
 

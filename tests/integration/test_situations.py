@@ -149,7 +149,7 @@ CASES = (
         samples=False,
         doctor={
             "place": ("info", "a container of Kubernetes, not as root", ""),
-            "native collector": ("warning", FILTER, "seccompProfile: {type: Unconfined}"),
+            "native collector": ("warning", FILTER, "set `capabilities: {add: [PERFMON]}, runAsUser: 0`"),
             "wake-ups": ("info", "needs root", ""),
         },
     ),

@@ -12,10 +12,11 @@ from pinprof.collect.python_frames import memory
 from pinprof.machine.whereabouts import CAPABILITIES, Whereabouts
 
 PERFMON = 1 << CAPABILITIES["PERFMON"]
+At = Whereabouts
 BY_COMMAND = "sudo sysctl kernel.perf_event_paranoid=1"
 
 
-def at(monkeypatch: pytest.MonkeyPatch, place: Whereabouts, level: int | None = 2, *, filtered: bool = False) -> None:
+def at(monkeypatch: pytest.MonkeyPatch, place: At, level: int | None = 2, *, filtered: bool = False) -> None:
     monkeypatch.setattr(permission, "here", lambda: place)
     monkeypatch.setattr(permission, "paranoid", lambda: level)
     monkeypatch.setattr(permission, "filtered", lambda: filtered)
@@ -25,28 +26,28 @@ def at(monkeypatch: pytest.MonkeyPatch, place: Whereabouts, level: int | None = 
     ("place", "level", "filtered", "number", "said", "unsaid"),
     [
         (
-            Whereabouts(),
+            At(),
             2,
             False,
             errno.EACCES,
             ["is 2.", f"Run `{BY_COMMAND}`, or run pinprof as root"],
             ["root has no"],
         ),
-        (Whereabouts(), 4, False, errno.EACCES, ["is 4.", BY_COMMAND], ["docker"]),
-        (Whereabouts(root=True), 2, False, errno.EACCES, ["root has no CAP_PERFMON here", BY_COMMAND], ["as root"]),
-        (Whereabouts(), 1, False, errno.EACCES, ["although kernel.perf_event_paranoid is 1", "dmesg"], ["sysctl"]),
-        (Whereabouts(), 1, True, errno.EPERM, ["seccomp", "--cap-add PERFMON", "SystemCallFilter"], ["paranoid"]),
+        (At(), 4, False, errno.EACCES, ["is 4.", BY_COMMAND], ["docker"]),
+        (At(root=True), 2, False, errno.EACCES, ["root has no CAP_PERFMON here", BY_COMMAND], ["as root"]),
+        (At(), 1, False, errno.EACCES, ["although kernel.perf_event_paranoid is 1", "dmesg"], ["sysctl"]),
+        (At(), 1, True, errno.EPERM, ["seccomp", "--cap-add PERFMON", "SystemCallFilter"], ["paranoid"]),
         (
-            Whereabouts("Docker", root=True),
+            At("Docker", root=True),
             2,
             True,
             errno.EPERM,
             ["docker run --cap-add PERFMON`"],
             ["unconfined", "--user"],
         ),
-        (Whereabouts("Docker"), 2, True, errno.EPERM, ["docker run --cap-add PERFMON --user 0`"], ["unconfined"]),
+        (At("Docker"), 2, True, errno.EPERM, ["docker run --cap-add PERFMON --user 0`"], ["unconfined"]),
         (
-            Whereabouts("Docker", effective=PERFMON, root=True),
+            At("Docker", effective=PERFMON, root=True),
             2,
             True,
             1,
@@ -54,48 +55,48 @@ def at(monkeypatch: pytest.MonkeyPatch, place: Whereabouts, level: int | None = 
             ["cap-add", "sysctl"],
         ),
         (
-            Whereabouts("Podman", user_namespace=True, effective=PERFMON),
+            At("Podman", user_namespace=True, effective=PERFMON),
             2,
             True,
             1,
             ["unconfined", BY_COMMAND],
             ["cap-add"],
         ),
-        (Whereabouts("Podman", user_namespace=True), 1, True, 1, ["podman run --security-opt"], ["sysctl", "cap-add"]),
+        (At("Podman", user_namespace=True), 1, True, 1, ["podman run --security-opt"], ["sysctl", "cap-add"]),
         (
-            Whereabouts(user_namespace=True, root=True),
+            At(user_namespace=True, root=True),
             2,
             False,
             13,
             ["do not count", f"On the host, run `{BY_COMMAND}`"],
             [],
         ),
-        (Whereabouts("Kubernetes", user_namespace=True), 2, False, 13, [f"On the node, run `{BY_COMMAND}`"], ["add:"]),
+        (At("Kubernetes", user_namespace=True), 2, False, 13, [f"On the node, run `{BY_COMMAND}`"], ["add:"]),
         (
-            Whereabouts("Kubernetes"),
+            At("Kubernetes"),
             2,
             True,
             1,
-            ["add: [PERFMON]", "Unconfined", "runAsUser: 0", "restricted"],
+            ["add: [PERFMON]", "runAsUser: 0", "restricted"],
             ["sysctl"],
         ),
         (
-            Whereabouts(slurm=True),
+            At(slurm=True),
             2,
             False,
             13,
             ["Ask the cluster's administrators to run `sysctl"],
             ["sudo", "as root"],
         ),
-        (Whereabouts("Docker", "RunPod", root=True), 2, True, 1, ["RunPod chooses", "virtual machine"], ["docker run"]),
-        (Whereabouts("Apptainer"), 2, False, 13, ["apptainer capability add --user $USER CAP_PERFMON"], ["docker"]),
-        (Whereabouts("gVisor"), None, False, errno.ENODEV, ["gVisor has no perf events", "--runtime=runc"], []),
-        (Whereabouts("WSL2"), 2, False, 13, [f"Run `{BY_COMMAND}`, or"], ["host"]),
-        (Whereabouts(), None, False, errno.ENOSYS, ["no perf events"], ["gVisor"]),
+        (At("Docker", "RunPod", root=True), 2, True, 1, ["RunPod chooses", "virtual machine"], ["docker run"]),
+        (At("Apptainer"), 2, False, 13, ["apptainer capability add --user $USER CAP_PERFMON"], ["docker"]),
+        (At("gVisor"), None, False, errno.ENODEV, ["gVisor has no perf events", "--runtime=runc"], []),
+        (At("WSL2"), 2, False, 13, [f"Run `{BY_COMMAND}`, or"], ["host"]),
+        (At(), None, False, errno.ENOSYS, ["no perf events"], ["gVisor"]),
     ],
 )
 def test_a_refusal_of_samples_names_what_forbids_them_and_what_permits_them_in_this_place(
-    place: Whereabouts,
+    place: At,
     level: int | None,
     filtered: bool,
     number: int,
@@ -110,7 +111,7 @@ def test_a_refusal_of_samples_names_what_forbids_them_and_what_permits_them_in_t
 
 
 def test_system_wide_needs_a_lower_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, Whereabouts(), 1)
+    at(monkeypatch, At(), 1)
     assert "perf_event_paranoid=0" in str(permission.refusal(errno.EACCES, system_wide=True))
 
 
@@ -118,30 +119,30 @@ def test_system_wide_needs_a_lower_level(monkeypatch: pytest.MonkeyPatch) -> Non
     ("place", "restrict", "said", "unsaid"),
     [
         (
-            Whereabouts(root=True),
+            At(root=True),
             2,
             "from root as well, so kernel frames have no names. Run `sudo sysctl kernel.kptr",
             "as root,",
         ),
-        (Whereabouts(root=True), 1, "or run pinprof with CAP_SYSLOG.", "as root"),
+        (At(root=True), 1, "or run pinprof with CAP_SYSLOG.", "as root"),
         (
-            Whereabouts(),
+            At(),
             0,
             "sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`, or run pinprof as root",
             "docker",
         ),
-        (Whereabouts("Docker", root=True), 1, "docker run --cap-add SYSLOG`", "sysctl kernel"),
+        (At("Docker", root=True), 1, "docker run --cap-add SYSLOG`", "sysctl kernel"),
         (
-            Whereabouts("Podman", user_namespace=True, root=True),
+            At("Podman", user_namespace=True, root=True),
             1,
             "On the host, run `sudo sysctl kernel.kptr",
             "cap-add",
         ),
-        (Whereabouts("Docker", root=True), 2, "On the host, run `sudo sysctl kernel.kptr_restrict=1`", "cap-add"),
+        (At("Docker", root=True), 2, "On the host, run `sudo sysctl kernel.kptr_restrict=1`", "cap-add"),
     ],
 )
 def test_hidden_addresses_name_what_hides_them(
-    place: Whereabouts, restrict: int, said: str, unsaid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: At, restrict: int, said: str, unsaid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, place)
     (tmp_path / "restrict").write_text(f"{restrict}\n")
@@ -160,21 +161,21 @@ def test_a_kernel_without_symbols_says_so(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("scope", "place", "reason", "cure"),
     [
-        (0, Whereabouts(), "", ""),
-        (1, Whereabouts(root=True, effective=1 << 19), "", ""),
-        (1, Whereabouts(user_namespace=True, effective=1 << 19), "", ""),
+        (0, At(), "", ""),
+        (1, At(root=True, effective=1 << 19), "", ""),
+        (1, At(user_namespace=True, effective=1 << 19), "", ""),
         (
             1,
-            Whereabouts(root=True),
+            At(root=True),
             "ptrace_scope is 1",
             "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof with",
         ),
-        (1, Whereabouts("Docker", root=True), "ptrace_scope is 1", "docker run --cap-add SYS_PTRACE`"),
-        (3, Whereabouts(root=True, effective=1 << 19), "ptrace_scope is 3", "Restart the machine"),
+        (1, At("Docker", root=True), "ptrace_scope is 1", "docker run --cap-add SYS_PTRACE`"),
+        (3, At(root=True, effective=1 << 19), "ptrace_scope is 3", "Restart the machine"),
     ],
 )
 def test_what_keeps_from_another_process_is_told_by_scope_and_capability(
-    scope: int, place: Whereabouts, reason: str, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scope: int, place: At, reason: str, cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, place)
     (tmp_path / "scope").write_text(f"{scope}\n")
@@ -185,7 +186,7 @@ def test_what_keeps_from_another_process_is_told_by_scope_and_capability(
 
 
 def test_a_system_call_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, Whereabouts("Docker", root=True))
+    at(monkeypatch, At("Docker", root=True))
     monkeypatch.setattr(memory, "refused", lambda: errno.ENOSYS)
     assert permission.forbidden() == "process_vm_readv fails with Function not implemented"
     assert "docker run --cap-add SYS_PTRACE" in permission.allow()
@@ -199,13 +200,13 @@ def test_a_limit_of_locked_memory_is_found_by_trying(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        (Whereabouts(root=True, effective=1 << 21), ""),
-        (Whereabouts(root=True), "CAP_SYS_ADMIN, which root does not have here"),
-        (Whereabouts(), "uprobes need root"),
-        (Whereabouts(root=True, effective=1 << 21, user_namespace=True), "outside of a user namespace"),
+        (At(root=True, effective=1 << 21), ""),
+        (At(root=True), "CAP_SYS_ADMIN, which root does not have here"),
+        (At(), "uprobes need root"),
+        (At(root=True, effective=1 << 21, user_namespace=True), "outside of a user namespace"),
     ],
 )
-def test_probes_ask_for_what_is_missing(place: Whereabouts, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_ask_for_what_is_missing(place: At, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, place)
     assert said in permission.probes_refused()
     assert bool(said) == bool(permission.probes_refused())
