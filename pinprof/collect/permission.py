@@ -14,10 +14,10 @@ import struct
 from pathlib import Path
 
 from pinprof.base.errors import CollectError
-from pinprof.collect import host
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.python_frames import memory
 from pinprof.data import perf_format as perf
+from pinprof.machine import small_files
 from pinprof.machine.whereabouts import CAPABILITIES, Whereabouts, here
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
@@ -37,7 +37,7 @@ _ON_FAULT, _NO_RESERVE, _FAILED = 1, 0x4000, ctypes.c_void_p(-1).value
 
 def paranoid() -> int | None:
     """kernel.perf_event_paranoid; None when the kernel has no perf events."""
-    return host.number(PARANOID)
+    return small_files.number(PARANOID)
 
 
 def sampling_errno(*, system_wide: bool = False, kernel: bool = True, of: int = 0) -> int:
@@ -156,7 +156,7 @@ def forbidden() -> str:
     """Why another process's memory may not be read here; empty when it may (process_vm_readv(2), Yama)."""
     if number := memory.refused():
         return f"process_vm_readv fails with {os.strerror(number)}"
-    scope = host.number(PTRACE_SCOPE) or 0
+    scope = small_files.number(PTRACE_SCOPE) or 0
     # The reader is a sibling of the program. A capability counts in its own user namespace.
     permitted = scope == 0 or (scope < _YAMA_NOBODY and here().holds("SYS_PTRACE"))
     return "" if permitted else f"kernel.yama.ptrace_scope is {scope}"
@@ -164,7 +164,7 @@ def forbidden() -> str:
 
 def allow() -> str:
     """What lets pinprof read another process's memory here."""
-    place, scope = here(), host.number(PTRACE_SCOPE) or 0
+    place, scope = here(), small_files.number(PTRACE_SCOPE) or 0
     if memory.refused():
         return place.flags("SYS_PTRACE", unconfined=not place.contained)
     if scope >= _YAMA_NOBODY:
@@ -175,7 +175,7 @@ def allow() -> str:
 
 def symbols_hidden() -> CollectError:
     """What to say where /proc/kallsyms shows no addresses (kallsyms_show_value, kernel/ksyms_common.c)."""
-    place, restrict = here(), host.number(KPTR_RESTRICT)
+    place, restrict = here(), small_files.number(KPTR_RESTRICT)
     no_names = "so kernel frames have no names"
     if not KALLSYMS.exists():
         remedy = place.flags("SYSLOG") if place.kind == "gVisor" else "Use a kernel with CONFIG_KALLSYMS."

@@ -13,7 +13,7 @@ from pathlib import Path
 from pinprof.base.units import format_bytes
 from pinprof.collect import host, permission
 from pinprof.doctor.check import Check
-from pinprof.machine import whereabouts
+from pinprof.machine import small_files, whereabouts
 
 _ROOMY_BYTES = 2 << 30
 """A scenario of the default size holds 256 MiB twice, and perf its buffers."""
@@ -71,7 +71,7 @@ def _link() -> Check:
 
 
 def _thp() -> Check:
-    enabled = host.chosen(host.text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
+    enabled = host.chosen(small_files.text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
     if enabled is None:
         return Check("transparent huge pages", "info", "not in this kernel")
     if enabled == "never":
@@ -120,7 +120,7 @@ def _memlock() -> Check:
 def _io_uring() -> Check:
     # io_uring_setup(0, NULL) fails with EINVAL or EFAULT where it is allowed (io_uring/io_uring.c).
     number = _syscall_errno(_SYSCALL_IO_URING_SETUP, 0, None)
-    disabled = host.number(Path("/proc/sys/kernel/io_uring_disabled"))
+    disabled = small_files.number(Path("/proc/sys/kernel/io_uring_disabled"))
     setting = "kernel.io_uring_disabled=0" if disabled else ""
     return _emulation("io_uring", 0 if number in (errno.EINVAL, errno.EFAULT) else number, "pinning", setting)
 

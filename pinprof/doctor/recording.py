@@ -18,6 +18,7 @@ from pinprof.collect.uvm import beside, driver
 from pinprof.doctor import probe
 from pinprof.doctor.check import Check
 from pinprof.doctor.rehearsal import Rehearsal
+from pinprof.machine import small_files
 from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
 
 _LOOK = "Record a program; the capture's notes and its collector.log say more."
@@ -77,7 +78,7 @@ def _kallsyms(found: Rehearsal) -> Check:
         return Check(name, "warning", error.problem, error.remedy, gain)
     if found.kernel and not found.named:
         return _unseen(name, found, "names of kernel functions", gain)
-    return Check(name, "ok", f"shown (kernel.kptr_restrict is {host.number(permission.KPTR_RESTRICT)})")
+    return Check(name, "ok", f"shown (kernel.kptr_restrict is {small_files.number(permission.KPTR_RESTRICT)})")
 
 
 def _system_wide(_: Rehearsal) -> Check:

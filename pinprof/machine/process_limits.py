@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pinprof.base.errors import PinprofError
 from pinprof.base.units import format_bytes
+from pinprof.machine.small_files import number
 
 LEFT_TO_THE_PROGRAM = 16
 """Processes and threads: where fewer can be started, pinprof starts none."""
@@ -51,7 +52,7 @@ def _left() -> Iterator[int]:
         root = Path("/sys/fs/cgroup", controllers)
         place = root / path.lstrip("/")
         for group in (place, *place.parents):
-            most, now = _number(group / "pids.max"), _number(group / "pids.current")
+            most, now = number(group / "pids.max"), number(group / "pids.current")
             if most is not None and now is not None:
                 yield most - now
             if group == root:
@@ -75,10 +76,3 @@ def _threads(process: Path) -> int:
         return len(list((process / "task").iterdir()))
     except OSError:
         return 0
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.machine import small_files
 
 CAPABILITIES = {"IPC_LOCK": 14, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYSLOG": 34, "PERFMON": 38}
 """Those that pinprof has a use for (capabilities(7))."""
@@ -145,11 +146,11 @@ class Whereabouts:
 
 def here(environment: Mapping[str, str] = os.environ) -> Whereabouts:
     """The place of this process."""
-    status = _text("proc/self/status")
+    status = _read("proc/self/status")
     effective = re.search(r"^CapEff:\s*([0-9a-f]+)", status, re.MULTILINE)
     seccomp = re.search(r"^Seccomp:\s*2", status, re.MULTILINE)
     # `inside outside count` of each range: all users, as they are, without a namespace.
-    users = [[int(word) for word in line.split()] for line in _text("proc/self/uid_map").splitlines()]
+    users = [[int(word) for word in line.split()] for line in _read("proc/self/uid_map").splitlines()]
     return Whereabouts(
         kind=_kind(environment),
         provider=next((name for variable, name in _RENTED.items() if environment.get(variable)), ""),
@@ -162,9 +163,9 @@ def here(environment: Mapping[str, str] = os.environ) -> Whereabouts:
 
 
 def _kind(environment: Mapping[str, str]) -> str:
-    release, named, mounts = os.uname().release.lower(), environment.get("container", ""), _text("proc/self/mountinfo")
+    release, named, mounts = os.uname().release.lower(), environment.get("container", ""), _read("proc/self/mountinfo")
     known = (
-        (_GVISOR, "gvisor" in release or _GVISOR_VERSION in _text("proc/version")),
+        (_GVISOR, "gvisor" in release or _GVISOR_VERSION in _read("proc/version")),
         (_KUBERNETES, "KUBERNETES_SERVICE_HOST" in environment or "/kubelet/pods/" in mounts),
         (_APPTAINER, "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment),
         (_PODMAN, named == "podman" or _left("run/.containerenv")),
@@ -184,8 +185,5 @@ def _left(file: str) -> bool:
     return (_ROOT / file).exists() and not initial
 
 
-def _text(path: str) -> str:
-    try:
-        return (_ROOT / path).read_text("utf-8", "replace")
-    except OSError:
-        return ""
+def _read(path: str) -> str:
+    return small_files.text(_ROOT / path) or ""
