@@ -13,7 +13,7 @@ import tempfile
 from pinprof.collect.native import events, perf_event, tracefs
 from pinprof.machine.children import Limits, ran
 
-LIMIT_S = 10.0
+LIMIT_S = 20.0
 _PAGE = 4096
 
 

@@ -25,9 +25,8 @@ from pinprof.read import read
 from tests.support import situation
 from tests.support.other_user import NOBODY, reachable_python
 from tests.support.recorded_programs import python
-from tests.support.situation import DENIED, DOCKER, PODMAN, UNAVAILABLE
+from tests.support.situation import DENIED, DOCKER, PODMAN, SITUATION, UNAVAILABLE
 
-SITUATION = (sys.executable, "-S", situation.__file__)
 PROGRAM = ("/bin/sh", "-c", "echo done; echo own >&2; exit 7")
 PYTHON = python("import sys, time\ntime.sleep(0.05)\nprint('done')\nprint('own', file=sys.stderr)\nraise SystemExit(7)")
 LEAST = ("--no-report", "--no-calibrate", "--python=off")
@@ -284,7 +283,14 @@ CASES = (
         (("The program runs without a recording", "File too large", "`ulimit -f unlimited`"),),
         recorded=False,
     ),
-    Case("little memory", "limit=AS:90000000", (("Symbols were not stored", "may have only", "`ulimit -v`"),)),
+    Case(
+        "little memory",
+        "limit=AS:90000000",
+        (("Symbols were not stored", "may have only", "`ulimit -v`"),),
+        # Rings of many processors may find no room either.
+        exact=False,
+        samples=False,
+    ),
     Case("no HOME, PATH and language", without=("HOME", "PATH", "LANG", "LC_ALL", "TERM")),
     Case("the language C", environment={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
     Case("a closed standard input", "closed=0"),

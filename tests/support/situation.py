@@ -46,6 +46,8 @@ CAPABILITIES = (
     "mac_admin,syslog,wake_alarm,block_suspend,audit_read,perfmon,bpf,checkpoint_restore"
 )
 """All, in the order of their numbers."""
+SITUATION = (sys.executable, "-S", __file__)
+"""Begins a command in a situation: its words follow, then `--`."""
 _CALLS = {
     "x86_64": {
         "perf_event_open": 298, "ptrace": 101, "process_vm_readv": 310, "bpf": 321, "userfaultfd": 323, "mount": 165,

@@ -78,7 +78,7 @@ def test_refused_probes_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("ended", "problem"),
     [
-        (Ended(None, "", "took more than 30 seconds"), "It took more than 30 seconds."),
+        (Ended(None, "", "took more than 60 seconds"), "It took more than 60 seconds."),
         (Ended(7, "pinprof: The program runs without a recording: Full. Free some. [disk-full]\n"), "Full. Free some."),
         (Ended(0, ""), "It left no capture."),
     ],
