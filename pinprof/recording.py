@@ -141,8 +141,8 @@ def record(
 
 
 def _has_leaves(writer: CaptureWriter, request: RecordRequest) -> bool:
-    leaves = (writer.path / name for name in collect.leaves(request))
-    return any(leaf.exists() and leaf.stat().st_size > 0 for leaf in leaves)
+    leaves = (leaf for name in collect.leaves(request) for leaf in writer.path.glob(name))
+    return any(leaf.stat().st_size > 0 for leaf in leaves)
 
 
 def is_of_another_rank(target: Path, rank: Mapping[str, Any] | None) -> bool:

@@ -72,6 +72,8 @@ class Event:
     """Whether it is known to count or sample something else than processors: a wall clock, a lock's delay, memory."""
     kernel_left_out: bool = False
     """Whether the recorder left it out of this event."""
+    inferred: bool = False
+    """Whether what the kernel did is concluded from the instruction that led there, and was not seen."""
 
     @property
     def user_only(self) -> bool:
@@ -89,6 +91,9 @@ class Event:
         counts = self.unit in ("samples", "events") and not self.elsewhere
         return self.clocks or (counts and _TIME.fullmatch(self.name) is not None)
 
+
+OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
+"""Intervals in which a thread did not run, as pinprof's own recorders see them."""
 
 _USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
 """perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""

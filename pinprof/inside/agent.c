@@ -8,11 +8,14 @@
  *   agent.h      what the parts share; the file's layout
  *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
  *   file.h       the file of a process
+ *   modules.h    where code is, and how to leave its functions
  *   python.h     the thread's Python frames
  *   native.h     the thread's return addresses
  *   site.h       both, by number
  *   mappings.h   what the program and the driver map
  *   calls.h      what is recorded of a call
+ *   sampler.h    where threads spend processor time, where nothing else tells it
+ *   timers.h     the sampler's timers and signal
  *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
  * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
@@ -27,6 +30,8 @@
 
 #include "file.h"
 
+#include "modules.h"
+
 #include "python.h"
 
 #include "native.h"
@@ -36,6 +41,8 @@
 #include "mappings.h"
 
 #include "calls.h"
+
+#include "sampler.h"
 
 #if defined __x86_64__
 #define REGISTERS word a0, word a1, word a2, word a3, word a4, word a5
@@ -114,6 +121,8 @@ static EARLY finder next_dlsym(void)
     __atomic_store_n(&pinprof_inside_dlsym, known, __ATOMIC_RELAXED);
     return known;
 }
+
+#include "timers.h"
 
 /* The length of a name without its version and stream mode, as gpu_functions.SUFFIX has them. */
 static size_t plain_length(const char *name)
@@ -213,14 +222,6 @@ static void *real_getter(unsigned which)
         __atomic_store_n(known, found, __ATOMIC_RELAXED);
     }
     return found;
-}
-
-/* Whether an address is one of the agent's own. */
-static bool is_ours(const void *address)
-{
-    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-    extern const char _end[] __attribute__((visibility("hidden")));
-    return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)_end;
 }
 
 static void answer(const char *name, void **address, int version)
@@ -418,6 +419,7 @@ __attribute__((constructor)) static void begin(void)
             evaluation_loop =
                 thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
             process = made;
+            begin_sampling(getenv("PINPROF_INSIDE_RATE"));
             if (!wipes)
                 pthread_atfork(NULL, NULL, forget_parent);
         }

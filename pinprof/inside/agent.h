@@ -22,9 +22,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/prctl.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <unwind.h>
+
+#include "cfi.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "The file is defined as little-endian."
@@ -94,10 +98,24 @@ enum kind {
     MAPPED, /* begin: ticks; address, source: where it begins and ends; bytes: length of the file's path, which the next
              * units hold; extra: protection and, above 8 bits, flags, as mmap takes them */
     UNMAPPED,
+    MODULE, /* as MAPPED, of code; stream: its place in the file */
+    CODE,   /* site: number of a function of Python; bytes: length of its name and file in the next units */
+    CHAIN,  /* site: number of a chain of callers; address: how many native ones, return addresses, which the next units
+             * hold, and then `source` functions of Python with their lines; innermost first */
+    USED,   /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
+             * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
+             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
+             * extra: us for which others kept it from running since the sample before */
+    RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
+               * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
+               * KiB; site: the chain of callers of the faults that its thread takes */
+    NAMED,    /* bytes: length of the thread's name in the next unit */
 };
 enum flag {
     SAMPLE = 1, /* of calls that are summed otherwise */
     INSIDE = 2, /* a call of this thread made the mapping */
+    TORN = 4,   /* a chain whose outermost callers are missing */
+    CALLED = 8, /* the instruction before has called the kernel */
 };
 enum stop { RUNNING, NO_ROOM, LIMIT };
 
@@ -124,7 +142,8 @@ struct header {
     word begun_ticks, begun_ns; /* when the agent was loaded … */
     word opened_ticks;          /* … and ticks at `opened_ns` */
     _Atomic word unsited;       /* calls that ran with more sites than are kept */
-    uint32_t names, reserved;   /* bytes of the names of functions, which follow */
+    uint32_t names;             /* bytes of the names of functions, which follow */
+    _Atomic uint32_t sampled;   /* ns of processor time from sample to sample; 0: none; from WITHDRAWN on: no more */
 };
 
 struct chunk {
@@ -149,6 +168,10 @@ enum {
     TALLIES = 2048,
     CODES = 512,
     MOST_SITES = 1 << 16, /* of a process */
+    SAMPLED_FRAMES = 120,
+    CHAINS = 4096,
+    SAMPLED_CODES = 1024,
+    MAPS_BYTES = 4 * PAGE,
 };
 
 /* A chain of return addresses, and where on the stack they were. */
@@ -164,6 +187,31 @@ struct tally {
     uint32_t chunk;   /* number of the chunk that has the open sum; 0: none is open */
     uint32_t unit;
     uint32_t summed; /* to tell every so many as a sample */
+};
+
+struct frame { /* of Python */
+    word code, instruction;
+};
+
+/* What the sampler keeps of a thread, and where it works: a signal's stack may be small. */
+struct sampling {
+    word user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
+    uint32_t samples, known_chains;
+    uint32_t chance;
+    char name[16];
+    word readable[16]; /* pages, while a sample is taken */
+    struct row row;
+    word address[SAMPLED_FRAMES];
+    struct frame frame[SAMPLED_FRAMES];
+    char maps[MAPS_BYTES];
+    struct {
+        word hash;
+        uint32_t number;
+    } chain[CHAINS];
+    struct {
+        word code, file, name;
+        uint32_t number;
+    } code[SAMPLED_CODES];
 };
 
 struct thread {
@@ -184,6 +232,7 @@ struct thread {
         word code, file;
         bool own;
     } code[CODES];
+    struct sampling sampling;
 };
 
 static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));

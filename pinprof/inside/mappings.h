@@ -112,6 +112,10 @@ EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flag
 {
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
+    if (UNLIKELY(process != NULL) && made != MAP_FAILED && file >= 0 && !(flags & MAP_ANONYMOUS))
+        atomic_fetch_add_explicit(
+            flags & MAP_PRIVATE && protection & PROT_WRITE ? &process->copies_mapped : &process->files_mapped, length,
+            memory_order_relaxed);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED)
         note_mapping(MAPPED, made, length, protection, flags, file, is_driver(__builtin_return_address(0)));
     return made;

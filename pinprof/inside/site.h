@@ -52,7 +52,7 @@ static __attribute__((noinline)) uint32_t site_of(struct thread *t, word slot)
     atomic_signal_fence(memory_order_seq_cst);
     const struct native *native = native_frames(t, slot, &spare);
     word hash = native->hash;
-    unsigned count = python_frames(t, frames, &hash);
+    unsigned count = python_frames(t, frames, PYTHON_FRAMES, false, &hash);
     hash |= !hash;
     uint32_t site = 0;
     for (word place = hash % SITES;; place = (place + 1) % SITES) {

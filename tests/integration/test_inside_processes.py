@@ -309,10 +309,13 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("sanitizer", ["address", "undefined", "thread"])
-def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, sanitizer: str) -> None:
+@pytest.mark.parametrize(
+    ("sanitizer", "rate"),
+    [("address", ""), ("undefined", ""), ("thread", ""), ("address", "1000"), ("undefined", "1000")],
+)
+def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, sanitizer: str, rate: str) -> None:
     options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
-    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parent}")
+    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parents[1] / 'machine'}")
     try:
         program = agent.of_c(tmp_path, driver, SANITIZED, *options)
         built = agent.compiled(tmp_path / "libagent.so", INSIDE.source, *flags)
@@ -329,6 +332,7 @@ def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, san
     environment = {
         **agent.environment(driver, folder), "LD_PRELOAD": ":".join(map(str, preloads)),
         "TSAN_OPTIONS": "report_signal_unsafe=0", "ASAN_OPTIONS": "detect_leaks=0",
+        "PINPROF_INSIDE_RATE": rate,
     }  # fmt: skip
     done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

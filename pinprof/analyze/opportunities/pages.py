@@ -326,6 +326,8 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     }
     most = max(kinds, key=lambda name: kinds[name])
     cost = max(scene.ns(group), 1)
+    if not kinds[most]:
+        return _AGAIN if again else None
     if kinds["signals"] >= LEAST_SIGNALS * kinds[most]:
         return _SIGNALS
     simple = {"fork": _FORKS, "protects": _PROTECTS, "drops_lazily": _DROPS_LAZILY}

@@ -24,6 +24,7 @@ from pinprof.analyze.rules.needs import (
     EVERY_CALL,
     KERNEL_NAMES,
     KERNEL_SAMPLES,
+    KERNEL_STACKS,
     PERMITTED,
     SHOWS_KERNEL,
     STACKS,
@@ -49,7 +50,7 @@ _CALLS, _KERNEL = (CLOCK, CALLS), (CLOCK, KERNEL_SAMPLES)
 
 DETECTORS: tuple[Detector, ...] = (
     Detector(allocating.pairs, "memory allocated and freed repeatedly", _CALLS),
-    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(blocking.blocking_pins, "waits for other threads", _CALLS),
     Detector(blocking.other_process, "waits for other processes", _KERNEL),
     Detector(allocating.late_context, "contexts created inside timed work", _CALLS),
@@ -59,7 +60,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(copying.mapped_files, "copies of mapped files", _CALLS),
     Detector(turns.back_and_forth, "copies and kernels that take turns", _CALLS),
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
-    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
 )
 """In the order in which they are asked."""

@@ -20,13 +20,14 @@ from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import outermost
 from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
-from pinprof.read.inside import sums
+from pinprof.read.inside import samples, sums
 from pinprof.read.inside.file import InsideFile, Stop
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
 from pinprof.read.symbols.resolver import Resolver
+from pinprof.streams import store
 
 SOURCE = "pinprof's agent in front of libcuda"
 TRACED = frozenset({"cuda calls", "memory"})
@@ -47,7 +48,9 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     files = [inside_file.load(each) for each in sorted(path.glob("*.bin"))]
     if not files:
         return capture
-    found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
+    known = [file for file in files if file is not None]
+    capture = samples.with_samples(capture, known, reading.resolver, store.part(reading.directory, store.RATES))
+    found = combine(known, reading.resolver, unreadable=files.count(None))
     activity = added(capture.activity, found)
     return replace(capture.with_notes(*found.notes), activity=activity, call_stacks=found.stacks)
 
@@ -57,6 +60,7 @@ def ask_symbols(folder: Path, resolver: Resolver) -> None:
     for path in sorted(folder.glob("*.bin")):
         if (file := inside_file.load(path)) is not None:
             sites_of(file, resolver, StackBuilder())
+            samples.ask_symbols(file, resolver)
 
 
 def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int = 0) -> InsideCalls:

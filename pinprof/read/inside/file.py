@@ -15,6 +15,8 @@ from pinprof.base.shapes import MOST
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read import chunked_file
 from pinprof.read.chunked_file import Bytes
+from pinprof.read.inside import used
+from pinprof.read.inside.used import Used
 from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
@@ -27,7 +29,7 @@ HEADER = np.dtype(
         ("opened_ticks", "<u8"),
         ("unsited", "<u8"),
         ("names", "<u4"),
-        ("reserved", "<u4"),
+        ("sampled", "<u4"),
     ]
 )
 CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 6)])
@@ -61,6 +63,12 @@ class Kind(IntEnum):
     SITE = 5
     MAPPED = 6
     UNMAPPED = 7
+    MODULE = 8
+    CODE = 9
+    CHAIN = 10
+    USED = 11
+    RESIDENT = 12
+    NAMED = 13
 
 
 class Stop(IntEnum):
@@ -117,6 +125,8 @@ class InsideFile:
     """Names the file among those of a capture."""
     stop: int
     """`Stop`."""
+    parent: int
+    """The token of the process that forked it; 0 for none that has a file."""
     lost: int
     """Calls that were not recorded."""
     unsited: int
@@ -136,6 +146,8 @@ class InsideFile:
     areas: tuple[DataArea, ...]
     """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
     Where something is mapped no more, there is the host's memory for all that is known."""
+    used: Used | None = None
+    """Where it spent CPU time; None where that was not sampled."""
 
 
 def load(path: Path) -> InsideFile | None:
@@ -153,13 +165,14 @@ def parse(data: Bytes) -> InsideFile | None:
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     sites: dict[int, AgentSite] = {}
     paths: list[str] = []
+    heard: dict[Kind, list[tuple[np.void, bytes]]] = {kind: [] for kind in _SAMPLED}
     for chunk in chunked_file.chunks(data, head, CHUNK, RECORD.itemsize):
         if chunk is None:
             damaged += 1
             continue
         start, count = chunk[0] + CHUNK.itemsize, chunk[2]
         units = np.frombuffer(data[start : start + count * RECORD.itemsize], RECORD)
-        records, texts = _without_texts(units, len(paths))
+        records, texts = _without_texts(units, len(paths), heard)
         sites.update((number, _site(text)) for number, text in texts.sites)
         paths += texts.paths
         row = np.arange(len(records))
@@ -180,11 +193,14 @@ def parse(data: Bytes) -> InsideFile | None:
     good &= (kind != Kind.SUM) | _is_sum(records)
     maps = np.flatnonzero(np.isin(kind, (Kind.MAPPED, Kind.UNMAPPED)) & clock.sound(records["begin"]))
     maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
-    settled = good | np.isin(kind, (Kind.THREAD, Kind.ANCHOR))
+    samples = (kind == Kind.USED) & clock.sound(records["begin"]) & used.sound(records)
+    named = {int(tid[row]): paths[int(records["site"][row])] for row in np.flatnonzero(kind == Kind.NAMED).tolist()}
+    settled = good | samples | np.isin(kind, (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED))
     settled[maps] = True
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
     areas = _areas(records[maps], pid, tid[maps], clock.ns(records["begin"][maps]), paths)
+    all_records, all_tid = records, tid
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
     order = order[good[order]]
@@ -193,6 +209,8 @@ def parse(data: Bytes) -> InsideFile | None:
     sums = records["kind"] == Kind.SUM
     took = np.where(sums, clock.length_ns(records["source"]), end - begin)
     return InsideFile(
+        used=_used(header, all_records, all_tid, samples, clock, heard, named) if samples.any() else None,
+        parent=int(header["parent"]),
         pid=pid,
         token=int(header["token"]),
         stop=int(header["stop"]),
@@ -207,6 +225,34 @@ def parse(data: Bytes) -> InsideFile | None:
         took_ns=np.where(sums, np.minimum(took, end - begin), took),
         sites=sites,
         areas=areas,
+    )
+
+
+def _used(
+    header: np.void,
+    records: NDArray[np.void],
+    tid: Int64,
+    samples: Bool,
+    clock: _Clock,
+    told: dict[Kind, list[tuple[np.void, bytes]]],
+    names: dict[int, str],
+) -> Used:
+    """The samples, by time."""
+    grown = records["kind"] == Kind.RESIDENT
+    resident = used.resident(records[grown], tid[grown])
+    records, tid = records[samples], tid[samples]
+    order = np.argsort(records["begin"], kind="stable")
+    records = records[order]
+    return Used(
+        sampled=int(header["sampled"]),
+        time_ns=clock.ns(records["begin"]),
+        tid=tid[order].astype(np.int32),
+        **used.columns(records),
+        resident=resident,
+        chains=dict(used.chains(told[Kind.CHAIN])),
+        codes=dict(used.codes(told[Kind.CODE])),
+        modules=tuple(used.modules(told[Kind.MODULE])),
+        names=names,
     )
 
 
@@ -268,27 +314,39 @@ class _Clock:
         return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
 
 
+_SAMPLED = (Kind.MODULE, Kind.CODE, Kind.CHAIN)
+_TEXTS = (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED, Kind.NAMED, *_SAMPLED)
+"""Records that say in the next units what they are about."""
+
+
 class _Texts(NamedTuple):
     sites: list[tuple[int, str]]
     paths: list[str]
 
 
-def _without_texts(units: NDArray[np.void], before: int) -> tuple[NDArray[np.void], _Texts]:
+def _without_texts(
+    units: NDArray[np.void], before: int, told: dict[Kind, list[tuple[np.void, bytes]]]
+) -> tuple[NDArray[np.void], _Texts]:
     """The records, mappings with the number of their path, counted from `before`, as `site`; and what texts say, which
-    lie in place of records behind those of sites and mappings.
+    lie in place of records behind those of sites and mappings. What the sampler says is added to `told`.
     """
     text = np.zeros(len(units), np.bool_)
     texts = _Texts([], [])
     units = units.copy()
-    for at in np.flatnonzero(np.isin(units["kind"], (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED))).tolist():
+    for at in np.flatnonzero(np.isin(units["kind"], _TEXTS)).tolist():
         length = int(units["bytes"][at])
         if text[at] or length > _LONGEST_TEXT:
             text[at] = True
             continue  # bytes of a text, or damage
         size = -(-length // RECORD.itemsize)
         text[at + 1 : at + 1 + size] = True
-        said = units[at + 1 : at + 1 + size].tobytes()[:length].decode("utf-8", "replace")
-        if units["kind"][at] == Kind.SITE:
+        raw = units[at + 1 : at + 1 + size].tobytes()[:length]
+        if (kind := int(units["kind"][at])) in told:
+            text[at] = True
+            told[Kind(kind)].append((units[at], raw))
+            continue
+        said = raw.decode("utf-8", "replace")
+        if kind == Kind.SITE:
             text[at] = True
             texts.sites.append((int(units["site"][at]), said))
         else:
