@@ -34,8 +34,10 @@ def verdict(results: Sequence[Check]) -> str:
     state = {result.name: result.state for result in results}
     if "problem" in state.values():
         return "Recording does not work here: see ✗."
-    has = [text for name, text in recording.GIVES.items() if state[name] == "ok"]
-    lacks = [text for name, text in recording.GIVES.items() if state[name] != "ok"]
+    given = {name for name, found in state.items() if found == "ok"}
+    given |= {recording.NATIVE} if recording.TIMERS in given else set()
+    has = [text for name, text in recording.GIVES.items() if name in given]
+    lacks = [text for name, text in recording.GIVES.items() if name not in given]
     if not lacks:
         return "Recording works here, with everything."
     return f"A recording here has {_listed(has) or 'memory over time'}, but no {_listed(lacks)}: see !."

@@ -47,16 +47,23 @@ def _place_of_captures(_: Rehearsal) -> Check:
 
 
 def _native(found: Rehearsal) -> Check:
-    name, gain = "native collector", "CPU time and page faults by function and line."
+    name, gain = NATIVE, "CPU time and page faults by function and line."
     if number := permission.sampling_errno(kernel=False):
         error = permission.refusal(number, system_wide=False, user=True)
         return Check(name, "warning", error.problem, error.remedy, gain)
-    if not found.samples:
+    if not found.samples or found.timers:
         return _unseen(name, found, "samples", gain)
     if problem := _loadable(name, UNWINDING, found):
         return replace(problem, gain="the callers of functions without frame pointers.")
     rate = max_sample_rate()
     return Check(name, "ok", f"records CPU time{f', at most {rate:,} samples per second' if rate else ''}")
+
+
+def _timers(found: Rehearsal) -> Check:
+    """What samples where perf events are not permitted."""
+    if found.timers and found.samples:
+        return Check(TIMERS, "ok", "inside the program; they sample its CPU time, where perf events may not")
+    return Check(TIMERS, "info", "not used: perf events do more" if found.samples else "not used")
 
 
 def _kernel(found: Rehearsal) -> Check:
@@ -92,6 +99,8 @@ def _system_wide(_: Rehearsal) -> Check:
 
 def _python_lines(found: Rehearsal) -> Check:
     name, gain = "Python lines", "Python functions and lines."
+    if found.timers and found.python:
+        return Check(name, "ok", "by the agent inside the program")
     if reason := permission.forbidden():
         said = f"pinprof can't read the program's memory: {reason}."
         return Check(name, "warning", said, permission.allow(), gain)
@@ -180,8 +189,9 @@ def _managed_memory(_: Rehearsal) -> Check:
     return Check("managed memory", "ok", f"by the driver's events, through {driver.DEVICE}")
 
 
+TIMERS, NATIVE = "timers", "native collector"
 GIVES = {
-    "native collector": "CPU time",
+    NATIVE: "CPU time",
     "sampling the kernel": "time in the kernel, page faults and waits",
     "kernel symbols": "names of kernel functions",
     "Python lines": "Python lines",
@@ -194,6 +204,7 @@ CHECKS: tuple[Callable[[Rehearsal], Check], ...] = (
     _recording,
     _place_of_captures,
     _native,
+    _timers,
     _kernel,
     _kallsyms,
     _system_wide,

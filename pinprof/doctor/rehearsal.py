@@ -22,6 +22,7 @@ from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Li
 LIMIT_S = 60.0
 """It takes a second where nothing else runs."""
 _KERNEL = 1
+_CLOCK, _TIMER = "cpu-clock", "cpu-timer"
 _PROGRAM = """
 import ctypes, json, mmap, sys, threading, time
 woken = threading.Event()
@@ -52,6 +53,8 @@ class Rehearsal:
     remedy: str = ""
     said: tuple[str, ...] = ()
     """What pinprof said meanwhile."""
+    timers: bool = False
+    """Timers inside the program sampled it."""
     samples: int = 0
     """Of CPU time,"""
     kernel: int = 0
@@ -109,11 +112,12 @@ def _seen(capture: Path, said: tuple[str, ...], inside: bool, loaded: Sequence[s
     stacks, samples = found.stacks, found.samples
     frames = stacks.frames
     events = [event.name.partition("/")[0] for event in found.events]
-    of_time = np.isin(samples.event, [number for number, name in enumerate(events) if name == "cpu-clock"])
+    of_time = np.isin(samples.event, [number for number, name in enumerate(events) if name in (_CLOCK, _TIMER)])
     innermost = samples.stack[of_time]
     in_kernel = frames.mode == _KERNEL
     return Rehearsal(
         said=said,
+        timers=_TIMER in events,
         samples=int(of_time.sum()),
         kernel=int(in_kernel[stacks.frame[innermost[innermost >= 0]]].sum()),
         named=any(not frames.function[index].startswith("[") for index in np.flatnonzero(in_kernel)),

@@ -66,6 +66,16 @@ def test_without_samples_lines_have_nothing_to_belong_to(monkeypatch: pytest.Mon
     assert "has names of kernel functions, CUDA calls and NVTX ranges, but no CPU time" in said
 
 
+def test_timers_give_cpu_time_where_perf_events_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission, "sampling_errno", lambda **_: errno.EPERM)
+    monkeypatch.setattr(permission, "forbidden", lambda: "process_vm_readv fails")
+    results = checks(Rehearsal(samples=20, timers=True, python=True, inside=True))
+    assert {results[name].state for name in ("timers", "Python lines", "CUDA calls")} == {"ok"}
+    assert results["native collector"].state == "warning"
+    said = doctor.verdict([*results.values()])
+    assert said.startswith("A recording here has CPU time, names of kernel functions, Python lines, CUDA calls")
+
+
 def test_refused_probes_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "refusal", lambda: errno.EACCES)
     assert "the kernel refuses uprobes (Permission denied)" in checks(WHOLE)["probes"].found
