@@ -192,7 +192,7 @@ def _managed_memory(_: Rehearsal) -> Check:
 TIMERS, NATIVE = "timers", "native collector"
 GIVES = {
     NATIVE: "CPU time",
-    "sampling the kernel": "time in the kernel, page faults and waits",
+    "sampling the kernel": "time in the kernel (page faults, waits)",
     "kernel symbols": "names of kernel functions",
     "Python lines": "Python lines",
     "CUDA calls": "CUDA calls",
