@@ -435,7 +435,7 @@ def test_calls_are_not_assessable_without_rights(installed: Path, stands_in: Map
     ran = run(tmp_path / "p", installed, *only, before=("setpriv", *drop), project=CUDA_PROJECT, more=stands_in)
     assert not ran.passed
     said = ran.failures["test_one_pair_too_many"]
-    assert "pairs is not assessable: CUDA calls were not traced: pinprof needs root" in said
+    assert "pairs is not assessable: CUDA calls were not traced: uprobes need" in said
     assert "`pinprof doctor`" in said
 
 
