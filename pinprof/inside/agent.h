@@ -195,7 +195,7 @@ struct frame { /* of Python */
 
 /* What the sampler keeps of a thread, and where it works: a signal's stack may be small. */
 struct sampling {
-    word user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
+    word ticks, user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
     uint32_t samples, known_chains;
     uint32_t chance;
     char name[16];

@@ -9,7 +9,7 @@
  * each sample of those that are stands for a whole period.
  */
 
-enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
+enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, SOME_DELAY_NS = 500000, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
 #define WITHDRAWN ((uint32_t)1 << 31)
 
 static int sample_signal; /* 0: nothing is sampled */
@@ -242,15 +242,19 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     if (!is_kept(s) || getrusage(RUSAGE_THREAD, &used))
         return;
     memset(s->readable, 0, sizeof s->readable);
-    word delayed = delayed_ns(t);
     word user = ns_of(used.ru_utime), system = ns_of(used.ru_stime);
     struct record sample = {.begin = ticks(),
         .end = user + system,
         .bytes = user - s->user_ns,
         .source = system - s->system_ns,
         .stream = (word)(used.ru_majflt - (long)s->disk_faults) << 32 | (uint32_t)(used.ru_minflt - (long)s->faults),
-        .extra = saturated((delayed - s->delayed_ns) / 1000),
         .kind = USED};
+    /* What it did not use of the time, others may have: the question costs more than all the rest. */
+    double passed_ns = (double)(sample.begin - s->ticks) / process->ticks_a_ns;
+    word delayed = s->delayed_ns;
+    if (!s->samples || passed_ns - (double)(sample.bytes + sample.source) > SOME_DELAY_NS)
+        delayed = delayed_ns(t);
+    sample.extra = saturated((delayed - s->delayed_ns) / 1000);
     if (!s->samples && user + system < sample_ns) { /* by chance: see above */
         word all = user + system;
         sample.source = all ? (word)((double)sample_ns * (double)system / (double)all) : 0;
@@ -287,6 +291,7 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     s->user_ns = user;
     s->system_ns = system;
     s->delayed_ns = delayed;
+    s->ticks = sample.begin;
     s->faults = (word)used.ru_minflt;
     s->disk_faults = (word)used.ru_majflt;
 }
