@@ -18,7 +18,7 @@ from typing import Any
 
 from pinprof import collect, streams
 from pinprof.base import files, shapes
-from pinprof.base.errors import CaptureError
+from pinprof.base.errors import CaptureError, PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, process_notes, python, run
@@ -27,6 +27,7 @@ from pinprof.collect.program import NotStarted, become
 from pinprof.collect.trouble import UNRECORDED, Trouble, described
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
+from pinprof.machine.process_limits import require_memory
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.streams import holds_recording, holds_samples
 from pinprof.streams.store import (
@@ -208,7 +209,8 @@ def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable
 
 def _load_reader() -> None:
     """Import what seals a capture, a fifth of a second's work, while other processes work for us too."""
-    with contextlib.suppress(ModuleNotFoundError):  # which is said when a capture is sealed
+    with contextlib.suppress(ModuleNotFoundError, OSError, PinprofError):  # which is said when a capture is sealed
+        require_memory()
         from pinprof import read
 
         read.load_sealing()
@@ -223,6 +225,7 @@ class _Symbols:
         """Write them into a capture's directory."""
         if not holds_recording(directory):
             return
+        require_memory()
         from pinprof import read
 
         sealed = read.seal_symbols(directory)

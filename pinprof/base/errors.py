@@ -104,6 +104,10 @@ def unwritable(what: object, error: OSError, remedy: str = "Choose another place
     problem = f"{what} cannot be written: {reason}."
     if is_full(error):
         return CollectError(problem, "Free some disk space, or choose another place with -o.", "disk-full")
+    if error.errno == errno.EFBIG:
+        return CollectError(problem, "Raise the limit of file sizes: `ulimit -f unlimited`.", "limits")
+    if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM) and (known := system_error(error)):
+        return CollectError(problem, known.remedy, known.slug)
     return CollectError(problem, remedy, "output")
 
 

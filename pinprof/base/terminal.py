@@ -93,8 +93,8 @@ def _silence(stream: IO[str]) -> None:
 
 
 def reader_gone() -> bool:
-    """Whether somebody stopped reading what was printed."""
-    return bool(_without_reader)
+    """Whether somebody stopped reading standard output: what a command is for, where it prints there."""
+    return str(getattr(sys.stdout, "name", "")) in _without_reader
 
 
 def open_closed_streams() -> None:

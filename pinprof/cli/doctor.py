@@ -1,4 +1,4 @@
-"""`pinprof doctor`: what this machine offers and lacks for recording, with the fix for each gap."""
+"""`pinprof doctor`: what a recording can have here, with the fix for each gap."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from pinprof.base.terminal import say
+from pinprof.cli.progress import working
 
 _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
 
@@ -15,10 +16,11 @@ _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yello
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(as_json: bool) -> int:
-    """Check this machine and suggest fixes. The exit status is 1 if recording is impossible."""
-    from pinprof.collect import checks
+    """Record a small program, check this machine, and suggest fixes. The status is 1 if recording is impossible."""
+    from pinprof import doctor
 
-    results = checks.run()
+    with working("Recording a small program"):
+        results = doctor.run()
     impossible = any(result.state == "problem" for result in results)
     if as_json:
         say(json.dumps([asdict(result) for result in results], indent=1))
@@ -35,11 +37,11 @@ def command(as_json: bool) -> int:
     for result in results:
         mark, style = _MARKS[result.state]
         shown = Text(result.found) + Text(f"\n→ {result.fix}" if result.fix else "", "yellow")
+        shown += Text(f" This gives {result.gain}" if result.fix and result.gain else "", "dim")
         table.add_row(Text(mark, style), Text(result.name), shown)
     console = console_of()
     with tidy(console):
         console.print(table)
         console.print()
-        verdict = "Recording does not work here yet: see ✗." if impossible else "Recording works here."
-        console.print(Text(verdict, "bold red" if impossible else "bold green"))
+        console.print(Text(doctor.verdict(results), "bold red" if impossible else "bold green"))
     return int(impossible)

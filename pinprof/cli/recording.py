@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pinprof.base.errors import CollectError, UsageError, packages_named
+from pinprof.base.errors import CollectError, PinprofError, UsageError, packages_named
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
 from pinprof.cli import ranks
+from pinprof.machine.process_limits import require_memory
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
@@ -313,7 +314,8 @@ def _nothing(*_: str) -> None: ...
 
 def _load_report() -> None:
     """Import what explains a recording, a fifth of a second's work, while the recorders end."""
-    with contextlib.suppress(ModuleNotFoundError):  # which is said when the recording is explained
+    with contextlib.suppress(ModuleNotFoundError, PinprofError):  # which is said when the recording is explained
+        require_memory()
         from pinprof.cli import pipeline
 
         pipeline.load()
@@ -322,6 +324,7 @@ def _load_report() -> None:
 def _presented(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> bool:
     """Write the page, and unless `quiet` print the summary and where page and capture are; whether that was done."""
     with trouble.kept("The recording is not explained"), packages_named():
+        require_memory()
         from pinprof import analyze, read
         from pinprof.cli import pipeline
 

@@ -31,11 +31,10 @@
     process_notes.py  processes that outlive the program, or have another clock
     kallsyms.py     the kernel's symbols
     limits.py       what no recorder of samples can record, and what the system leaves to recorders
-    permission.py   whether the kernel lets us sample
+    permission.py   what the kernel lets us do, and what to change where it does not
     cuda_libraries.py  where a program finds CUDA's functions
     counters.py     exact counters around a run
     host.py         machine facts for the manifest
-    checks.py       what `pinprof doctor` checks
 
 What it leaves behind is the capture directory (store.py).
 """

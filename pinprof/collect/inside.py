@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pinprof.base import files
 from pinprof.base.errors import CollectError, ToolMissing
-from pinprof.collect import chosen
+from pinprof.collect import chosen, permission
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
@@ -94,7 +94,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
         folder = (setup.directory / store.INSIDE).resolve()
         folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
     except ToolMissing as error:
-        if request.inside == "on":
+        if request.inside == "on" or permission.probes_refused():
             setup.notes.append(f"CUDA calls were not recorded from inside: {error}")
     except OSError as error:
         setup.notes.append(f"CUDA calls were not recorded from inside: {error.strerror}.")

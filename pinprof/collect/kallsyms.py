@@ -17,12 +17,13 @@ from pathlib import Path
 
 from pinprof.base import files
 from pinprof.base.errors import CollectError
+from pinprof.collect import permission
 from pinprof.collect.native.existing import reference_symbol
 from pinprof.collect.own_processes import may_fork
 from pinprof.collect.recorder import Recorder
 from pinprof.streams.store import KALLSYMS
 
-SOURCE = Path("/proc/kallsyms")
+SOURCE = permission.KALLSYMS
 _MODULES = Path("/proc/modules")
 LOST = "Kernel functions have no names"
 _LEVEL = 1
@@ -32,7 +33,7 @@ _LEVEL = 1
 def save(directory: Path) -> str:
     """Write `kallsyms.gz`; returns a note for the manifest when kernel frames will have no names, else empty."""
     if not addresses_shown():
-        return hidden_note()
+        return str(permission.symbols_hidden())
     target = directory / KALLSYMS
     # No file name and no time in the header: the same symbols give the same bytes.
     with (
@@ -49,7 +50,7 @@ class Copying:
 
     def __init__(self, directory: Path, log: Path, *, fork: bool) -> None:
         """Begin. `fork`: this process may be forked."""
-        self._note = "" if addresses_shown() else hidden_note()
+        self._note = "" if addresses_shown() else str(permission.symbols_hidden())
         self._process: Recorder | None = None
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
@@ -101,15 +102,6 @@ def modules() -> frozenset[str]:
         return frozenset(line.split(" ", 1)[0] for line in _MODULES.read_text().splitlines())
     except OSError:
         return frozenset()
-
-
-def hidden_note() -> str:
-    """Why kernel frames have no names here, and the fix."""
-    return (
-        "The kernel hides its addresses (kptr_restrict, perf_event_paranoid), so kernel frames have no names. Record "
-        "as root, in a container with CAP_SYSLOG, or run "
-        "`sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`."
-    )
 
 
 def addresses_shown() -> bool:

@@ -215,7 +215,7 @@ def _start_failure(complaints: str, request: RecordRequest) -> CollectError:
         number = permission.sampling_errno(system_wide=request.system_wide)
         return permission.refusal(number or 1, system_wide=request.system_wide)
     if "mmap" in complaints:
-        return permission.memory_refusal("perf")
+        return permission.buffers_refused("perf")
     reason = complaints.partition("\n")[0] or "it printed no message"
     return CollectError(
         f"perf did not start recording: {reason.rstrip('.')}.", "`pinprof doctor` checks what it needs.", "perf"

@@ -28,6 +28,7 @@ from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
+from pinprof.collect.permission import allow, forbidden
 from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
 from pinprof.collect.python_frames.beside import LineRecorder
 from pinprof.collect.request import RecordRequest
@@ -40,8 +41,6 @@ MAX_RATE = 1000
 OLDEST = 3, 11
 """The first version whose frames python_frames/ reads."""
 
-_PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
-_CAP_SYS_PTRACE = 19
 TRAMPOLINE = "perf trampoline"
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?d?")
@@ -57,10 +56,6 @@ _ASK = (
 )
 """GCC keeps frame pointers on arm64 by itself."""
 _MARK = b"py::"
-ALLOW = (
-    "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
-    "(in a container: --cap-add SYS_PTRACE)."
-)
 
 
 @dataclass(frozen=True)
@@ -108,7 +103,7 @@ def plan(request: RecordRequest) -> Plan:
     if (lines or path) and (reason := forbidden()):
         who = "py-spy" if path else "pinprof"
         raise CollectError(
-            f"{who} is not permitted to read the program's memory: {reason}.", ALLOW, "python-permission"
+            f"{who} is not permitted to read the program's memory: {reason}.", allow(), "python-permission"
         )
     return Plan(_switched_on() if mode in ("trampoline", "both") else {}, lines, path)
 
@@ -126,10 +121,10 @@ def _best(request: RecordRequest) -> Plan:
         return Plan({}, notes=(f"Python functions are not shown: {why}",))
     if python is None:
         return NOTHING
-    why = f"pinprof is not permitted to read its memory, because {reason}"
+    why = f"pinprof is not permitted to read its memory, because {reason}. {allow()}"
     if _has_trampoline(python, request.call_graph):
-        return Plan(_switched_on(), notes=(f"Python functions have no lines: {why}.",))
-    return Plan({}, notes=(f"Python functions are not shown: {why}.",))
+        return Plan(_switched_on(), notes=(f"Python functions have no lines: {why}",))
+    return Plan({}, notes=(f"Python functions are not shown: {why}",))
 
 
 def _unread(version: tuple[int, int] | None) -> str:
@@ -212,24 +207,6 @@ def remove_maps(pids: Collection[int]) -> None:
                 path.unlink()
         except OSError:
             continue
-
-
-def forbidden() -> str:
-    """Why another process's memory may not be read here (ptrace(2), Yama); empty when it may."""
-    if os.geteuid() == 0 or _capable(_CAP_SYS_PTRACE):
-        return ""
-    try:
-        scope = int(_PTRACE_SCOPE.read_text())
-    except (OSError, ValueError):
-        return ""
-    return f"kernel.yama.ptrace_scope is {scope}" if scope > 0 else ""
-
-
-def _capable(capability: int) -> bool:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        status = Path("/proc/self/status").read_text()
-        return bool(int(status.split("CapEff:")[1].split()[0], 16) >> capability & 1)
-    return False
 
 
 def _join(setup: Setup) -> Sequence[Tool]:

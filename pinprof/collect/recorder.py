@@ -183,12 +183,13 @@ def _forked(work: Callable[[], int], log: Path, lifeline: int) -> int:
 
 def _work(work: Callable[[], int], log: Path, lifeline: int) -> NoReturn:
     """In the forked child: the state that a new program finds, then the work. Nothing of the parent is cleaned up."""
-    status = 1
+    status, logs = 1, False
     try:
         os.setpgid(0, 0)
         file = os.open(log, LOG_FLAGS, files.PRIVATE)
         for source, stream in zip((lifeline, file, file), _STANDARD, strict=True):
             os.dup2(source, stream)
+        logs = True
         # What others wait for the end of, such as their lifelines.
         for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
             if file > _STANDARD[-1]:
@@ -199,7 +200,10 @@ def _work(work: Callable[[], int], log: Path, lifeline: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         status = work()
-    except BaseException:
-        os.write(2, traceback.format_exc().encode("utf-8", "replace"))
+    except BaseException as error:
+        if logs:  # the program's standard error is no place for it
+            os.write(2, traceback.format_exc().encode("utf-8", "replace"))
+        if isinstance(error, OSError) and error.errno:
+            status = error.errno
     finally:
         os._exit(status)

@@ -169,7 +169,8 @@ def load_for(host_facts: Mapping[str, Any], backend: str | None = None) -> Rates
     machine = machine_of(host_facts)
     for name in BACKENDS:
         path = _path(machine, name)
-        if (not backend or backend == name) and path.is_file():
+        # Also one that another user keeps to himself, as where XDG_DATA_HOME is root's.
+        if (not backend or backend == name) and os.access(path, os.R_OK) and path.is_file():
             return read(path)
     return None
 

@@ -7,6 +7,7 @@ path.
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
 import platform
 import shlex
@@ -80,7 +81,7 @@ class Library:
 
         built = self.source.with_name(self.name)
         if built.is_file():
-            return built.resolve()
+            return self._usable(built.resolve())
         if not compiler():
             raise ToolMissing(
                 f"pinprof was installed without its {self.title}, and there is no C compiler to build it.",
@@ -97,7 +98,7 @@ class Library:
                 )
             cached = folder / self.name
             if cached.is_file():
-                return cached
+                return self._usable(cached)
             if (left := few_left()) is not None:
                 # Parts of a compiler that can't start others wait for ever.
                 raise ToolMissing(
@@ -105,7 +106,7 @@ class Library:
                     "Raise the limit (`ulimit -u`, `docker run --pids-limit`) once.",
                     "c-library",
                 )
-            return self.compile_into(folder)
+            return self._usable(self.compile_into(folder))
         except subprocess.CalledProcessError as error:
             said = (error.stderr.strip().splitlines() or [f"exit status {error.returncode}"])[0]
             raise ToolMissing(
@@ -115,10 +116,25 @@ class Library:
             ) from error
         except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
             raise ToolMissing(
-                f"The {self.title} could not be built in {folder}: {error}.",
+                f"The {self.title} could not be built in {folder}: {getattr(error, 'strerror', '') or error}.",
                 "Set XDG_CACHE_HOME to a directory that you can write to.",
                 "c-library",
             ) from error
+
+    def _usable(self, path: Path) -> Path:
+        """The library, as code that programs may map; ToolMissing where its file system forbids that."""
+        from pinprof.base.errors import ToolMissing
+
+        with path.open("rb") as file:
+            try:
+                mmap.mmap(file.fileno(), 1, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC).close()
+            except PermissionError as error:
+                raise ToolMissing(
+                    f"The {self.title} can't be loaded from {path.parent}, which is mounted with noexec.",
+                    "Set XDG_CACHE_HOME to a folder from which programs may run.",
+                    "c-library",
+                ) from error
+        return path
 
 
 def compiler() -> tuple[str, ...]:

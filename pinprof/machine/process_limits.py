@@ -1,4 +1,4 @@
-"""How many processes this one's container and user may still start: few are left to the recorded program."""
+"""What little this process may still have: processes, of which few are left to the recorded program, and memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from pinprof.base.errors import PinprofError
+from pinprof.base.units import format_bytes
 from pinprof.machine.small_files import number
 
 LEFT_TO_THE_PROGRAM = 16
 """Processes and threads: where fewer can be started, pinprof starts none."""
+_NUMPY_BYTES, _THREAD_BYTES = 96 << 20, 16 << 20
+"""What numpy needs of address space, and OpenBLAS more for each processor: a stack and buffers."""
 _COUNTED_BELOW = 256
 """A limit for a user's processes above this is no reason to count them."""
 
@@ -19,6 +23,20 @@ def few_left() -> int | None:
     """How many more can be started, where these are so few that the program may need them; None for enough."""
     left = min(_left(), default=LEFT_TO_THE_PROGRAM)
     return max(left, 0) if left < LEFT_TO_THE_PROGRAM else None
+
+
+def require_memory() -> None:
+    """PinprofError where this process has not enough address space for numpy, whose OpenBLAS ends it then."""
+    most = min((soft for soft in map(_soft, (resource.RLIMIT_AS, resource.RLIMIT_DATA)) if soft >= 0), default=None)
+    if most is not None and most < _NUMPY_BYTES + _THREAD_BYTES * len(os.sched_getaffinity(0)):
+        raise PinprofError(
+            f"This process may have only {format_bytes(most)}.", "Raise the limit (`ulimit -v`).", "memory"
+        )
+
+
+def _soft(limit: int) -> int:
+    """The limit, -1 for none."""
+    return resource.getrlimit(limit)[0]
 
 
 def _left() -> Iterator[int]:

@@ -121,7 +121,7 @@ def test_doctor_says_the_fix_below_what_it_found() -> None:
     lines = doctor().splitlines()
     assert max(map(len, lines)) <= 100
     assert lines == [line.rstrip() for line in lines]
-    assert lines[0].split()[1:3] == ["native", "collector"]
+    assert lines[0].split()[1] == "place"
 
 
 def test_doctor_fails_only_when_recording_is_impossible(tmp_path: Path) -> None:

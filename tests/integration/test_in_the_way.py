@@ -15,8 +15,8 @@ from pinprof.machine.libraries import compiler
 from pinprof.read import read
 from tests.support import agent
 from tests.support.recorded_programs import BUSY, PINPROF, outcome, python
+from tests.support.situation import SITUATION
 
-SUPPORT = Path(__file__).parents[1] / "support"
 PROGRAM = ("sh", "-c", "echo done; exit 7")
 LEAST = ("--no-report", "--no-calibrate", "--python=off")
 may_sample = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
@@ -276,7 +276,7 @@ def test_an_error_of_pinprofs_own_is_shown_and_stops_no_program(place: str, tmp_
 
 @pytest.mark.parametrize("number", ["EPERM", "ENOSYS"])
 def test_without_perf_events_the_rest_is_recorded(number: str, tmp_path: Path) -> None:
-    denied = (sys.executable, str(SUPPORT / "without_perf.py"), number)
+    denied = (*SITUATION, f"refuse={number}:perf_event_open", "--")
     program = python("import time\nx = bytearray(64 << 20)\ntime.sleep(0.4)\nprint('done')\nraise SystemExit(7)")
     done = pinprof(tmp_path, "--inside", "off", "-o", "out", program=program, through=denied)
     said = ["CPU time, page faults and waits are not recorded: pinprof is not permitted to sample programs"]
@@ -295,7 +295,7 @@ def test_without_perf_events_the_rest_is_recorded(number: str, tmp_path: Path) -
 @pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 def test_without_perf_events_the_agent_records_every_call_with_its_line(tmp_path: Path) -> None:
     driver = agent.build_driver(tmp_path)
-    denied = (sys.executable, str(SUPPORT / "without_perf.py"))
+    denied = (*SITUATION, "refuse=EPERM:perf_event_open", "--")
     program = (sys.executable, str(Path(__file__).with_name("agent_program.py")), "2000")
     done = pinprof(tmp_path, "-o", "out", program=program, through=denied, LD_LIBRARY_PATH=str(driver))
     assert done.returncode == 0, done.stderr

@@ -24,6 +24,7 @@ from pinprof.data.model import Capture
 from pinprof.read import read
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
+from tests.support.other_user import reachable_python
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 
@@ -296,33 +297,3 @@ def test_an_ordinary_user_gets_user_stacks_and_hears_what_is_missing(tmp_path: P
     assert (capture.samples.event == 0).sum() > 50
     assert max(capture.stacks.frames.mode) == 0
     assert collector(tmp_path)["options"]["kernel"] is False
-
-
-ASK = "import os, sys, pinprof.cli.record; sys.exit(not os.access(sys.executable, os.X_OK))"
-
-
-def reachable_python() -> tuple[str, str]:
-    """A Python that anybody may run with this one's packages, and the path to them."""
-    path = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry.endswith("-packages"))])
-    for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
-        trial = (
-            subprocess.run(
-                [
-                    "setpriv",
-                    "--reuid=65534",
-                    "--regid=65534",
-                    "--clear-groups",
-                    interpreter,
-                    "-c",
-                    ASK,
-                ],
-                capture_output=True,
-                env={"PYTHONPATH": path},
-                check=False,
-            )
-            if Path(interpreter).exists() and shutil.which("setpriv")
-            else None
-        )
-        if trial is not None and trial.returncode == 0:
-            return interpreter, path
-    pytest.skip("no Python here that another user may run")

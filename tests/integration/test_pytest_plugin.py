@@ -21,8 +21,7 @@ from pinprof.read import read
 from tests.integration.test_cuda_calls import build
 from tests.support.probes import needs_probes
 from tests.support.recorded_programs import native_missing
-
-WITHOUT_PERF = Path(__file__).parents[1] / "support" / "without_perf.py"
+from tests.support.situation import SITUATION
 
 PROJECT = '''
 import mmap, sys, threading
@@ -436,7 +435,7 @@ def test_calls_are_not_assessable_without_rights(installed: Path, stands_in: Map
     ran = run(tmp_path / "p", installed, *only, before=("setpriv", *drop), project=CUDA_PROJECT, more=stands_in)
     assert not ran.passed
     said = ran.failures["test_one_pair_too_many"]
-    assert "pairs is not assessable: CUDA calls were not traced: pinprof needs root" in said
+    assert "pairs is not assessable: CUDA calls were not traced: uprobes need" in said
     assert "`pinprof doctor`" in said
 
 
@@ -446,7 +445,7 @@ def counted(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     if platform.machine() not in ("x86_64", "aarch64"):
         pytest.skip("no filter of system calls for this processor")
     options = ("--pinprof", "--pinprof-allow-unassessable", "-n", "2", "-k", "broken or holds or calls or without")
-    refusing = (sys.executable, str(WITHOUT_PERF))
+    refusing = (*SITUATION, "refuse=EPERM:perf_event_open", "--")
     return run(tmp_path_factory.mktemp("counted"), installed, *options, before=refusing)
 
 

@@ -20,12 +20,12 @@ from pinprof.read.inside import file as inside_file
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.used import Used
 from tests.support import agent
+from tests.support.situation import SITUATION
 
 pytestmark = pytest.mark.skipif(
     not compiler() or tuple(map(int, os.uname().release.split(".")[:2])) < (5, 10),
     reason="there is no C compiler, or the kernel is older than 5.10",
 )
-SUPPORT = Path(__file__).parents[1] / "support"
 MOST_NS = 100_000_000
 """By how much the samples may say more than was used: each stands for a period, which kernels make 1 to 10 ms long, and
 a busy virtual machine looks at timers late."""
@@ -381,7 +381,7 @@ sys.exit(7)
 
 def recorded(tmp_path: Path, number: str, *options: str, program: list[str], status: int) -> tuple[str, str]:
     """What a program prints that is recorded where perf_event_open fails, and what pinprof says."""
-    refused = [sys.executable, SUPPORT / "without_perf.py", number, sys.executable, "-m", "pinprof", "record"]
+    refused = [*SITUATION, f"refuse={number}:perf_event_open", "--", sys.executable, "-m", "pinprof", "record"]
     command = [*refused, "--no-calibrate", "--no-report", "-o", tmp_path / "out.pinprof", *options, "--", *program]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == status, done.stderr

@@ -29,6 +29,7 @@ ALLOWED = {
     "inside": set(),
     "collect": FOUNDATION | {"streams", "scenario"},
     "read": FOUNDATION | {"streams"},
+    "doctor": FOUNDATION | {"collect", "read"},
     "recording": FOUNDATION | {"streams", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "compare": FOUNDATION | {"streams", "analyze"},
@@ -39,7 +40,7 @@ ALLOWED = {
     "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fleet"},
     "cli": FOUNDATION
     | {"streams", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
-    | {"ranks", "recording", "bench", "explain"},
+    | {"ranks", "recording", "bench", "explain", "doctor"},
     "result": FOUNDATION | {"analyze", "report"},
     "api": FOUNDATION | {"streams", "read", "analyze", "collect", "scenario", "recording", "result"},
     "portions": FOUNDATION | {"streams", "scenario", "collect", "read"},

@@ -151,16 +151,16 @@ class AttachedNative(Tool):
         """Why the collector ended before the program began."""
         said = last_word(self._log)
         number = int(said.get("errno") or 0)
+        if number == errno.EMFILE or (not said and self.recorder.wait_status == errno.EMFILE << 8):
+            problem = "pinprof can't open enough files: it needs a few for each CPU."
+            return CollectError(problem, "Raise the limit: `ulimit -n 65536`.", "limits")
         if "refused" not in said:
             reason = str(said.get("failed") or "see collector.log").rstrip(".")
             problem = f"The collector did not start recording: {reason}."
             return _failed(problem, "`pinprof doctor` checks what it needs.")
         what = str(said["refused"])
         if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
-            return permission.memory_refusal("pinprof")
-        if number == errno.EMFILE:
-            problem = "pinprof can't open enough files: it needs a few for each CPU."
-            return _failed(problem, "Raise the limit: `ulimit -n 65536`.")
+            return permission.buffers_refused("pinprof")
         if number in (errno.EPERM, errno.EACCES, errno.ENOSYS):
             return permission.refusal(number, system_wide=self._request.system_wide, user=not self._kernel)
         return _failed(

@@ -17,7 +17,7 @@ from typing import Any
 
 from pinprof import __version__
 from pinprof.base.errors import CollectError
-from pinprof.collect import chosen
+from pinprof.collect import chosen, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.inside import AGENT_VARIABLE
@@ -153,7 +153,7 @@ def _reason(said: Mapping[str, Any]) -> str:
     """Why the process ended, in words."""
     number = int(said.get("errno") or 0)
     if number in (errno.EPERM, errno.EACCES):
-        return "pinprof needs root for uprobes"
+        return permission.probes_refused() or "the kernel refuses uprobes"
     if number in (errno.ENODEV, errno.ENOENT):
         return "this kernel has no uprobe events"
     return str(said.get("refused") or said.get("failed") or "the collector ended early").rstrip(".")

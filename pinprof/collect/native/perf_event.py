@@ -97,13 +97,13 @@ class EventAttr:
         )
 
 
-def open_event(attr: EventAttr, pid: int, cpu: int) -> int:
+def open_event(attr: EventAttr, pid: int, cpu: int, *, flags: int = FLAG_FD_CLOEXEC) -> int:
     """The file descriptor of a new event; OSError with the kernel's errno, ENOSYS on an unknown architecture."""
     number = _SYSCALL.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     raw = ctypes.create_string_buffer(attr.pack(), ATTR_SIZE)
-    file = int(_libc().syscall(number, raw, pid, cpu, -1, ctypes.c_ulong(FLAG_FD_CLOEXEC)))
+    file = int(_libc().syscall(number, raw, pid, cpu, -1, ctypes.c_ulong(flags)))
     if file < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

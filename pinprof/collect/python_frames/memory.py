@@ -42,9 +42,18 @@ class Gather:
     def read(self) -> bool:
         """Fill the buffer; False where a place is not mapped any more, with what lies before it read."""
         count = _libc.process_vm_readv(*self._arguments)
-        if count < 0 and ctypes.get_errno() in (errno.ESRCH, errno.EPERM):
+        if count < 0 and ctypes.get_errno() in (errno.ESRCH, errno.EPERM, errno.ENOSYS):
             raise Gone(os.strerror(ctypes.get_errno()))
         return bool(count == self.size)
+
+
+def refused() -> int:
+    """The errno with which not even this process's own memory is read, as under a seccomp filter; 0 where it is."""
+    own = ctypes.create_string_buffer(b"own", 3)
+    try:
+        return 0 if Gather(os.getpid(), [(ctypes.addressof(own), 3)]).read() else ctypes.get_errno()
+    except Gone:
+        return ctypes.get_errno()
 
 
 def read(pid: int, address: int, length: int) -> bytes:

@@ -15,8 +15,8 @@ from pinprof.base.errors import CollectError
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
+from pinprof.collect.permission import allow, forbidden
 from pinprof.collect.program import Program
-from pinprof.collect.python import ALLOW, forbidden
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm import READY, REFUSED, descriptors, driver
@@ -92,7 +92,7 @@ def problem() -> tuple[str, str]:
     if not os.access(driver.DEVICE, os.R_OK | os.W_OK):
         return f"{driver.DEVICE} cannot be opened.", f"Run pinprof as root, or `sudo chmod a+rw {driver.DEVICE}`."
     if reason := forbidden() or descriptors.impossible():
-        return f"pinprof can't get the program's descriptor for unified memory: {reason}.", ALLOW
+        return f"pinprof can't get the program's descriptor for unified memory: {reason}.", allow()
     return "", ""
 
 

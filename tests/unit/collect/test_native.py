@@ -20,6 +20,7 @@ from pinprof.collect.native import attached, events, existing, opened, perf_even
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
 from pinprof.data import perf_format as perf
+from pinprof.machine.whereabouts import Whereabouts
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.symbols.elf import read_elf
@@ -314,20 +315,21 @@ def test_a_frequency_above_the_kernels_limit_is_lowered_to_it(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("level", "number", "words"),
+    ("level", "number", "filtered", "words"),
     [
-        (2, errno.EPERM, ["seccomp", "--cap-add PERFMON"]),
-        (2, errno.ENOSYS, ["seccomp"]),
-        (3, errno.EACCES, ["perf_event_paranoid is 3", "sysctl kernel.perf_event_paranoid=1"]),
-        (None, errno.ENOSYS, ["no perf events"]),
+        (2, errno.EPERM, True, ["seccomp", "--cap-add PERFMON"]),
+        (2, errno.ENOSYS, True, ["seccomp"]),
+        (3, errno.EACCES, False, ["perf_event_paranoid is 3", "sysctl kernel.perf_event_paranoid=1"]),
+        (None, errno.ENOSYS, False, ["no perf events"]),
     ],
 )
 def test_a_user_who_may_sample_nothing_hears_why(
-    level: int | None, number: int, words: list[str], monkeypatch: pytest.MonkeyPatch
+    level: int | None, number: int, filtered: bool, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permission, "paranoid", lambda: level)
     monkeypatch.setattr(permission, "sampling_errno", lambda **_: number)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(permission, "filtered", lambda: filtered)
+    monkeypatch.setattr(permission, "here", Whereabouts)
     with pytest.raises(CollectError) as caught:
         native.samples_kernel(RecordRequest(("true",)))
     assert [word for word in words if word not in str(caught.value)] == []

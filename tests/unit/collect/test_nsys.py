@@ -11,7 +11,8 @@ import pytest
 
 from pinprof import collect
 from pinprof.base.errors import CollectError, ToolMissing, UsageError
-from pinprof.collect import RecordRequest, checks, nsys, nsys_export, nsys_keeper, nsys_shim
+from pinprof.collect import RecordRequest, nsys, nsys_export, nsys_keeper, nsys_shim
+from pinprof.doctor import tools
 from pinprof.read import read
 from pinprof.read.nsys import export as reader
 from tests.support.nsys_file import real
@@ -241,14 +242,14 @@ def test_a_broken_export_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_doctor_names_what_a_killed_nsys_left_in_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(tools, "_SHARED_MEMORY", tmp_path)
     monkeypatch.setattr(nsys_keeper, "_running", list)  # another test's nsys may run
     (tmp_path / "torch_1").touch()
-    (check,) = [result for result in checks.run() if result.name == "nsys's shared memory"]
+    check = tools._nsys_shared()
     assert check.state == "ok"
     for name in ("quadd-agent-instance-12", "NSys-a", "sem.nsys-b"):
         (tmp_path / name).touch()
-    (check,) = [result for result in checks.run() if result.name == "nsys's shared memory"]
+    check = tools._nsys_shared()
     assert check.state == "warning"
     assert "3 files" in check.found
     assert "Agent launcher failed" in check.found

@@ -124,32 +124,6 @@ def test_a_full_disk_is_recognised_among_perfs_chatter(tmp_path: Path) -> None:
     assert perf._complaints(log) == "[31mfailed to write perf data, error: No space left on device"
 
 
-@pytest.mark.parametrize(
-    ("level", "uid", "number", "words"),
-    [
-        (2, 1000, errno.EACCES, ["perf_event_paranoid is 2", "sysctl kernel.perf_event_paranoid=1", "CAP_PERFMON"]),
-        (4, 1000, errno.EACCES, ["perf_event_paranoid is 4", "sysctl kernel.perf_event_paranoid=1"]),
-        (1, 1000, errno.EPERM, ["perf_event_paranoid is 1", "--cap-add PERFMON", "seccomp"]),
-        (2, 0, errno.EPERM, ["perf_event_paranoid is 2", "--cap-add PERFMON", "seccomp"]),
-        (None, 0, errno.ENOENT, ["no perf events"]),
-        (2, 0, errno.ENOSYS, ["Function not implemented", "seccomp"]),
-    ],
-)
-def test_a_refusal_names_what_forbids_it_and_what_permits_it(
-    level: int | None, uid: int, number: int, words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(permission, "paranoid", lambda: level)
-    monkeypatch.setattr(os, "geteuid", lambda: uid)
-    said = str(permission.refusal(number, system_wide=False))
-    assert [word for word in words if word not in said] == []
-
-
-def test_system_wide_needs_a_lower_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permission, "paranoid", lambda: 1)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "perf_event_paranoid=0" in str(permission.refusal(errno.EACCES, system_wide=True))
-
-
 def test_a_setuid_root_perf_carries_the_right(tmp_path: Path) -> None:
     binary = tmp_path / "perf"
     binary.write_text("")

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.collect import checks
 from pinprof.collect.collector import Setup
 from pinprof.collect.native import calls, perf_event, tracefs
 from pinprof.collect.native.events import mappings
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.request import RecordRequest
 from pinprof.data.gpu_functions import FUNCTIONS, KINDS, READ_PIECES, kind_of
+from pinprof.doctor import recording
+from pinprof.doctor.rehearsal import Rehearsal
 
 
 @pytest.fixture
@@ -45,25 +46,10 @@ def test_a_kernel_that_has_crashed_gets_no_probes(tmp_path: Path) -> None:
         setup = Setup(RecordRequest(command=("/bin/true",)), tmp_path, places, dict(os.environ))
         assert calls.COLLECTOR.join(setup) == []
     assert setup.notes == [calls.CRASHED]
-    (check,) = [result for result in checks.run() if result.name == "CUDA calls"]
+    check = recording._probes(Rehearsal())
     assert check.state == "warning"
     assert "crashed" in check.found
     assert check.fix
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("crashed")
-def test_doctor_says_whether_who_ends_waits_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found() -> str:
-        (check,) = [result for result in checks.run() if result.name == "wake-ups"]
-        return check.found
-
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert found().startswith("inferred: this kernel")
-    monkeypatch.setattr(tracefs, "tracepoint", lambda _: 77)
-    assert found().startswith("recorded")
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert found().startswith("inferred: recording it needs root")
 
 
 def test_only_what_ended_in_this_pid_namespace_is_abandoned() -> None:

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.base.errors import CollectError
-from pinprof.collect import BESIDE, RecordRequest, checks, load
+from pinprof.collect import BESIDE, RecordRequest, load
 from pinprof.collect.collector import Setup, Waiter
 from pinprof.collect.own_processes import collector_environment
 from pinprof.collect.program import Program
@@ -31,6 +31,8 @@ from pinprof.collect.uvm import __main__ as follower
 from pinprof.collect.uvm.ring import CONTROL_BYTES, UvmRing
 from pinprof.data import uvm_events
 from pinprof.data.uvm_events import ENTRY_BYTES, Counter, State, UvmEvent
+from pinprof.doctor import recording
+from pinprof.doctor.rehearsal import Rehearsal
 from pinprof.read import uvm
 from pinprof.streams import store
 from tests.support import uvm_layout as layout
@@ -376,18 +378,18 @@ def test_a_machine_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch, t
         load("uvm.beside").check(RecordRequest(("true",), gpu="uvm"))
     with pytest.raises(CollectError, match="Nsight Systems already records"):
         load("uvm.beside").check(RecordRequest(("true",), ("nsys",), gpu="uvm"))
-    check = checks._managed_memory()
+    check = recording._managed_memory(Rehearsal())
     assert (check.name, check.state, check.fix) == ("managed memory", "info", "")
-    monkeypatch.setattr(checks.host, "gpus", lambda: [{"name": "H200"}])  # without a GPU there is nothing to fix
-    assert "nvidia-modprobe" in checks._managed_memory().fix
+    monkeypatch.setattr(recording.host, "gpus", lambda: [{"name": "H200"}])  # without a GPU there is nothing to fix
+    assert "nvidia-modprobe" in recording._managed_memory(Rehearsal()).fix
     (tmp_path / "nothing").touch()
     monkeypatch.setattr(beside, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
-    check = checks._managed_memory()
+    check = recording._managed_memory(Rehearsal())
     assert (check.state, "ptrace_scope" in check.found, bool(check.fix)) == ("info", True, True)
     monkeypatch.setattr(beside, "forbidden", str)
     monkeypatch.setattr(descriptors, "impossible", str)
     load("uvm.beside").check(RecordRequest(("true",), gpu="uvm"))
-    assert checks._managed_memory().state == "ok"
+    assert recording._managed_memory(Rehearsal()).state == "ok"
 
 
 def test_what_lies_in_memory_is_read_with_its_address() -> None:

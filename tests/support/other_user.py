@@ -1,0 +1,36 @@
+"""Another user, who may run this Python or one like it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+_ROOT = Path(__file__).parents[2]
+_ASK = "import os, sys, numpy, pinprof.cli.record; sys.exit(not os.access(sys.executable, os.X_OK))"
+
+
+@cache
+def _found() -> tuple[str, str]:
+    path = os.pathsep.join([str(_ROOT), *(entry for entry in sys.path if entry.endswith("-packages"))])
+    for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
+        become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", interpreter, "-c", _ASK]
+        if not Path(interpreter).exists() or not shutil.which("setpriv"):
+            continue
+        if subprocess.run(become, capture_output=True, env={"PYTHONPATH": path}, check=False).returncode == 0:
+            return interpreter, path
+    return "", ""
+
+
+def reachable_python() -> tuple[str, str]:
+    """A Python that anybody may run with this one's packages, and the path to them."""
+    found = _found()
+    if not found[0]:
+        pytest.skip("no Python here that another user may run")
+    return found
