@@ -135,19 +135,26 @@ def _too_few(view: View) -> str:
 def _cannot(view: View) -> str:
     """`This recording cannot show host-memory costs, because …; record with ….`, and what it shows."""
     need = unmet((*SHOWS_KERNEL, ENOUGH, WHOLE), view) or WHOLE
-    because = need.because.format(event=_event_words(view.sampled) if view.sampled else "")
+    because = need.because.format(event=_event_words(view) if view.sampled else "")
     if need is SAMPLES and view.traced is not None:
         because = "it has neither samples nor CUDA calls"
+    elif need is KERNEL_SAMPLES and view.main.event.merged:
+        # Of what other tools added up only names are left.
+        because = "no function in it is known to be the kernel's"
     shown = _heaviest_function(view) if view.sampled and view.sampled.total else _longest_range(view)
     said = f"This recording cannot show host-memory costs, because {because}; {need.remedy}."
     return f"{said} {shown}".rstrip()
 
 
-def _event_words(part: EventResult) -> str:
+def _event_words(view: View) -> str:
     """`page faults`, `wall (a time that may include waits)`."""
+    part = view.main
     name = {"page-faults": "page faults"}.get(part.name, part.name)
+    if any(collector.get("name") == "speedscope" for collector in view.capture.manifest.collectors):
+        # There an event is a profile, called after a file or a thread.
+        name = name if name == "time" else f'the profile "{name}"'
     if part.unit != "ns":
-        return name
+        return "something that it does not name" if name in (part.unit, "sample") else name
     return "a time that may include waits" if name == "time" else f"{name} (a time that may include waits)"
 
 

@@ -42,7 +42,7 @@ READERS: tuple[str, ...] = (
     "pinprof.read.nsys.tool:READER",
     "pinprof.read.formats.speedscope:READER",
     "pinprof.read.formats.chrome_trace:READER",
-    "pinprof.read.formats.v8:READER",
+    "pinprof.read.formats.cpuprofile:READER",
     "pinprof.read.formats.pprof:READER",
     "pinprof.read.perf:SCRIPT",
     "pinprof.read.formats.folded:READER",

@@ -49,7 +49,8 @@ def _keys(*names: str) -> re.Pattern[bytes]:
 _BINARY = (
     Convertible(
         re.compile(
-            rb"\0{8}\x03\0{7}[\0\1]\0{7}|\0{4}\x03\0{3}[\0\1]\0{3}|heap profile: |heap_v2/|--- (contention|growth|heapz)"
+            rb"\0{8}\x03\0{7}[\0\1]\0{7}|\0{4}\x03\0{3}[\0\1]\0{3}|heap profile: |heap_v2/"
+            rb"|--- (contention|growth|heapz)"
         ),
         "a profile in gperftools format",
         "Convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
@@ -144,10 +145,12 @@ _SHAPES = (
                 "Record with `py-spy record -f raw`, or with `pinprof record`."),
     Convertible(_keys("version", "mode", "interval", "(frames|gc_samples|missed_samples)"), "a profile of stackprof",
                 f"{_SPEEDSCOPE} Or `stackprof --stackcollapse` makes folded stacks."),
-    Convertible(_keys("program", "(cost_centres|total_ticks|rts_arguments)"), "a profile of GHC (Haskell)", _SPEEDSCOPE),
+    Convertible(_keys("program", "(cost_centres|total_ticks|rts_arguments)"), "a profile of GHC (Haskell)",
+                _SPEEDSCOPE),
     Convertible(re.compile(rb"\s*\w{3} \w{3} +\d+ [\d:]+ \d{4} Time and Allocation Profiling Report"),
                 "a profile of GHC (Haskell)", "Record with `+RTS -pj`, open that at speedscope.app, and export it."),
-    Convertible(_keys("recording", "(displayName|instrumentTypes|discontinuities)"), "a timeline of Safari", _SPEEDSCOPE),
+    Convertible(_keys("recording", "(displayName|instrumentTypes|discontinuities)"), "a timeline of Safari",
+                _SPEEDSCOPE),
     Convertible(_keys("label", "(ticks|allocations|markers)", "duration"),
                 "a profile of Firefox's former developer tools", _SPEEDSCOPE),
     Convertible(_keys("root_frame", "(sample_count|cpu_time|duration)"), "a profile of pyinstrument",
@@ -165,7 +168,8 @@ _SHAPES = (
                 "Paste it into speedscope.app, and export it there: pinprof reads the file."),
     Convertible(re.compile(rb"CPU +ID +FUNCTION:NAME|dtrace: |\s+[^\s`;]+`[^\n]*\n"),
                 "the output of DTrace", "Convert it with `stackcollapse.pl FILE > stacks.folded`."),
-    Convertible(re.compile(rb"@ \S+ \[\d+ samples\]"), "the output of pmcstat", "Convert it with `stackcollapse-pmc.pl`."),
+    Convertible(re.compile(rb"@ \S+ \[\d+ samples\]"), "the output of pmcstat",
+                "Convert it with `stackcollapse-pmc.pl`."),
     Convertible(re.compile(rb"__rec=\w+,"), "a profile of Caliper, which has regions and no stacks of the kernel",
                 "Record the program with `pinprof record`."),
     Convertible(_keys("segments", "device_traces"), "a memory snapshot of PyTorch, which has no times of the host",

@@ -146,7 +146,7 @@ class _Trace:
             self._metadata(event)
         elif phase not in _NOT_SLICES:
             self.unknown += 1
-        if phase in _HOLDS_PROFILES and event.get("name") in EVENTS:
+        if isinstance(phase, str) and phase in _HOLDS_PROFILES and _text(event, "name") in EVENTS:
             self.profiles.take(event, *_track(event))
 
     def _mark(self, event: dict[str, Any], phase: str) -> None:
@@ -225,7 +225,7 @@ class _Trace:
         self.broken += self.marks.unbegun
         columns, builder = SampleColumns(), StackBuilder()
         notes = [*self.profiles.fill(columns, builder, base_ns)] if self.profiles else [_NO_SAMPLES]
-        check_sum(path, sum(columns.weight), "trace")
+        check_sum(path, sum(columns.weight), "json")
         if unclosed:
             notes.append(f"{unclosed} slices never ended; left out.")
         if self.broken:
@@ -369,6 +369,10 @@ def _beside(columns: _Columns, outer: int, inner: int) -> bool:
     if columns.kind[outer] != columns.kind[inner]:
         return columns.kind[outer] == Api.DRIVER
     return not (columns.start[outer] < columns.start[inner] and columns.end[inner] < columns.end[outer])
+
+
+def _text(event: Mapping[str, Any], name: str) -> str:
+    return value if isinstance(value := event.get(name), str) else ""
 
 
 def _track(event: Mapping[str, Any]) -> tuple[int, int]:

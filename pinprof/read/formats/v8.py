@@ -1,4 +1,4 @@
-"""CPU profiles of V8: files of `node --cpu-prof` and Chrome (`.cpuprofile`), and the events that hold them in traces.
+"""CPU profiles of V8, as files (`cpuprofile`) and as events of a trace hold them.
 
 A profile is a call tree, the node that ran at each sample, and the times between samples in microseconds. A sample
 stands for the time until the next one, whether the thread ran or waited: V8 looks by a wall clock. What it calls
@@ -10,31 +10,18 @@ Source: the Chrome DevTools Protocol, type Profiler.Profile; before 2016 the tre
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
-from pinprof.data.model import LONGEST_NAME, NO_NODE, USER, Capture, ClockSync, Dso, Event, Int64, Losses
-from pinprof.read.assembly import (
-    MAX_DEPTH,
-    NO_CLOCK,
-    UNRECORDED,
-    SampleColumns,
-    StackBuilder,
-    check_sum,
-    foreign_capture,
-)
-from pinprof.read.formats.json_source import document, not_json
-from pinprof.read.reader import Certainty, Reader
+from pinprof.data.model import LONGEST_NAME, NO_NODE, USER, Dso, Event, Int64
+from pinprof.read.assembly import MAX_DEPTH, UNRECORDED, SampleColumns, StackBuilder
 
 EVENTS = frozenset({"Profile", "ProfileChunk", "CpuProfile"})
 """The names of a trace's events that hold profiles."""
@@ -66,12 +53,12 @@ class Profile:
 
     def add(self, profile: Mapping[str, Any], deltas: object) -> None:
         """Go on with a tree's further nodes, samples, and the times between them."""
-        for node in _list(profile.get("nodes")):
+        for node in items(profile.get("nodes")):
             self._node(node)
-        self.samples.extend(map(_whole, _list(profile.get("samples"))))
-        self.deltas.extend(map(_us, _list(deltas)))
-        self.start_us = self.start_us or _us(profile.get("startTime"))
-        self.end_us = _us(profile.get("endTime")) or self.end_us
+        self.samples.extend(map(_whole, items(profile.get("samples"))))
+        self.deltas.extend(map(whole_us, items(deltas)))
+        self.start_us = self.start_us or whole_us(profile.get("startTime"))
+        self.end_us = whole_us(profile.get("endTime")) or self.end_us
 
     def _node(self, node: object) -> int:
         """Take in a node, and whom it calls; its number, -1 where it has none."""
@@ -85,7 +72,7 @@ class Profile:
         self.hits[number] = max(_whole(node.get("hitCount")), 0)
         if "parent" in node:
             self.callers[number] = _whole(node["parent"])
-        self.callers.update((called, number) for called in map(_whole, _list(node.get("children"))) if called >= 0)
+        self.callers.update((called, number) for called in map(_whole, items(node.get("children"))) if called >= 0)
         return number
 
     def nest(self, head: object) -> None:
@@ -96,7 +83,7 @@ class Profile:
             if not isinstance(node, dict):
                 self.broken += 1
                 continue
-            children = _list(node.get("children"))
+            children = items(node.get("children"))
             if node.get("id") in self.function:
                 node = {**node, "id": _ANOTHER + len(self.function)}
             number = self._node({**node, "children": []})
@@ -161,12 +148,12 @@ class Profiles:
         known = key in self._by_id
         profile = self._by_id.setdefault(key, Profile(pid, tid))
         if event.get("name") == "Profile" and not known:
-            profile.start_us = _us(data.get("startTime"))
+            profile.start_us = whole_us(data.get("startTime"))
             return
         # Chunks come from the thread that samples; only the beginning names the thread that it looks at.
         part = data.get("cpuProfile")
         part = part if isinstance(part, dict) else {}
-        profile.end_us = _us(data.get("endTime")) or profile.end_us
+        profile.end_us = whole_us(data.get("endTime")) or profile.end_us
         profile.add(part, data.get("timeDeltas", part.get("timeDeltas")))
 
     def threads(self) -> set[tuple[int, int]]:
@@ -236,7 +223,8 @@ def _notes(idle_ns: int, broken: int) -> Iterator[str]:
         yield f"{broken} nodes or samples of V8's profiles are damaged or refer to nothing; left out."
 
 
-def _list(value: object) -> list[Any]:
+def items(value: object) -> list[Any]:
+    """A list; an empty one for what is none."""
     return value if isinstance(value, list) else []
 
 
@@ -244,7 +232,7 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else -1
 
 
-def _us(value: object) -> int:
+def whole_us(value: object) -> int:
     """Whole microseconds; 0 for what is none."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return round(value) if number and -_MAX_US <= value <= _MAX_US else 0  # type: ignore[operator,arg-type]
@@ -258,52 +246,3 @@ def _named(frame: Mapping[str, Any]) -> tuple[str, str]:
     url, line = url[:_NAME], _whole(frame.get("lineNumber"))
     file = url.rpartition("/")[2] or url
     return f"{name} ({file}:{line + 1})" if line >= 0 else f"{name} ({file})", url
-
-
-def sniff(path: Path, head: bytes) -> Certainty:
-    """Whether JSON begins as a profile does: with its tree, of today or of old, and no other format's keys."""
-    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    named = _TREE.match(start) is not None or path.name.removesuffix(".gz").endswith(".cpuprofile")
-    tree = b'"callFrame"' in head or (b'"functionName"' in head and b'"head"' in head)
-    return Certainty.LIKELY if start[:1] == b"{" and named and tree else Certainty.NO
-
-
-def read(path: Path) -> Capture:
-    """Samples of one thread; FormatError when the document has no tree."""
-    root = document(path, "V8 CPU profile")
-    profile, profiles = Profile(), Profiles()
-    if isinstance(root.get("head"), dict):
-        profile.nest(root["head"])
-        # The first of the `timestamps` is when the profile began.
-        stamps = [_us(stamp) for stamp in _list(root.get("timestamps"))]
-        profile.start_us = stamps[0] if stamps else 0
-        behind = stamps[1:] if len(stamps) > len(_list(root.get("samples"))) else stamps
-        before = [profile.start_us, *behind]
-        profile.add({"samples": root.get("samples")}, [at - last for last, at in pairwise(before)])
-    else:
-        profile.add(root, root.get("timeDeltas"))
-    if not profile.function:
-        raise not_json(path, "V8 CPU profile", 0, "no call tree")
-    profiles.put(profile)
-    columns, builder = SampleColumns(), StackBuilder()
-    timed = len(profile.times_us()) > 0
-    notes = (profiles.fill if timed else profiles.counted)(columns, builder)
-    check_sum(str(path), sum(columns.weight), "v8")
-    if not timed:
-        del columns.time_ns[:]
-    return foreign_capture(
-        str(path),
-        "V8 CPU profile",
-        (TIMED if timed else COUNTED,),
-        columns.table(),
-        builder.table(),
-        clock=ClockSync("V8", 0, 0) if timed else NO_CLOCK,
-        losses=Losses(truncated_chains=builder.cut_chains, notes=notes),
-    )
-
-
-_TREE = re.compile(
-    rb'\{\s*("(typeId|uid|title|startTime|endTime|samples|timeDeltas)"\s*:[^\[{]*|"samples"\s*:\s*\[[\s\d,]*\],?\s*)*"(nodes|head)"\s*:'
-)
-
-READER = Reader("V8 CPU profile", sniff, lambda path, _: read(path), streams=True)

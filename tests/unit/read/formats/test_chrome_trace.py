@@ -306,12 +306,6 @@ def test_spans_of_old_traces_are_told_apart_by_name(tmp_path: Path) -> None:
     assert [each[:3] for each in ranges_of(tmp_path, events)] == [("a", 0, 3), ("b", 1, 5)]
 
 
-def test_samples_of_v8_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    chunk = mark("P", "ProfileChunk", 1, id="0x1", args={"data": {"cpuProfile": {"samples": [1]}}})
-    capture = parse(tmp_path, [mark("P", "Profile", 0, id="0x1"), chunk, chunk])
-    assert any("2 chunks of a V8 profile" in note for note in capture.losses.notes)
-
-
 def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> None:
     events = [x("kernel", "gemm", 5, 1, device=0, stream=0, correlation=0)]
     for turn in range(40):
