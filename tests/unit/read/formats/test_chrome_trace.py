@@ -17,6 +17,7 @@ from pinprof.data.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKin
 from pinprof.data.model import Capture
 from pinprof.read import byte_source, read
 from pinprof.read.formats import chrome_trace, kineto
+from pinprof.report.sections.quality import activity_counts
 from tests.support.examples import examples
 from tests.support.work import calls
 
@@ -313,5 +314,7 @@ def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> N
             x("cuda_runtime", "hipMalloc", 10_000 * turn + 100, 3000),
             x("cuda_runtime", "hipFree", 10_000 * turn + 5000, 3000),
         ]
-    (finding,) = [one for one in analyze(parse(tmp_path, {"traceEvents": events})).findings if one.rule == "alloc-loop"]
+    run = analyze(parse(tmp_path, {"traceEvents": events}))
+    assert [words for _, words in activity_counts(run.activity)] == ["HIP calls", "kernel"]
+    (finding,) = [one for one in run.findings if one.rule == "alloc-loop"]
     assert (finding.severity, "40 pairs of device memory" in finding.evidence[0]) == ("warning", True)
