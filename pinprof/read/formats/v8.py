@@ -84,7 +84,7 @@ class Profile:
                 self.broken += 1
                 continue
             children = items(node.get("children"))
-            if node.get("id") in self.function:
+            if _whole(node.get("id")) in self.function:
                 node = {**node, "id": _ANOTHER + len(self.function)}
             number = self._node({**node, "children": []})
             if number >= 0 and caller >= 0:
@@ -109,6 +109,7 @@ class Profile:
             builder.cut_chains += len(level) if depth > MAX_DEPTH else 0
             level = [called for number in level for called in below.pop(number, ())]
             depth += 1
+        del place[-1]
         return place
 
     def _caller(self, number: int) -> int:

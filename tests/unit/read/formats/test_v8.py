@@ -162,6 +162,14 @@ def test_callers_in_a_circle_and_deep_ones_end(tmp_path: Path) -> None:
     assert capture.losses.truncated_chains
 
 
+@pytest.mark.parametrize("odd", [[], -1, None, 1.5, "3"])
+def test_nodes_and_samples_with_odd_numbers_are_left_out(tmp_path: Path, odd: object) -> None:
+    inner = {"functionName": "inner", "id": odd, "hitCount": 4, "children": []}
+    outer = {"functionName": "outer", "id": 1, "hitCount": 0, "children": [inner]}
+    assert stacks(parse(tmp_path, {"head": outer, "samples": [1, odd, -1, 7]})) == {"outer": 1}
+    assert PARSE in "".join(stacks(parse(tmp_path, PROFILE | {"samples": [odd, 3, -1, 3]})))
+
+
 def test_a_profile_without_a_tree_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no call tree"):
         parse(tmp_path, {"nodes": [], "callFrame": 1, "samples": []})
