@@ -159,14 +159,21 @@ def packages_named() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        if package in ("", "pinprof"):
-            raise
-        raise ToolMissing(
-            f"The Python package {package} is not installed.",
-            f"Install it: pip install {_DISTRIBUTIONS.get(package, package)}",
-            "python-package",
-        ) from error
+        if missing := missing_package(error):
+            raise missing from error
+        raise
+
+
+def missing_package(error: ModuleNotFoundError) -> ToolMissing | None:
+    """The error that names the command which installs what could not be imported; None for a module of pinprof's."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "pinprof"):
+        return None
+    return ToolMissing(
+        f"The Python package {package} is not installed.",
+        f"Install it: pip install {_DISTRIBUTIONS.get(package, package)}",
+        "python-package",
+    )
 
 
 class ScenarioError(PinprofError):

@@ -27,7 +27,7 @@ from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.collect.uvm import beside, driver
-from pinprof.machine import nsys
+from pinprof.machine import nsys, small_files
 from pinprof.machine.libraries import CUPTI, NVTX
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - nsys's choice
@@ -95,7 +95,7 @@ def _system_wide() -> Check:
 
 
 def _kallsyms() -> Check:
-    restrict = host.number(Path("/proc/sys/kernel/kptr_restrict"))
+    restrict = small_files.number(Path("/proc/sys/kernel/kptr_restrict"))
     found = f"kernel.kptr_restrict is {restrict}"
     if kallsyms.addresses_shown():
         return Check("kernel symbols", "ok", f"shown ({found})")
@@ -151,7 +151,7 @@ def _link() -> Check:
 
 
 def _thp() -> Check:
-    enabled = host.chosen(host.text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
+    enabled = host.chosen(small_files.text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
     if enabled is None:
         return Check("transparent huge pages", "info", "not in this kernel")
     if enabled == "never":

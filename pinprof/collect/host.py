@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.machine.children import asked
+from pinprof.machine.small_files import number, text
 
 _SYS = Path("/sys")
 _PROC = Path("/proc")
@@ -65,22 +66,6 @@ def facts() -> dict[str, Any]:
         "nvidia_driver": nvidia_driver(),
         "cuda_driver": cuda_driver(),
     }
-
-
-def text(path: Path) -> str | None:
-    """The content of a small file without its newline; None when it cannot be read."""
-    try:
-        return path.read_text("utf-8", "replace").strip()
-    except OSError:
-        return None
-
-
-def number(path: Path) -> int | None:
-    """The integer in a small file; None when there is none."""
-    try:
-        return int(text(path) or "")
-    except ValueError:
-        return None
 
 
 def chosen(choices: str | None) -> str | None:

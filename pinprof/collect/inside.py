@@ -69,11 +69,8 @@ def _loader(executable: str) -> str:
             return _loader(sys.executable)
         headers = Headers(stream)
         named = (part for part in headers.segments if part.kind == elf_headers.INTERPRETER)
-        return next((Path(os.fsdecode(_content(headers, part))).name for part in named), "")
-
-
-def _content(headers: Headers, part: elf_headers.Segment) -> bytes:
-    return headers.bytes_at(part.offset, part.size).rstrip(b"\0")
+        paths = (headers.bytes_at(part.offset, part.size).rstrip(b"\0") for part in named)
+        return next((Path(os.fsdecode(path)).name for path in paths), "")
 
 
 def _join(setup: Setup) -> Sequence[Tool]:

@@ -9,6 +9,7 @@ from pinprof.base.errors import CollectError, UsageError
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
 from pinprof.machine import process_limits
+from pinprof.machine.small_files import number
 
 CALL_GRAPHS = ("fp", "dwarf", "lbr")
 MAX_FREQUENCY = 50_000
@@ -32,7 +33,7 @@ def check_request(request: RecordRequest) -> None:
 
 def max_sample_rate() -> int | None:
     """kernel.perf_event_max_sample_rate, which the kernel lowers by itself when sampling takes too long."""
-    return _number(MAX_SAMPLE_RATE)
+    return number(MAX_SAMPLE_RATE)
 
 
 def at_the_kernels_rate(request: RecordRequest) -> tuple[RecordRequest, str]:
@@ -57,10 +58,3 @@ def few_processes() -> CollectError | None:
         "Raise the limit (`ulimit -u`, `docker run --pids-limit`).",
         "limits",
     )
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

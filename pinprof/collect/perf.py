@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect import host, perf_host_name, permission
+from pinprof.collect import perf_host_name, permission
 from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.limits import check_request
@@ -31,6 +31,7 @@ from pinprof.collect.proc import tree
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder, printed_lines, unstarted
 from pinprof.collect.request import RecordRequest
+from pinprof.machine import small_files
 from pinprof.machine.children import asked
 from pinprof.streams.store import LOG, PERF_DATA
 
@@ -250,7 +251,7 @@ def _shown(argv: Sequence[str], request: RecordRequest, processes: Sequence[int]
 
 def _has_lbr() -> bool:
     """Whether the CPU reports a depth of its last-branch records (sysfs, Linux 5.11)."""
-    return any((host.number(_PMUS / name) or 0) > 0 for name in _LBR_DEPTH)
+    return any((small_files.number(_PMUS / name) or 0) > 0 for name in _LBR_DEPTH)
 
 
 def _kernel_version() -> tuple[int, ...]:

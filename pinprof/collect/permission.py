@@ -8,9 +8,9 @@ import struct
 from pathlib import Path
 
 from pinprof.base.errors import CollectError
-from pinprof.collect import host
 from pinprof.collect.native import perf_event as pe
 from pinprof.data import perf_format as perf
+from pinprof.machine.small_files import number
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
@@ -19,7 +19,7 @@ _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 
 def paranoid() -> int | None:
     """kernel.perf_event_paranoid; None when the kernel has no perf events."""
-    return host.number(PARANOID)
+    return number(PARANOID)
 
 
 def sampling_errno(*, system_wide: bool = False, kernel: bool = True, of: int = 0) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 
-from pinprof.base.errors import PinprofError, ProgramNotFound, ToolMissing, UsageError, packages_named, system_error
+from pinprof.base.errors import PinprofError, ProgramNotFound, UsageError, missing_package, system_error
 from pinprof.base.terminal import say
 
 UNRECORDED = "The program runs without a recording"
@@ -50,14 +50,11 @@ class Trouble:
         """Say what went wrong, once."""
         known = described(error)
         text = f"{lost}: {known}" if lost else str(known)
-        # What one limit keeps from starting is many things, but one line to read.
-        again = (
-            lost != UNRECORDED
-            and known.slug == "limits"
-            and any(other.slug == "limits" for other in self._met.values())
-        )
         if text in self._met:
             return
+        # What one limit keeps from starting is many things, but one line to read.
+        limited = known.slug == "limits" and any(other.slug == "limits" for other in self._met.values())
+        again = limited and lost != UNRECORDED
         self._met[text] = known
         if known.slug == "internal":
             self._tell("".join(traceback.format_exception(error)).rstrip())
@@ -88,15 +85,11 @@ def described(error: Exception) -> PinprofError:
         return PinprofError(
             "There is not enough memory.", "Free some, or raise the limit of the user or container.", "memory"
         )
-    if isinstance(error, ModuleNotFoundError):
-        try:
-            with packages_named():
-                raise error
-        except ToolMissing as missing:
-            return missing
-        except ModuleNotFoundError:
-            pass  # a module of pinprof's own
-    known = system_error(error) if isinstance(error, OSError) else None
+    known = (
+        system_error(error) if isinstance(error, OSError)
+        else missing_package(error) if isinstance(error, ModuleNotFoundError)
+        else None
+    )  # fmt: skip
     return known or PinprofError(
         f"pinprof has an error of its own ({type(error).__name__}: {error}).",
         "Please report it with the lines above.",

@@ -7,6 +7,8 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
+from pinprof.machine.small_files import number
+
 LEFT_TO_THE_PROGRAM = 16
 """Processes and threads: where fewer can be started, pinprof starts none."""
 _COUNTED_BELOW = 256
@@ -32,7 +34,7 @@ def _left() -> Iterator[int]:
         root = Path("/sys/fs/cgroup", controllers)
         place = root / path.lstrip("/")
         for group in (place, *place.parents):
-            most, now = _number(group / "pids.max"), _number(group / "pids.current")
+            most, now = number(group / "pids.max"), number(group / "pids.current")
             if most is not None and now is not None:
                 yield most - now
             if group == root:
@@ -56,10 +58,3 @@ def _threads(process: Path) -> int:
         return len(list((process / "task").iterdir()))
     except OSError:
         return 0
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):
-        return None

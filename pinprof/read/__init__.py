@@ -31,7 +31,7 @@ from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams.store import refuse_links
 
 if TYPE_CHECKING:
-    from pinprof.read.convertible import Named
+    from pinprof.read.convertible import Convertible
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
 
@@ -160,7 +160,7 @@ def _reader_of(path: Path, shown: str) -> Reader:
     )
 
 
-def _foreign(shown: str, head: bytes, certainty: Certainty) -> Named | None:
+def _foreign(shown: str, head: bytes, certainty: Certainty) -> Convertible | None:
     """What a file is that no reader can be as certain of; None if that is not known."""
     if certainty == Certainty.CERTAIN:
         return None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePath
-from typing import NamedTuple
 
 from pinprof.base.lazy_dataclass import dataclass
 
@@ -28,15 +27,11 @@ class Convertible:
     """A regular expression for the file's name; empty where the beginning is enough."""
 
 
-class Named(NamedTuple):
-    """What a file is."""
-
-    what: str
-    remedy: str
-
-
 _SPEEDSCOPE = "Open it at speedscope.app, and export it there: pinprof reads the file."
 _PERFETTO = "Convert it with Perfetto's `traceconv json FILE trace.json`."
+_BACKEND = "Ask the backend that receives it for a pprof profile, as Pyroscope and Parca export them."
+_RECORD = "Record the program with `pinprof record`."
+_SAMPLE = "Record with `py-spy record -f raw`, or with `pinprof record`."
 _ANDROID = "Record with simpleperf, and convert that with its `pprof_proto_generator.py -i perf.data`."
 
 
@@ -84,7 +79,7 @@ _BINARY = (
     Convertible(
         re.compile(rb"memray\0"),
         "a recording of memray, which has allocations and no times",
-        "Record the program with `pinprof record`.",
+        _RECORD,
     ),
     Convertible(
         re.compile(rb"MOJ[\x01-\x20]"),
@@ -110,14 +105,14 @@ _BINARY = (
     Convertible(
         re.compile(rb"[{\xfb][\xa9)(][\x03]"),
         "statistics of Python's cProfile, which have no stacks",
-        "Record with `py-spy record -f raw`, or with `pinprof record`.",
+        _SAMPLE,
     ),
     Convertible(
         re.compile(
             rb"\x0a[\s\S]{1,12}?\x0a[\s\S]{1,6}?\x0a[\s\S]{1,3}(service|telemetry|host|process|os|container|k8s|profiler?)\."
         ),
         "telemetry in OTLP, OpenTelemetry's protobuf format",
-        "Ask the backend that receives it for a pprof profile, as Pyroscope and Parca export them.",
+        _BACKEND,
     ),
     Convertible(
         re.compile(rb"\x0a"),
@@ -132,7 +127,7 @@ _SHAPES = (
     Convertible(
         _keys("resource(Profiles|Spans|Metrics|Logs)"),
         "telemetry in OTLP, OpenTelemetry's JSON format",
-        "Ask the backend that receives it for a pprof profile, as Pyroscope and Parca export them.",
+        _BACKEND,
     ),
     Convertible(_keys("dhatFileVersion"), "a profile of DHAT, which counts heap blocks and has no times",
                 "View it with Valgrind's dh_view.html. For pinprof, record the program with `pinprof record`."),
@@ -142,7 +137,7 @@ _SHAPES = (
                 "a profile in Gecko's format, as Firefox and samply write it", _SPEEDSCOPE),
     Convertible(_keys("(elapsed_time_sec|max_footprint_mb|growth_rate|alloc_samples)"),
                 "a profile of scalene, which has lines and no stacks",
-                "Record with `py-spy record -f raw`, or with `pinprof record`."),
+                _SAMPLE),
     Convertible(_keys("version", "mode", "interval", "(frames|gc_samples|missed_samples)"), "a profile of stackprof",
                 f"{_SPEEDSCOPE} Or `stackprof --stackcollapse` makes folded stacks."),
     Convertible(_keys("program", "(cost_centres|total_ticks|rts_arguments)"), "a profile of GHC (Haskell)",
@@ -159,7 +154,7 @@ _SHAPES = (
                 "an execution trace of PyTorch, which has operators and no times",
                 "Export a trace of torch.profiler (`prof.export_chrome_trace`), or record with `pinprof record`."),
     Convertible(_keys("(profile_id|event_id)", "(organization_id|project_id)"), "a profile of Sentry",
-                "Record the program with `pinprof record`."),
+                _RECORD),
     Convertible(_keys("(SampleType|sample_types)", "(Sample|samples)"), "a pprof profile in somebody's JSON",
                 "Give the profile itself, in protobuf."),
     Convertible(re.compile(rb"Analysis of sampling .* every \d+ "), "the output of `sample` of macOS",
@@ -171,13 +166,13 @@ _SHAPES = (
     Convertible(re.compile(rb"@ \S+ \[\d+ samples\]"), "the output of pmcstat",
                 "Convert it with `stackcollapse-pmc.pl`."),
     Convertible(re.compile(rb"__rec=\w+,"), "a profile of Caliper, which has regions and no stacks of the kernel",
-                "Record the program with `pinprof record`."),
+                _RECORD),
     Convertible(_keys("segments", "device_traces"), "a memory snapshot of PyTorch, which has no times of the host",
                 "Export a trace of torch.profiler (`prof.export_chrome_trace`), or record with `pinprof record`."),
     Convertible(re.compile(rb"# callgrind format|version: \d+\s+creator: callgrind"
                            rb"|(desc: .*\n)*cmd: .*\n(time_unit|events):"),
                 "a profile of Valgrind, which counts instructions or heap blocks and has no times",
-                "Record the program with `pinprof record`."),
+                _RECORD),
     Convertible(re.compile(rb'"?(Kind|Domain)"?,"?(Agent_Id|Function|Process_Id|Queue_Id)"?,'),
                 "a result of rocprofv3 in CSV",
                 f"Record with `rocprofv3 --output-format pftrace`. {_PERFETTO}"),
@@ -187,18 +182,16 @@ _SHAPES = (
 """What another format may look like, too: asked where no reader is more certain than `MAYBE`."""
 
 
-def known_binary(path: PurePath, head: bytes) -> Named | None:
+def known_binary(path: PurePath, head: bytes) -> Convertible | None:
     """What a file is that begins so; None unless its first bytes are those of a format in this list."""
     return _first(_BINARY, path, head)
 
 
-def known_shape(path: PurePath, head: bytes) -> Named | None:
+def known_shape(path: PurePath, head: bytes) -> Convertible | None:
     """The same by keys or lines near the start."""
     return _first(_SHAPES, path, head)
 
 
-def _first(rows: tuple[Convertible, ...], path: PurePath, head: bytes) -> Named | None:
-    for row in rows:
-        if row.begins.match(head) and (not row.suffix or re.fullmatch(row.suffix, path.name)):
-            return Named(row.what, row.remedy)
-    return None
+def _first(rows: tuple[Convertible, ...], path: PurePath, head: bytes) -> Convertible | None:
+    alike = (row for row in rows if row.begins.match(head))
+    return next((row for row in alike if not row.suffix or re.fullmatch(row.suffix, path.name)), None)

@@ -13,7 +13,7 @@ from unittest import mock
 
 import numpy as np
 
-from pinprof.read import cupti
+from pinprof.read import cupti_file
 from pinprof.read.symbols.sealed import SealedAddresses
 from tests.fuzz.change_bytes import perf_parts, perf_whole
 
@@ -167,15 +167,15 @@ def rates(data: bytes) -> bytes:
 
 def gpu(data: bytes, most: int = FEW) -> bytes:
     """A file of what the GPU did with so many records of each kind, and the names of all kernels."""
-    header = np.frombuffer(data, cupti.HEADER, 1).copy()
-    kept, seen, at = [], Counter[int](), cupti.HEADER.itemsize
+    header = np.frombuffer(data, cupti_file.HEADER, 1).copy()
+    kept, seen, at = [], Counter[int](), cupti_file.HEADER.itemsize
     end = at + int(header["written"][0])
-    while at + cupti.RECORD.itemsize <= end:
-        record = np.frombuffer(data, cupti.RECORD, 1, at)[0]
-        kind, is_name = int(record["kind"]), record["kind"] == cupti.CuptiKind.NAME
+    while at + cupti_file.RECORD.itemsize <= end:
+        record = np.frombuffer(data, cupti_file.RECORD, 1, at)[0]
+        kind, is_name = int(record["kind"]), record["kind"] == cupti_file.CuptiKind.NAME
         # The text of a name lies in place of the records behind it.
-        texts = -(-int(record["bytes"]) // cupti.RECORD.itemsize) if is_name else 0
-        size = (1 + texts) * cupti.RECORD.itemsize
+        texts = -(-int(record["bytes"]) // cupti_file.RECORD.itemsize) if is_name else 0
+        size = (1 + texts) * cupti_file.RECORD.itemsize
         if is_name or seen[kind] < most:
             kept.append(data[at : at + size])
         seen[kind] += 1

@@ -1,4 +1,4 @@
-"""What tests of an installed pinprof share."""
+"""What tests of an installed pinprof and of its agent share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import agent
 from tests.support.wheel import built, copied, shared, unpacked
 
 
@@ -26,3 +27,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return shared(tmp_path_factory, "site", lambda site: unpacked(wheel, site))
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the stand-in for CUDA's driver that the agent's tests call."""
+    return agent.build_driver(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the agent writes."""
+    return tmp_path / "inside"

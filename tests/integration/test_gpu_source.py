@@ -16,8 +16,9 @@ import pytest
 
 from pinprof.data.activity import CopyKind, MemoryKind, OpKind
 from pinprof.machine.libraries import CUPTI, compiler
-from pinprof.read import cupti
-from pinprof.read.cupti import CuptiState, GpuFile, GpuWork
+from pinprof.read import cupti, cupti_file
+from pinprof.read.cupti import GpuWork
+from pinprof.read.cupti_file import CuptiState, GpuFile
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="no C compiler")
 
@@ -108,7 +109,7 @@ class Running:
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         (path,) = place.iterdir()
-        file = cupti.load(path)
+        file = cupti_file.load(path)
         assert file is not None
         return file
 
@@ -223,7 +224,7 @@ def test_a_profiler_that_was_linked_before_is_noticed_too(running: Running, bind
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (path,) = place.iterdir()
-    file = cupti.load(path)
+    file = cupti_file.load(path)
     assert file is not None
     assert file.state == CuptiState.STEPPED_BACK
 

@@ -17,32 +17,11 @@ from pinprof.streams import store
 from tests.support import agent
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
-DECLARED = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-typedef uint64_t word;
-int cuInit(unsigned), cuMemcpyHtoD_v2(word, const void *, size_t), cuMemHostAlloc(void **, size_t, unsigned),
-    cuMemFreeHost(void *);
-#define DEVICE ((word)0x7f << 56)
-#define READ_WRITE (PROT_READ | PROT_WRITE)
-"""
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return agent.build_driver(tmp_path_factory.mktemp("driver"))
 
 
 def called(tmp_path: Path, driver: Path, text: str) -> ApiCallTable:
     """The calls of a program of C."""
-    program = agent.build_program(tmp_path, driver, DECLARED + text)
+    program = agent.of_c(tmp_path, driver, text)
     agent.run([program], driver, tmp_path / "inside")
     return agent.read(tmp_path / "inside").activity.calls
 
@@ -173,7 +152,7 @@ int main(int count, char **arguments)
     free(memory);
     return 3 + 0 * !arguments;
 }"""
-    program = agent.build_program(tmp_path, driver, DECLARED + text, f"-fsanitize={sanitizer}")
+    program = agent.of_c(tmp_path, driver, text, f"-fsanitize={sanitizer}")
     done = recorded(tmp_path, program, LD_LIBRARY_PATH=str(driver), ASAN_OPTIONS="detect_leaks=0")
     assert (done.returncode, done.stdout, done.stderr) == (3, "told\n", "")
     activity = read.read(tmp_path / "run.pinprof").activity

@@ -18,6 +18,34 @@ from pinprof.read.symbols.resolver import Resolver
 
 SUPPORT = Path(__file__).parent
 DRIVER = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-soname,libcuda.so.1")
+DECLARED = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+typedef uint64_t word;
+int cuInit(unsigned), cuMemcpyHtoD_v2(word, const void *, size_t),
+    cuMemcpyHtoDAsync_v2(word, const void *, size_t, void *), cuEventQuery(void *), cuEventRecord(void *, void *),
+    cuMemAlloc_v2(word *, size_t), cuMemHostAlloc(void **, size_t, unsigned), cuMemFreeHost(void *),
+    cuMemcpyBatchAsync_v2(word *, word *, size_t *, size_t, void *, size_t *, size_t, void *),
+    cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+        void **),
+    cuGetProcAddress_v2(const char *, void **, int, word, int *), cuStreamSynchronize(void *);
+#define DEVICE ((word)0x7f << 56)
+#define READ_WRITE (PROT_READ | PROT_WRITE)
+"""
+PRELUDE = "import ctypes, os, sys\ncuda = ctypes.CDLL('libcuda.so.1', use_errno=True)\nP = ctypes.c_void_p\n"
 
 
 def compiled(target: Path, source: Path, *options: str) -> Path:
@@ -38,6 +66,11 @@ def build_program(folder: Path, driver: Path, text: str, *options: str) -> Path:
     source = folder / "program.c"
     source.write_text(text)
     return compiled(folder / "program", source, *options, f"-L{driver}", "-l:libcuda.so.1")
+
+
+def of_c(folder: Path, driver: Path, text: str, *options: str) -> Path:
+    """The same with what it needs declared."""
+    return build_program(folder, driver, DECLARED + text, *options)
 
 
 def environment(driver: Path, folder: Path | None, agent: Path | None = None) -> dict[str, str]:

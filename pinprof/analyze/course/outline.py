@@ -43,7 +43,9 @@ MOST_LEVELS = 16
 
 @dataclass(frozen=True)
 class Begun:
-    """When the program begins to warm up, and to work; both are the start of its life where that is not known."""
+    """When the program begins to warm up, and to work, in ns of the capture's clock; both are the start of its own time
+    where that is not known.
+    """
 
     warms_up_ns: int
     works_ns: int

@@ -255,8 +255,8 @@ def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows:
     if not len(making) or scene.phase_of(making) == "build":
         return False, False
     first, last = times[making].min(), times[making].max()
-    mine = np.bincount(np.unique(thread[making], return_inverse=True)[1].reshape(-1)).argmax()
-    maker = np.unique(thread[making])[mine]
+    makers, made_by = np.unique(thread[making], return_counts=True)
+    maker = int(makers[made_by.argmax()])
     anywhere = rows[(times[rows] >= first) & (times[rows] <= last)]
     group, meanwhile = (part[thread[part] == maker] for part in (group, anywhere))
     frees = meanwhile[marks.frees[meanwhile]]

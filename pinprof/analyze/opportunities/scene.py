@@ -216,8 +216,8 @@ class Scene(CourseTable):
         return rows[between & (self.place[rows] == place)] if place != NOTHING else none
 
     def ns_until_launch(self, calls: Int64) -> int | None:
-        """From the end of each of these calls to the next launch of its thread, in all, before another of them begins;
-        None where launches are not in the recording.
+        """Nanoseconds from the end of each of these calls to the next launch of its thread, in all, where that comes
+        before another of these calls; None where launches are not in the recording.
         """
         assert self.calls is not None
         table, launch = self.calls.table, self.calls.is_for("launch")

@@ -2,8 +2,8 @@
 
     injection.c   the library: what CUPTI records goes into one file for each process
 
-`libraries.py` builds it. Files that it writes are read by `read/cupti.py`. CUPTI itself comes with the CUDA toolkit and
-with PyTorch; the library takes the copy that the program has loaded, else the first usable one that is found here.
+`libraries.py` builds it. Files that it writes are read by `read/cupti_file.py`. CUPTI itself comes with CUDA's toolkit
+and with PyTorch; the library takes the copy that the program has loaded, else the first usable one that is found here.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect import host
+from pinprof.machine import small_files
 
 ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "%x2", "%x3")}
 """The registers of a function's first four integer arguments."""
@@ -92,7 +92,7 @@ def supported() -> bool:
 
 def kernel_crashed() -> bool:
     """Whether the kernel has crashed since it was started: its tracing may be broken, and break the rest of it."""
-    return bool((host.number(_TAINTED) or 0) & _CRASHED)
+    return bool((small_files.number(_TAINTED) or 0) & _CRASHED)
 
 
 def tracepoint(name: str) -> int | None:

@@ -37,8 +37,6 @@ class InsideCalls:
     """What the files of a capture say, and what must be said about them."""
 
     activity: Activity
-    pids: frozenset[int]
-    """The processes that have a file."""
     notes: tuple[str, ...]
     stacks: StackTable | None = None
     """The callers'; the calls' `stack` points into it."""
@@ -94,14 +92,14 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         lost_memory=any(file.lost for file in files),
         sited=frozenset(file.pid for file in files),
     )
-    return InsideCalls(activity, activity.sited, _notes(files, unreadable, left_out), stacks.table())
+    return InsideCalls(activity, _notes(files, unreadable, left_out), stacks.table())
 
 
 def added(activity: Activity | None, found: InsideCalls) -> Activity:
     """An activity in which the calls of some processes are those that were found."""
     if activity is None:
         return found.activity
-    others = activity.calls.take(~np.isin(activity.calls.pid, list(found.pids)))
+    others = activity.calls.take(~np.isin(activity.calls.pid, list(found.activity.sited)))
     calls = _beside(found.activity.calls, others) if len(others) else found.activity.calls
     return replace(
         activity,
@@ -109,7 +107,7 @@ def added(activity: Activity | None, found: InsideCalls) -> Activity:
         calls=calls,
         memory=found.activity.memory,
         recorded=activity.recorded | found.activity.recorded,
-        sited=found.pids,
+        sited=found.activity.sited,
         call_overhead=None,
         given_up=(),
         lost_calls=found.activity.lost_calls,

@@ -22,8 +22,8 @@ from pinprof.data.activity import (
     MigrationCause,
     OpKind,
 )
-from pinprof.read import cupti
-from pinprof.read.cupti import HEADER, RECORD, CuptiKind, CuptiState, GpuFile
+from pinprof.read import cupti, cupti_file
+from pinprof.read.cupti_file import HEADER, RECORD, CuptiKind, CuptiState, GpuFile
 
 DATA = Path(__file__).parents[2] / "data" / "gpu"
 
@@ -33,7 +33,7 @@ def recorded(name: str) -> bytes:
 
 
 def parsed(data: bytes) -> GpuFile:
-    file = cupti.parse(data)
+    file = cupti_file.parse(data)
     assert file is not None
     return file
 
@@ -85,7 +85,7 @@ def calls(*rows: tuple[int, int, int]) -> ApiCallTable:
 def work(*rows: tuple[int, int, int]) -> GpuFile:
     """Copies by (start, bytes, correlation)."""
     header, records = np.zeros(1, HEADER), np.zeros(len(rows), RECORD)
-    header["magic"], header["version"], header["api"], header["pid"] = cupti.MAGIC, 1, 18, 7
+    header["magic"], header["version"], header["api"], header["pid"] = cupti_file.MAGIC, 1, 18, 7
     header["written"] = records.nbytes
     records["kind"], records["detail"] = CuptiKind.COPY, CopyKind.HOST_TO_DEVICE
     records["start_ns"], records["bytes"], records["correlation"] = np.array(rows).T
@@ -165,9 +165,9 @@ def test_what_was_cut_off_amid_a_record_is_damage() -> None:
 @given(st.binary(max_size=4096), st.integers(0, 2**64 - 1))
 def test_any_bytes_make_tables_or_nothing(tail: bytes, written: int) -> None:
     header = np.zeros(1, HEADER)
-    header["magic"], header["version"], header["api"], header["written"] = cupti.MAGIC, 1, 18, written
+    header["magic"], header["version"], header["api"], header["written"] = cupti_file.MAGIC, 1, 18, written
     for data in (tail, header.tobytes() + tail):
-        file = cupti.parse(data)
+        file = cupti_file.parse(data)
         if file is not None:
             found = cupti.combine([file], ApiCallTable.empty())
             assert bool(np.all(found.operations.end_ns >= found.operations.start_ns))
@@ -183,7 +183,7 @@ def test_a_damaged_recording_gives_no_wrong_rows(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):
         at = data.draw(st.integers(0, len(bytes_) - 1))
         bytes_[at] = data.draw(st.integers(0, 255))
-    file = cupti.parse(bytes(bytes_))
+    file = cupti_file.parse(bytes(bytes_))
     if file is not None:
         operations = cupti.combine([file], ApiCallTable.empty()).operations
         assert bool(np.all(operations.size_bytes >= 0))
