@@ -24,6 +24,7 @@ from pinprof.analyze.rules.needs import (
     PERMITTED,
     SAMPLES,
     SHOWS_KERNEL,
+    STACKS,
     TIME,
     TRACED,
     WHOLE,
@@ -135,14 +136,15 @@ def _too_few(view: View) -> str:
 def _cannot(view: View) -> str:
     """`This recording cannot show host-memory costs, because …; record with ….`, and what it shows."""
     need = unmet((*SHOWS_KERNEL, ENOUGH, WHOLE), view) or WHOLE
+    remedy = need.remedy
     because = need.because.format(event=_event_words(view) if view.sampled else "")
     if need is SAMPLES and view.traced is not None:
         because = "it has neither samples nor CUDA calls"
     elif need is KERNEL_SAMPLES and view.main.event.merged:
         # Of what other tools added up only names are left.
-        because = "no function in it is known to be the kernel's"
+        because, remedy = "no function in it is known to be the kernel's", STACKS.remedy
     shown = _heaviest_function(view) if view.sampled and view.sampled.total else _longest_range(view)
-    said = f"This recording cannot show host-memory costs, because {because}; {need.remedy}."
+    said = f"This recording cannot show host-memory costs, because {because}; {remedy}."
     return f"{said} {shown}".rstrip()
 
 

@@ -153,7 +153,7 @@ def _reader_of(path: Path, shown: str) -> Reader:
         )
     raise FormatError(
         shown,
-        expected=", ".join(foreign) + " or a capture directory",
+        expected="a format that pinprof reads" if known else ", ".join(foreign) + " or a capture directory",
         found=known.what if known else repr(head[:16]),
         remedy=known.remedy if known else "Give a recording that pinprof or perf wrote.",
         slug="unknown-format",
