@@ -1,8 +1,8 @@
 """CPU profiles of V8, as files (`cpuprofile`) and as events of a trace hold them.
 
 A profile is a call tree, the node that ran at each sample, and the times between samples in microseconds. A sample
-stands for the time until the next one, whether the thread ran or waited: V8 looks by a wall clock. What it calls
-`(idle)` is no function, and is left out. Profiles without times count samples.
+stands for the time until the next one, whether the thread ran or waited: V8 looks by a wall clock. Time that it calls
+`(idle)` is left out. Profiles without times count samples.
 
 Source: the Chrome DevTools Protocol, type Profiler.Profile; before 2016 the tree was nested (`head`) and times were
 `timestamps`. In traces: `Profile` begins one, `ProfileChunk` goes on with it, `CpuProfile` has a whole one.

@@ -307,6 +307,11 @@ def test_spans_of_old_traces_are_told_apart_by_name(tmp_path: Path) -> None:
     assert [each[:3] for each in ranges_of(tmp_path, events)] == [("a", 0, 3), ("b", 1, 5)]
 
 
+def test_hip_calls_are_called_so_where_they_cost_little(tmp_path: Path) -> None:
+    events = [x("cuda_runtime", "hipFree", 1, 1), x("kernel", "gemm", 5, 1000, device=0, stream=0, correlation=0)]
+    assert analyze(parse(tmp_path, {"traceEvents": events})).answer.startswith("HIP calls for memory take")
+
+
 def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> None:
     events = [x("kernel", "gemm", 5, 1, device=0, stream=0, correlation=0)]
     for turn in range(40):
