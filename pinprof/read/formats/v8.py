@@ -235,8 +235,9 @@ def _whole(value: object) -> int:
 
 def whole_us(value: object) -> int:
     """Whole microseconds; 0 for what is none."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return round(value) if number and -_MAX_US <= value <= _MAX_US else 0  # type: ignore[operator,arg-type]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -_MAX_US <= value <= _MAX_US:
+        return 0
+    return round(value)
 
 
 def _named(frame: Mapping[str, Any]) -> tuple[str, str]:
