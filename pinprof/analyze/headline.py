@@ -55,6 +55,7 @@ _LEAF_PHRASES = {
     "uvm.gpu_fault": "GPU faults on managed memory",
     "uffd.service": "userfaultfd filling pages",
     "free.shmem": "freeing shared pages",
+    "sys.idle": "idle CPUs",
 }
 
 
@@ -115,8 +116,8 @@ def _costs(view: View) -> str:
 
 def _own_code(view: View) -> str:
     subject, part = _told(view)
-    level, weight = next(iter(part.by_level.items()))
-    return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}; memory costs are low."
+    phrase, weight = _phrase(next(iter(part.by_level)), part)
+    return f"{format_share(weight, part.total)} of {subject} is {phrase}; memory costs are low."
 
 
 def _too_few(view: View) -> str:
