@@ -15,7 +15,7 @@ C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c
 # Without npm, or where it could install nothing, JavaScript is neither checked nor formatted.
 N ?= 10000
 NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
-C_SOURCES := pinprof/machine/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/cupti/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c $(wildcard pinprof/trial/interpose/*.[ch] pinprof/inside/*.[ch])
+C_SOURCES := $(wildcard pinprof/machine/*.h) pinprof/collect/nvtx/injection.c pinprof/collect/cupti/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c $(wildcard pinprof/trial/interpose/*.[ch] pinprof/inside/*.[ch])
 
 # pytest's rewriting of the tests' assertions takes longer than many of them, so it is kept in __pycache__.
 unexport PYTHONDONTWRITEBYTECODE
@@ -39,7 +39,7 @@ test: setup-test
 lint-beside:
 	@nice $(MAKE) --no-print-directory lint site
 
-# One runs recordings, which mostly wait, one pages; the third has the processors that these leave.
+# One runs recordings, which mostly wait, one those that stand company, one pages, and then all three the others.
 # pytest rewrites and compiles each test once before, instead of once in each worker; errors are the run's to say.
 tests: setup-test
 	-$(BIN)/python -m pytest --collect-only -qq >/dev/null

@@ -140,8 +140,8 @@ def record(
 
 
 def _has_leaves(writer: CaptureWriter, request: RecordRequest) -> bool:
-    leaves = (writer.path / name for name in collect.leaves(request))
-    return any(leaf.exists() and leaf.stat().st_size > 0 for leaf in leaves)
+    leaves = (leaf for name in collect.leaves(request) for leaf in writer.path.glob(name))
+    return any(leaf.stat().st_size > 0 for leaf in leaves)
 
 
 def is_of_another_rank(target: Path, rank: Mapping[str, Any] | None) -> bool:
@@ -258,8 +258,11 @@ class _Rates:
 
 def _saw_cuda(directory: Path) -> bool:
     """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file, and the agent calls."""
-    if any((directory / INSIDE).glob("*.bin")):
-        return True
+    if (directory / INSIDE).is_dir():
+        from pinprof.read.inside.calls import called_cuda
+
+        if called_cuda(directory / INSIDE):
+            return True
     for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:

@@ -81,12 +81,12 @@ class Result:
                 ),
                 *(one.phase, ", ".join(one.causes), one.count, one.bytes, one.cost_ns),
                 *(one.saving.likely_ns, one.saving.low_ns, one.saving.high_ns),
-                *(one.cure.id, one.cure.text, one.cure.code, one.cure.environment),
+                *(one.cure.id, one.cure.text, one.cure.code, one.cure.environment, one.cure.option),
             )
             for one in found
         ]
         site = "rank title function file line thread range phase causes count bytes cost_ns"
-        return _rows(f"{site} saving_ns saving_low_ns saving_high_ns cure advice code environment", rows)
+        return _rows(f"{site} saving_ns saving_low_ns saving_high_ns cure advice code environment option", rows)
 
     @property
     def findings(self) -> pd.DataFrame:

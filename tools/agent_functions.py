@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from pinprof.collect.python_frames import layout  # noqa: E402
-from pinprof.data.gpu_functions import CREATE_CONTEXT, CUDA, Function  # noqa: E402
+from pinprof.data.gpu_functions import CREATE_CONTEXT, CUDA, Function, allocates  # noqa: E402
 
 HEADER = ROOT / "pinprof" / "inside" / "functions.h"
 HEAD = """/* The driver's functions, of pinprof/data/gpu_functions.py; where CPython keeps its frames, of
@@ -24,7 +24,12 @@ HEAD = """/* The driver's functions, of pinprof/data/gpu_functions.py; where CPy
  */
 /* clang-format off */
 
-enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */ };
+enum role_flag {
+    GRANTS = 1,
+    COPIES = 2,
+    SINGLE = 4,  /* each call is recorded by itself */
+    TOUCHES = 8, /* it makes or pins pages of the host */
+};
 
 /* Places of arguments; -1: none. */
 struct role {
@@ -93,6 +98,7 @@ def _role(name: str, role: Function) -> str:
     flags = {
         "GRANTS": role.grants,
         "COPIES": role.copies is not None,
+        "TOUCHES": allocates(name) in ("pinned", "registered", "managed"),
         "SINGLE": name in CREATE_CONTEXT or (role.memory is not None and not freed_often),
     }
     values = ["-1" if (place := getattr(role, part)) is None else str(place) for part in _PLACES]

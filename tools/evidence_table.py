@@ -34,8 +34,10 @@ each recording, and exclude what it can't show.
 If a part of the run is missing, a line above the answer says so, in the terminal, in Markdown, on the page, and in JSON
 (`incomplete`): a damaged or shortened file, impossible durations of GPU work, an interrupted or failed recording,
 processes that are not in the recording, lost samples or calls, a clock that jumps, stacks that are longer than what was
-recorded of them, and thinned samples. `pinprof report` exits with status 5 if the recording is damaged. `pinprof diff`
-refuses it, and `pinprof check` can't judge it. If the missing part can hold costs, no cost is called low.
+recorded of them, thinned samples, and CPU time that only [timers inside the
+program](recording.md#without-perf-events) sampled. `pinprof report` exits with status 5 if the recording is damaged.
+`pinprof diff` refuses it, and `pinprof check` can't judge it. If the missing part can hold costs, no cost is called
+low.
 
 """
 

@@ -25,7 +25,7 @@ class Gap:
     """One thing that is missing."""
 
     kind: str
-    """`damaged, durations, unfinished, lost, lost-calls, clock, stacks, children, outlived, thinned`."""
+    """`damaged, durations, unfinished, lost, lost-calls, clock, stacks, children, outlived, thinned, timers`."""
     text: str
     """One sentence or two."""
     damaged: bool = False
@@ -150,7 +150,16 @@ def _thinned(capture: Capture) -> Iterator[Gap]:
             yield Gap("thinned", text)
 
 
+def _timers(capture: Capture) -> Iterator[Gap]:
+    if any(event.inferred for event in capture.events):
+        yield Gap(
+            "timers",
+            "CPU time was sampled by timers inside the program: what the kernel did is estimated from the instruction "
+            "that led there, and of waits only those for a processor are recorded.",
+        )
+
+
 GAPS: tuple[Callable[[Capture], Iterator[Gap]], ...] = (
-    _damaged, _durations, _unfinished, _processes, _lost, _jumps, _stacks, _thinned,
+    _damaged, _durations, _unfinished, _processes, _lost, _jumps, _stacks, _thinned, _timers,
 )  # fmt: skip
 """In the order in which they are shown."""

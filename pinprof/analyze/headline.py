@@ -19,6 +19,7 @@ from pinprof.analyze.rules.needs import (
     COPIES,
     DURATIONS,
     ENOUGH,
+    INSIDE_KERNEL,
     KERNEL_CAUSES,
     KERNEL_SAMPLES,
     PERMITTED,
@@ -191,7 +192,7 @@ def _traced_calls(view: View) -> str:
 
 
 HEADLINES: tuple[Statement[View], ...] = (
-    Statement("pinning call", _pinning_call, KERNEL_CAUSES),
+    Statement("pinning call", _pinning_call, INSIDE_KERNEL),
     Statement("idle CPUs", _idle, (SAMPLES, TIME)),
     Statement("costs of memory", _costs, (SAMPLES, TIME, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES, ENOUGH)),
     Statement("own code", _own_code, (*KERNEL_CAUSES, WHOLE)),

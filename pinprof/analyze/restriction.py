@@ -24,6 +24,7 @@ from pinprof.analyze.selection import Part
 from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.model import Capture, MemoryLog, RangeTable
 
 UNASSIGNED = "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
@@ -98,12 +99,22 @@ def _restricted(capture: Capture, part: Part, chosen: Bool) -> tuple[Capture, In
         activity=activity,
         marks=marks.take(_in_ranges(capture, marks.time_ns, marks.pid, part) & _of_threads(part, marks.pid, marks.tid)),
         memory=_memory(capture.memory, part),
+        host_memory=_host_memory(capture, part),
         threads=_named(capture.threads, part),
         renamed=_named(capture.renamed, part),
     )
     if part.threads is not None and capture.activity is not None and capture.activity.recorded - {"cuda calls"}:
         smaller = smaller.with_notes(UNASSIGNED)
     return part.window.cut(smaller), rows
+
+
+def _host_memory(capture: Capture, part: Part) -> LargeMemory | None:
+    memory = capture.host_memory
+    if memory is None:
+        return None
+    table = memory.table
+    kept = _in_ranges(capture, table.time_ns, table.pid, part) & _of_threads(part, table.pid, table.tid)
+    return replace(memory, table=table.take(kept))
 
 
 def _named(names: Mapping[tuple[int, int], Any], part: Part) -> dict[tuple[int, int], Any]:

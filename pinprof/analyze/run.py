@@ -9,6 +9,7 @@ import numpy as np
 from pinprof.analyze.activity.activity import analyze_activity
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.allocations.blocks import LineBlocks, blocks_of
 from pinprof.analyze.allocations.lifetimes import allocations_of
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.attribute import Attribution
@@ -166,6 +167,11 @@ class Run:
     def allocations(self) -> Allocations | None:
         """What was allocated, and how long it lived; None where no allocation and no free was recorded."""
         return allocations_of(self.capture, self.calls) if self.calls is not None else None
+
+    @cached_property
+    def blocks(self) -> tuple[LineBlocks, ...]:
+        """Large memory of the host by the line that makes it; empty where nothing recorded it."""
+        return blocks_of(self.capture.host_memory)
 
     @cached_property
     def ledger(self) -> Ledger | None:

@@ -17,8 +17,8 @@ from pinprof.cli.recording import record, recording_options
     "collectors",
     default="auto",
     show_default=True,
-    metavar="auto|native|perf|nsys|native,nsys",
-    help="Recorders to use. auto: pinprof's own, or perf if it records more.",
+    metavar="auto|native|perf|timers|nsys|native,nsys",
+    help="Recorders to use. auto: pinprof's own, perf if it records more, or timers inside the program.",
 )
 @recording_options
 @click.option("--pid", type=click.IntRange(1), help="Record a running process. Ctrl-C ends the recording.")

@@ -197,8 +197,11 @@ def record(
     # Of many ranks the first alone explains itself: the others would print into it.
     unexplained = no_report or (rank is not None and rank.number > 0)
     first, numbered = _names(name, output, rank)
+    request = collect.resolve(request)
+    if not quiet and (level := collect.level(request)):
+        _say_dimly(level)
     recorded = recording.record(
-        collect.resolve(request),
+        request,
         first,
         shown or command,
         trouble,

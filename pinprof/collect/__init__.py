@@ -13,6 +13,7 @@
     control.py      perf's control FIFOs, which the native collector obeys too
     native/         pinprof's own collector; calls.py: CUDA calls beside any sampler
     perf.py         Linux perf; perf_host_name.py: its file without the machine's name
+    timers.py       CPU time by timers inside the program
     nsys.py         Nsight Systems
     nsys_launch.py  the program as nsys launches it: its own streams, status and place
     nsys_shim.py    what nsys starts, and what becomes the program
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 COLLECTORS = {
     "native": "CPU stacks, page faults and waits, by pinprof itself",
     "perf": "the same, by Linux perf",
+    "timers": "CPU stacks, by timers inside the program, where the others are not permitted",
     "nsys": "CUDA calls, copies, migrations, kernels and NVTX ranges, by Nsight Systems",
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
@@ -97,7 +99,8 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def resolve(request: RecordRequest) -> RecordRequest:
-    """The request with `auto` replaced: by the native collector where it serves, else by perf where that sees more.
+    """The request with `auto` replaced: by the native collector where it serves, else by perf where that sees more, and
+    by timers inside the program where neither is permitted.
 
     Raises nothing: when neither can record, `check` of the native collector says why.
     """
@@ -106,8 +109,9 @@ def resolve(request: RecordRequest) -> RecordRequest:
 
 
 def _sampler(request: RecordRequest) -> str:
-    from pinprof.collect import native, perf
+    from pinprof.collect import native, perf, timers
 
+    nothing = False
     try:
         # Copied stacks and branch records are perf's alone. A perf with capabilities of its own sees the kernel where
         # this process may not.
@@ -116,12 +120,22 @@ def _sampler(request: RecordRequest) -> str:
         if native.samples_kernel(request):
             return "native"
     except (PinprofError, OSError):
-        pass
+        nothing = True
     try:
         perf.check(request)
     except (PinprofError, OSError):
-        return "native"
+        return "timers" if nothing and timers.serves(request) else "native"
     return "perf"
+
+
+def level(request: RecordRequest) -> str:
+    """One sentence about how CPU time is recorded, where that is not all that there is."""
+    if "timers" in request.collectors:
+        return (
+            "Perf events are not permitted here: timers inside the program sample its CPU time, and what the kernel "
+            "does is estimated."
+        )
+    return ""
 
 
 def check(request: RecordRequest) -> None:

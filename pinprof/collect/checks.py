@@ -66,7 +66,8 @@ def _native() -> Check:
     number = permission.sampling_errno(kernel=False)
     if number:
         error = permission.refusal(number, system_wide=False, user=True)
-        return Check("native collector", "problem", error.problem, error.remedy)
+        instead = "recordings have CPU time by timers inside the program, and most waits are missing"
+        return Check("native collector", "warning", f"{error.problem.rstrip('.')}; {instead}", error.remedy)
     rate = max_sample_rate()
     found = (
         f"perf_event_open is permitted, at most {rate:,} samples per second" if rate else "perf_event_open is permitted"

@@ -138,6 +138,8 @@ class Collector:
     """Raises ToolMissing, CollectError or UsageError when a request cannot be recorded here; writes nothing."""
     samples: bool = False
     """It samples the program's stacks on CLOCK_MONOTONIC; of those, one at a time."""
+    sees_python: bool = False
+    """Its samples have Python's functions and lines."""
     launches: bool = False
     """It starts the program itself, and so cannot record one that runs already; of those, one at a time."""
     traces_cuda: bool = False
@@ -147,4 +149,4 @@ class Collector:
     lost: str = "The recording is not complete"
     """What to say where it cannot take part."""
     leaves: tuple[str, ...] = ()
-    """The files of the capture that hold what it recorded: a capture with none of them is not kept after an error."""
+    """Patterns of the files that hold what it recorded: a capture with none of them is not kept after an error."""

@@ -62,6 +62,7 @@ def facts() -> dict[str, Any]:
         "perf_event_paranoid": number(_PROC / "sys/kernel/perf_event_paranoid"),
         "kptr_restrict": number(_PROC / "sys/kernel/kptr_restrict"),
         "memlock_bytes": memlock(),
+        "memory_limit_bytes": memory_limit(),
         "gpus": gpus(),
         "nvidia_driver": nvidia_driver(),
         "cuda_driver": cuda_driver(),
@@ -119,6 +120,22 @@ def memlock() -> int | None:
     """Bytes this process may lock (RLIMIT_MEMLOCK, soft); None is unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
+
+
+def memory_limit() -> int | None:
+    """The least memory that the control groups around this process may use; None where it is all of the machine's."""
+    limits = []
+    for line in (text(_PROC / "self/cgroup") or "").splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, name = (
+            (_SYS / "fs/cgroup/memory", "memory.limit_in_bytes") if controllers else (_SYS / "fs/cgroup", "memory.max")
+        )
+        group = root / path.lstrip("/")
+        limits += [number(folder / name) for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    memory = meminfo("MemTotal") or 0
+    return min((limit for limit in limits if limit is not None and limit < memory), default=None)
 
 
 def nvidia_driver() -> str | None:

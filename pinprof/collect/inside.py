@@ -22,6 +22,8 @@ from pinprof.streams import store
 
 AGENT_VARIABLE = "PINPROF_INSIDE"
 """Environment variable: where the agent writes, an absolute path."""
+RATE_VARIABLE = "PINPROF_INSIDE_RATE"
+"""Environment variable: how often it looks where threads are, for each second of CPU time (timers.py)."""
 PRELOAD = "LD_PRELOAD"
 _SANITIZER, _ALLOWS_OTHERS = "ASAN_OPTIONS", "verify_asan_link_order=0"
 """Programs with AddressSanitizer refuse to run where a library is loaded before theirs, unless told that it may be."""
@@ -31,12 +33,12 @@ def _check(request: RecordRequest) -> None:
     """Raise where the agent is asked for and cannot come into the program."""
     if request.inside != "on":
         return
-    if reason := _reason(request):
-        raise CollectError(reason, "Leave out --inside.", "inside")
+    if why := reason(request):
+        raise CollectError(why, "Leave out --inside.", "inside")
     INSIDE.find()
 
 
-def _reason(request: RecordRequest) -> str:
+def reason(request: RecordRequest) -> str:
     """Why the agent cannot come into the program; empty where it can."""
     if request.pid or request.own_process:
         return "The agent can come into a program only at its start, but this one is already running."
@@ -77,9 +79,13 @@ def _join(setup: Setup) -> Sequence[Tool]:
     """Put the agent into the program's environment, or note why not."""
     request, environment = setup.request, setup.environment
     environment.pop(AGENT_VARIABLE, None)  # under another pinprof it is that one's
-    if request.inside == "off" or not request.cuda_calls or any(part.traces_cuda for part in chosen(request)):
+    if "timers" not in request.collectors:
+        environment.pop(RATE_VARIABLE, None)
+    sampled = RATE_VARIABLE in environment
+    traced = not request.cuda_calls or any(part.traces_cuda for part in chosen(request))
+    if request.inside == "off" or (traced and not sampled):
         return []
-    if request.inside == "auto" and _reason(request):
+    if request.inside == "auto" and not sampled and reason(request):
         return []  # probes see them
     given = [path for path in environment.get(PRELOAD, "").replace(" ", ":").split(":") if path]
     others = [path for path in given if not Path(path).name.startswith(INSIDE.prefix)]

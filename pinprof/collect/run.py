@@ -145,7 +145,8 @@ class CollectorRun:
 
     def _remove(self, part: Collector) -> None:
         for name in part.leaves if self._directory else ():
-            (self._setup.directory / name).unlink(missing_ok=True)
+            for path in list(self._setup.directory.glob(name)):
+                path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

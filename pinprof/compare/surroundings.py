@@ -135,6 +135,7 @@ FACTS = (
     _Fact("huge pages: shared memory", _host("thp_shmem")),
     _Fact("zeroing of allocations", _host("init_on_alloc")),
     _Fact("NUMA nodes", _host("numa_nodes"), "Memory of a remote node is slower."),
+    _Fact("memory limit", _host("memory_limit_bytes"), "With less memory, the kernel has to free some more often."),
     _Fact("NUMA balancing", _host("numa_balancing")),
     _Fact("GPU", _gpus, "A different GPU takes different times for the same work."),
     _Fact("GPU driver", _host("nvidia_driver"), "The costs of CUDA calls may differ between drivers."),

@@ -130,6 +130,10 @@ class ApiCallTable(Table):
     """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
     address: UInt64 | None = None
     """Where the memory begins that it made, registered or gives back; 0 where not known, and for other calls."""
+    minor_faults: Int32 | None = None
+    """Page faults of its thread inside it, those in pins included; -1 where nobody looked; None where nothing could."""
+    major_faults: Int32 | None = None
+    """Those of them that waited for a disk."""
     rough: Bool | None = None
     """Whether it is one of many calls that were summed: it began and ended about then, all of them took that long."""
 

@@ -25,6 +25,7 @@ from pinprof.base.columns import UInt8 as UInt8
 from pinprof.base.columns import UInt64 as UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MarkTable
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.manifest import Manifest
 from pinprof.data.rates import Rates
 
@@ -72,6 +73,8 @@ class Event:
     """Whether it is known to count or sample something else than processors: a wall clock, a lock's delay, memory."""
     kernel_left_out: bool = False
     """Whether the recorder left it out of this event."""
+    inferred: bool = False
+    """Whether what the kernel did is concluded from the instruction that led there, and was not seen."""
 
     @property
     def user_only(self) -> bool:
@@ -89,6 +92,9 @@ class Event:
         counts = self.unit in ("samples", "events") and not self.elsewhere
         return self.clocks or (counts and _TIME.fullmatch(self.name) is not None)
 
+
+OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
+"""Intervals in which a thread did not run, as pinprof's own recorders see them."""
 
 _USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
 """perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""
@@ -424,6 +430,8 @@ class Capture:
     """What memory operations cost on the machine of the run; None when nobody measured."""
     memory: MemoryLog | None = None
     """Memory over time; None when nothing recorded it."""
+    host_memory: LargeMemory | None = None
+    """Large memory that the program made and gave back; None when nothing recorded it."""
     marks: MarkTable = field(default_factory=MarkTable.empty)
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     wakeups: WakeupTable | None = None

@@ -13,6 +13,7 @@ import numpy as np
 
 from pinprof.base.columns import Bool, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.model import Capture, MemoryLog
 
 _AnyTable = TypeVar("_AnyTable", bound=Table)
@@ -49,6 +50,7 @@ class TimeWindow:
             self._marked(capture),
             samples=self._of(capture.samples),
             activity=capture.activity and capture.activity.each(self._of),
+            host_memory=self._host_memory(capture),
             memory=capture.memory and self._memory(capture.memory),
         )
 
@@ -61,7 +63,12 @@ class TimeWindow:
         return replace(
             self._marked(capture),
             activity=activity and activity.each(lambda table: table.within(self.start_ns, self.end_ns)),
+            host_memory=self._host_memory(capture),
         )
+
+    def _host_memory(self, capture: Capture) -> LargeMemory | None:
+        memory = capture.host_memory
+        return memory and replace(memory, table=self._of(memory.table))
 
     def _marked(self, capture: Capture) -> Capture:
         return replace(capture, ranges=self._of(capture.ranges), marks=self._of(capture.marks))

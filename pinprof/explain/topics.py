@@ -85,10 +85,15 @@ def rules() -> Iterator[Topic]:
 def cures() -> Iterator[Topic]:
     """Cures of opportunities: what to change, and what the prediction rests on."""
     from pinprof.analyze.opportunities.catalogue import CURES
+    from pinprof.analyze.opportunities.knobs import table
 
     texts = {heading: body for _, heading, body in documents.parts("opportunities")}
     for name, entry in CURES.items():
         blocks = [f"{_FRAMEWORKS.get(kind, kind.title())}:\n\n```\n{lines}\n```" for kind, lines in entry.code.items()]
+        for knob in (knob for knob in table() if name in knob.answers):
+            kind = knob.versions if knob.framework is None else _FRAMEWORKS[knob.framework]
+            lines = "\n".join(part for part in (knob.code, knob.environment) if part)
+            blocks.append(f"{kind}, {knob.source}:\n\n```\n{lines}\n```")
         yield Topic("cure", name, "\n\n".join((entry.text, *blocks, texts[name])), "opportunities", name)
 
 

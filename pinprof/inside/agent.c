@@ -8,11 +8,15 @@
  *   agent.h      what the parts share; the file's layout
  *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
  *   file.h       the file of a process
+ *   modules.h    where code is, and how to leave its functions
  *   python.h     the thread's Python frames
  *   native.h     the thread's return addresses
  *   site.h       both, by number
- *   mappings.h   what the program and the driver map
  *   calls.h      what is recorded of a call
+ *   sampler.h    where threads spend processor time, where nothing else tells it
+ *   timers.h     the sampler's timers and signal
+ *   host_memory.h  large memory of the host, from who makes it to who gives it back
+ *   mappings.h   what the program and the driver map
  *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
  * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
@@ -27,15 +31,21 @@
 
 #include "file.h"
 
+#include "modules.h"
+
 #include "python.h"
 
 #include "native.h"
 
 #include "site.h"
 
-#include "mappings.h"
-
 #include "calls.h"
+
+#include "sampler.h"
+
+#include "host_memory.h"
+
+#include "mappings.h"
 
 #if defined __x86_64__
 #define REGISTERS word a0, word a1, word a2, word a3, word a4, word a5
@@ -50,7 +60,6 @@
 #endif
 
 typedef int (*wrappee)(REGISTERS, MORE);
-typedef void *(*finder)(void *, const char *);
 
 /* One of the driver's functions, and which wrapper stands before it. */
 struct slot {
@@ -68,21 +77,26 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
     wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
     struct thread *t = self;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
-        if (!(t = seat()))
+        if (!(t = seat())) {
+            lose();
             return real(PASSED, PASSED_MORE);
-    uint32_t site = site_of(t, place);
+        }
+    uint32_t site = site_of(t, OF_CALLS, place);
     int outer = t->calling;
     t->calling = 1;
+    const word arguments[] = {PASSED, PASSED_MORE};
+    struct faults before = {0};
+    bool looks = may_fault(slot->role, *expected(t, slot->role, site), arguments);
+    if (UNLIKELY(looks))
+        before = faults_now();
     word begin = ticks();
     int result = real(PASSED, PASSED_MORE);
     word end = ticks();
     t->calling = outer;
-    const word arguments[] = {PASSED, PASSED_MORE};
-    note(slot->role, arguments, site, begin, end, result);
+    note(slot->role, arguments, site, begin, end, result, UNLIKELY(looks) ? faults_since(&before) : NOT_LOOKED);
     return result;
 }
 
-#define RETURN_PLACE ((word)(uintptr_t)__builtin_frame_address(0) + sizeof(word))
 #define WRAPPER(n)                                                                                                     \
     static int wrapper_##n(REGISTERS, MORE) { return recorded(PASSED, PASSED_MORE, &slots[0x##n], RETURN_PLACE); }
 #define NAME_WRAPPER(n) wrapper_##n,
@@ -114,6 +128,8 @@ static EARLY finder next_dlsym(void)
     __atomic_store_n(&pinprof_inside_dlsym, known, __ATOMIC_RELAXED);
     return known;
 }
+
+#include "timers.h"
 
 /* The length of a name without its version and stream mode, as gpu_functions.SUFFIX has them. */
 static size_t plain_length(const char *name)
@@ -213,14 +229,6 @@ static void *real_getter(unsigned which)
         __atomic_store_n(known, found, __ATOMIC_RELAXED);
     }
     return found;
-}
-
-/* Whether an address is one of the agent's own. */
-static bool is_ours(const void *address)
-{
-    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-    extern const char _end[] __attribute__((visibility("hidden")));
-    return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)_end;
 }
 
 static void answer(const char *name, void **address, int version)
@@ -418,6 +426,8 @@ __attribute__((constructor)) static void begin(void)
             evaluation_loop =
                 thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
             process = made;
+            begin_sampling(getenv("PINPROF_INSIDE_RATE"));
+            find_blocks(next_dlsym());
             if (!wipes)
                 pthread_atfork(NULL, NULL, forget_parent);
         }

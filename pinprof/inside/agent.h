@@ -11,6 +11,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,9 +23,13 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/prctl.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 #include <unwind.h>
+
+#include "cfi.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "The file is defined as little-endian."
@@ -94,10 +99,36 @@ enum kind {
     MAPPED, /* begin: ticks; address, source: where it begins and ends; bytes: length of the file's path, which the next
              * units hold; extra: protection and, above 8 bits, flags, as mmap takes them */
     UNMAPPED,
+    MADE,     /* large memory of the host. begin, end: while it was made; function: the maker (host_memory.h) */
+    MADE_SUM, /* address: how many; source: ticks that it took to make them */
+    GIVEN, /* begin: when it was made; end: when it was given back; stream: ticks that this took; extra: the site that
+            * gave it back */
+    GIVEN_SUM, /* begin, end: of the first and the last; source: ticks that they lived; stream: as above, of all */
+    ADVISED,   /* as MADE: what the kernel was told of memory, or asked for */
+    ADVISED_SUM,
+    MODULE, /* as MAPPED, of code; stream: its place in the file */
+    CODE,   /* site: number of a function of Python; bytes: length of its name and file in the next units */
+    CHAIN,  /* site: number of a chain of callers; address: how many native ones, return addresses, which the next units
+             * hold, and then `source` functions of Python with their lines; innermost first */
+    USED,   /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
+             * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
+             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
+             * extra: us for which others kept it from running since the sample before; result: ns from sample to sample
+             */
+    RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
+               * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
+               * KiB; site: the chain of callers of the faults that its thread takes */
+    NAMED,    /* bytes: length of the thread's name in the next unit */
+    WITHDREW, /* the program handles the signal by which it was sampled: nothing more comes */
 };
 enum flag {
-    SAMPLE = 1, /* of calls that are summed otherwise */
-    INSIDE = 2, /* a call of this thread made the mapping */
+    SAMPLE = 1,     /* of calls that are summed otherwise */
+    INSIDE = 2,     /* a call of this thread made the mapping */
+    FAULTED = 4,    /* `extra` has the page faults in the call: major ones above 24 bits */
+    ELSEWHERE = 8,  /* another thread made what was given back */
+    INHERITED = 16, /* it was made before a fork */
+    TORN = 32,      /* a chain whose outermost callers are missing */
+    CALLED = 64,    /* the instruction before has called the kernel */
 };
 enum stop { RUNNING, NO_ROOM, LIMIT };
 
@@ -110,7 +141,7 @@ struct record {
     uint16_t function;
     uint8_t kind, flags;
     int32_t result;
-    uint32_t extra; /* pieces of a batch; the kind of place that properties name */
+    uint32_t extra; /* pieces of a batch; the kind of place that properties name; faults */
 };
 
 struct header {
@@ -121,10 +152,11 @@ struct header {
     _Atomic word lost; /* calls not recorded */
     uint32_t size;     /* of the header, with the names */
     _Atomic uint32_t stop;
-    word begun_ticks, begun_ns; /* when the agent was loaded … */
-    word opened_ticks;          /* … and ticks at `opened_ns` */
-    _Atomic word unsited;       /* calls that ran with more sites than are kept */
-    uint32_t names, reserved;   /* bytes of the names of functions, which follow */
+    word begun_ticks, begun_ns;   /* when the agent was loaded … */
+    word opened_ticks;            /* … and ticks at `opened_ns` */
+    _Atomic word unsited;         /* calls that ran with more sites than are kept */
+    uint32_t names;               /* bytes of the names of functions, which follow */
+    _Atomic uint32_t lost_blocks; /* making and giving back that was not recorded */
 };
 
 struct chunk {
@@ -148,7 +180,12 @@ enum {
     SITES = 4096,
     TALLIES = 2048,
     CODES = 512,
+    EXPECTED = 1024,
     MOST_SITES = 1 << 16, /* of a process */
+    SAMPLED_FRAMES = 120,
+    CHAINS = 4096,
+    SAMPLED_CODES = 1024,
+    MAPS_BYTES = 4 * PAGE,
 };
 
 /* A chain of return addresses, and where on the stack they were. */
@@ -156,6 +193,14 @@ struct native {
     word slot, hash; /* slot: of the first */
     uint32_t count;
     word at[NATIVE_FRAMES], address[NATIVE_FRAMES];
+};
+
+/* Chains that were found, those of calls and those of blocks: neither takes the other's room. */
+enum whose { OF_CALLS, OF_BLOCKS, USERS };
+
+struct chains {
+    uint32_t unwinds, calls;
+    struct native native[NATIVES];
 };
 
 struct tally {
@@ -166,24 +211,55 @@ struct tally {
     uint32_t summed; /* to tell every so many as a sample */
 };
 
+struct tallies {
+    uint32_t count;
+    struct tally at[TALLIES];
+};
+
+struct frame { /* of Python */
+    word code, instruction;
+};
+
+/* What the sampler keeps of a thread, and where it works: a signal's stack may be small. */
+struct sampling {
+    word ticks, user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
+    uint32_t samples, known_chains;
+    uint32_t chance;
+    char name[16];
+    word readable[16]; /* pages, while a sample is taken */
+    struct row row;
+    word address[SAMPLED_FRAMES];
+    struct frame frame[SAMPLED_FRAMES];
+    char maps[MAPS_BYTES];
+    struct {
+        word hash;
+        uint32_t number;
+    } chain[CHAINS];
+    struct {
+        word code, file, name;
+        uint32_t number;
+    } code[SAMPLED_CODES];
+};
+
 struct thread {
     uint32_t generation, units, capacity, chunk_number;
     volatile int busy; /* a signal handler may come in between */
     int calling;       /* a function of the driver runs */
     struct chunk *chunk;
     int grown;
-    uint32_t unwinds, calls;
-    struct native native[NATIVES];
+    struct chains chains[USERS];
     struct {
         word hash;
         uint32_t site;
     } site[SITES];
-    uint32_t sites, tallies;
-    struct tally tally[TALLIES];
+    uint32_t sites;
+    struct tallies tallies[USERS];
+    uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {
         word code, file;
         bool own;
     } code[CODES];
+    struct sampling sampling;
 };
 
 static _Thread_local struct thread *self __attribute__((tls_model("initial-exec")));

@@ -45,17 +45,57 @@ static inline void describe(struct record *record, const struct role *role, cons
         record->extra = half_at(arguments[role->properties], 8); /* CUmemAllocationProp and CUmemPoolProps: location */
 }
 
+/* Page faults of a call are the difference of two looks, of 0.1 µs each. So the agent looks at calls that make pages or
+ * pin them, at large copies until one of that site was quick, and at all others from one that was long to the next that
+ * is not.
+ */
+enum expectation { NO_IDEA, QUICK, LONG };
+#define NOT_LOOKED UINT32_MAX
+
+struct faults {
+    word minor, major;
+};
+
+static RARE struct faults faults_now(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_THREAD, &usage))
+        return (struct faults){0};
+    return (struct faults){(word)usage.ru_minflt, (word)usage.ru_majflt};
+}
+
+static RARE uint32_t faults_since(const struct faults *before)
+{
+    enum { MOST_MINOR = (1 << 24) - 1, MOST_MAJOR = 0xFE };
+    struct faults now = faults_now();
+    word minor = now.minor - before->minor, major = now.major - before->major;
+    return (uint32_t)(minor < MOST_MINOR ? minor : MOST_MINOR) | (uint32_t)(major < MOST_MAJOR ? major : MOST_MAJOR)
+                                                                     << 24;
+}
+
+static inline uint8_t *expected(struct thread *t, const struct role *role, uint32_t site)
+{
+    return &t->expected[mixed(site, (word)(role - ROLES)) % EXPECTED];
+}
+
+static inline bool may_fault(const struct role *role, uint8_t expected, const word *arguments)
+{
+    if (role->flags & TOUCHES || expected == LONG)
+        return true;
+    return expected == NO_IDEA && role->flags & COPIES && role->size >= 0 && arguments[role->size] > LARGE;
+}
+
 /* The tally of a call; NULL where there are too many. */
-static inline struct tally *tally_of(struct thread *t, word key)
+static inline struct tally *tally_of(struct tallies *tallies, word key)
 {
     for (word place = mixed(0, key) % TALLIES;; place = (place + 1) % TALLIES) {
-        struct tally *tally = &t->tally[place];
+        struct tally *tally = &tallies->at[place];
         if (tally->key == key)
             return tally;
         if (!tally->key) {
-            if (t->tallies >= TALLIES / 2)
+            if (tallies->count >= TALLIES / 2)
                 return NULL;
-            t->tallies++;
+            tallies->count++;
             tally->key = key;
             return tally;
         }
@@ -64,28 +104,42 @@ static inline struct tally *tally_of(struct thread *t, word key)
 
 static inline uint32_t saturated(word value) { return value < UINT32_MAX ? (uint32_t)value : UINT32_MAX; }
 
+/* The sum that is open; NULL where a new one has to begin. */
+static inline struct record *open_sum(struct thread *t, const struct tally *tally, word now)
+{
+    if (tally->chunk != t->chunk_number)
+        return NULL;
+    struct record *sum = unit_at(t, tally->unit);
+    return now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
+}
+
+/* A sum of one record so far; false where there is no room. */
+static bool begin_sum(struct thread *t, struct tally *tally, const struct record *first)
+{
+    struct record *sum = room(t, 1);
+    if (!sum)
+        return false;
+    *sum = *first;
+    sum->kind++; /* a kind's sums follow it */
+    sum->address = 1;
+    tally->chunk = t->chunk_number;
+    tally->unit = t->units;
+    publish(t, 1);
+    return true;
+}
+
 /* Add a call to its sum; false where there is no room for one. */
 static bool add(struct thread *t, struct tally *tally, const struct record *call)
 {
     word took = call->end - call->begin;
-    struct record *sum = NULL;
-    if (tally->chunk == t->chunk_number) {
-        sum = unit_at(t, tally->unit);
-        if (call->end - sum->begin > (call->end - process->opened_ticks) / PARTS)
-            sum = NULL;
-    }
+    struct record *sum = open_sum(t, tally, call->end);
     if (!sum) {
-        if (!(sum = room(t, 1)))
-            return false;
-        *sum = *call;
-        sum->kind = SUM;
-        sum->address = 1;
-        sum->source = took;
-        sum->stream = (word)saturated(took) << 32 | saturated(took);
-        tally->chunk = t->chunk_number;
-        tally->unit = t->units;
-        publish(t, 1);
-        return true;
+        struct record first = *call;
+        first.flags &= (uint8_t)~FAULTED;
+        first.extra = 0;
+        first.source = took;
+        first.stream = (word)saturated(took) << 32 | saturated(took);
+        return begin_sum(t, tally, &first);
     }
     uint32_t shortest = (uint32_t)sum->stream, longest = (uint32_t)(sum->stream >> 32), now = saturated(took);
     sum->stream = (word)(now > longest ? now : longest) << 32 | (now < shortest ? now : shortest);
@@ -108,7 +162,8 @@ static inline bool is_single(struct thread *t, struct record *call, const struct
     if (role->flags & COPIES && (!sized || call->bytes > LARGE))
         return true;
     unsigned class = sized ? 64u - (unsigned)__builtin_clzll(call->bytes | 1) : 0;
-    struct tally *found = *tally = tally_of(t, (word)call->site << 32 | (word)call->function << 16 | class << 1 | 1);
+    struct tally *found = *tally =
+        tally_of(&t->tallies[OF_CALLS], (word)call->site << 32 | (word)call->function << 16 | class << 1 | 1);
     if (!found)
         return true;
     bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
@@ -121,7 +176,7 @@ static inline bool is_single(struct thread *t, struct record *call, const struct
 }
 
 static __attribute__((noinline)) void note(
-    const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result)
+    const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result, uint32_t faults)
 {
     struct thread *t = self; /* the call itself may have been a fork's, or ended the recording */
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
@@ -133,6 +188,15 @@ static __attribute__((noinline)) void note(
     struct record call = {
         .begin = begin, .end = end, .site = site, .function = (uint16_t)(role - ROLES), .kind = CALL, .result = result};
     describe(&call, role, arguments, result);
+    uint8_t *next = expected(t, role, site), was = *next;
+    bool faulted = faults != NOT_LOOKED && faults;
+    uint8_t is = faulted || (double)(end - begin) > LONG_NS * process->ticks_a_ns ? LONG : QUICK;
+    if (UNLIKELY(was != is))
+        *next = is;
+    if (UNLIKELY(faults != NOT_LOOKED) && role->pieces < 0 && role->properties < 0) {
+        call.flags |= FAULTED;
+        call.extra = faults;
+    }
     if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
                  atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
         anchor(t, end);

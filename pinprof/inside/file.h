@@ -17,8 +17,9 @@ struct process {
     _Atomic word bytes;
     word device, inode;
     uint32_t taken, chunks, spares;
-    _Atomic uint32_t sites;
-    _Atomic word anchored, anchor_after; /* ticks */
+    _Atomic uint32_t sites, chains, codes;
+    _Atomic word files_mapped, copies_mapped; /* bytes in all; the second: private and to be written */
+    _Atomic word anchored, anchor_after;      /* ticks */
     word opened_ticks;
     double ticks_a_ns;
     struct thread *any; /* what no thread's own call is about is written here, under the lock */
@@ -33,6 +34,7 @@ static char directory[3072];
 static word token; /* of this process's file, or of the ancestor's that has one */
 static word begun_ticks, begun_ns;
 static _Atomic uint32_t next_generation;
+static uint32_t sample_ns; /* processor time from sample to sample; 0: nothing is sampled */
 static pthread_key_t at_thread_exit;
 
 static void lose(void)
@@ -218,6 +220,12 @@ struct held {
     int cancel, error;
 };
 
+/* As the kernel does it: to the program's own calls the agent adds something. */
+static void mask_signals(int how, const sigset_t *set, sigset_t *before)
+{
+    syscall(SYS_rt_sigprocmask, how, set, before, 8);
+}
+
 /* What a lock, fallocate and mmap need: no signal (a fast timer would interrupt fallocate for ever), no cancellation.
  */
 static void hold(struct held *held)
@@ -225,7 +233,7 @@ static void hold(struct held *held)
     held->error = errno;
     sigset_t all;
     sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &held->signals);
+    mask_signals(SIG_BLOCK, &all, &held->signals);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel);
     pthread_mutex_lock(&process->lock);
 }
@@ -234,7 +242,7 @@ static void release(const struct held *held)
 {
     pthread_mutex_unlock(&process->lock);
     pthread_setcancelstate(held->cancel, NULL);
-    pthread_sigmask(SIG_SETMASK, &held->signals, NULL);
+    mask_signals(SIG_SETMASK, &held->signals, NULL);
     errno = held->error;
 }
 
@@ -244,14 +252,10 @@ static void put_mapped_files(void);
 /* This thread's state for a call; NULL where it is not to be recorded. */
 static RARE struct thread *seat(void)
 {
-    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy) {
-        lose(); /* a signal handler interrupted the agent itself */
+    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy)
+        return NULL; /* a signal handler interrupted the agent itself */
+    if (atomic_load(&process->stopped))
         return NULL;
-    }
-    if (atomic_load(&process->stopped)) {
-        lose();
-        return NULL;
-    }
     struct held held;
     hold(&held);
     uint32_t generation = atomic_load(&process->generation);
@@ -273,8 +277,6 @@ static RARE struct thread *seat(void)
             t = NULL;
         }
     }
-    if (!t)
-        lose();
     release(&held);
     return t;
 }
@@ -298,10 +300,13 @@ static inline struct record *room(struct thread *t, uint32_t units)
     return unit_at(t, t->units);
 }
 
+static void end_thread(void);
+
 /* What an ended thread leaves serves the next one. */
 static void thread_ends(void *state)
 {
     struct thread *t = state;
+    end_thread();
     if (t != self || t->generation != atomic_load(&process->generation))
         return; /* of a parent */
     struct held held;

@@ -3,7 +3,12 @@
  */
 /* clang-format off */
 
-enum role_flag { GRANTS = 1, COPIES = 2, SINGLE = 4 /* each call is recorded by itself */ };
+enum role_flag {
+    GRANTS = 1,
+    COPIES = 2,
+    SINGLE = 4,  /* each call is recorded by itself */
+    TOUCHES = 8, /* it makes or pins pages of the host */
+};
 
 /* Places of arguments; -1: none. */
 struct role {
@@ -15,15 +20,15 @@ static const struct role ROLES[] = {
     {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuInit */
     {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxCreate */
     {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRetain */
-    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostAlloc */
-    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocHost */
-    {SINGLE, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostRegister */
+    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostAlloc */
+    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocHost */
+    {TOUCHES | SINGLE, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostRegister */
     {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeHost */
     {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostUnregister */
     {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAlloc */
     {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocAsync */
     {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocFromPoolAsync */
-    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocManaged */
+    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocManaged */
     {GRANTS | SINGLE, 1, 2, 3, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocPitch */
     {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFree */
     {0, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeAsync */

@@ -110,10 +110,19 @@ static RARE void note_mapping(
 
 EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
 {
+    word begin = now();
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
-    if (UNLIKELY(process != NULL) && made != MAP_FAILED)
-        note_mapping(MAPPED, made, length, protection, flags, file, is_driver(__builtin_return_address(0)));
+    if (UNLIKELY(process != NULL) && made != MAP_FAILED && file >= 0 && !(flags & MAP_ANONYMOUS))
+        atomic_fetch_add_explicit(
+            flags & MAP_PRIVATE && protection & PROT_WRITE ? &process->copies_mapped : &process->files_mapped, length,
+            memory_order_relaxed);
+    if (UNLIKELY(process != NULL) && made != MAP_FAILED) {
+        bool of_driver = is_driver(__builtin_return_address(0));
+        note_mapping(MAPPED, made, length, protection, flags, file, of_driver);
+        if (!of_driver)
+            note_made_mapping(made, length, protection, flags, begin, RETURN_PLACE);
+    }
     return made;
 }
 
@@ -123,7 +132,13 @@ EXPORTED EARLY int munmap(void *address, size_t length)
 {
     if (UNLIKELY(process != NULL)) /* before others may map something there */
         note_mapping(UNMAPPED, address, length, 0, 0, -1, is_driver(__builtin_return_address(0)));
-    return next_munmap ? next_munmap(address, length) : (int)syscall(SYS_munmap, address, length);
+    struct block block;
+    bool known = take_mapping(address, length, &block);
+    word begin = now();
+    int result = next_munmap ? next_munmap(address, length) : (int)syscall(SYS_munmap, address, length);
+    if (known)
+        note_given(&block, address, begin, RETURN_PLACE);
+    return result;
 }
 
 /* A line of /proc/self/maps. */

@@ -104,19 +104,19 @@ static inline bool is_there_still(const struct native *known)
 }
 
 /* `slot`: where the return address of the program's call lies. */
-static inline const struct native *native_frames(struct thread *t, word slot, struct native *spare)
+static inline const struct native *native_frames(struct chains *known, word slot, struct native *spare)
 {
     word first = at(slot, 0);
-    struct native *set = &t->native[mixed(slot, first) % (NATIVES / WAYS) * WAYS];
-    t->calls++;
+    struct native *set = &known->native[mixed(slot, first) % (NATIVES / WAYS) * WAYS];
+    known->calls++;
     for (unsigned way = 0; way < WAYS; way++)
         if (set[way].slot == slot && is_there_still(&set[way]))
             return &set[way];
-    if (t->unwinds > UNWINDS + t->calls / 64) { /* it comes from ever new places: its first address must do */
+    if (known->unwinds > UNWINDS + known->calls / 64) { /* it comes from ever new places: its first address must do */
         *spare = (struct native){.slot = slot, .hash = mixed(0, first), .count = 1, .address = {first}, .at = {slot}};
         return spare;
     }
-    t->unwinds++;
+    known->unwinds++;
     memmove(set + 1, set, (WAYS - 1) * sizeof *set);
     unwind(&set[0], slot);
     return &set[0];

@@ -10,10 +10,7 @@ enum { OWNER_C = 3, LONGEST_TEXT = 512 };
 static struct layout layout;
 static void *(*thread_state)(void); /* PyGILState_GetThisThreadState; NULL: no Python that we know */
 static int (*finalizing)(void);
-
-struct frame {
-    word code, instruction;
-};
+static word code_type, type_offset; /* of a code object, and where an object has its type */
 
 static inline word at(word address, word offset)
 {
@@ -35,6 +32,7 @@ static void find_python(void *(*find)(void *, const char *))
     const uint32_t *number = find(RTLD_DEFAULT, "Py_Version");
     if (!runtime || !number)
         return;
+    type_offset = sizeof(word);
     unsigned major = *number >> 24, minor = *number >> 16 & 0xFF;
     bool known = false;
     for (size_t i = 0; i < COUNT(FIXED_LAYOUTS); i++)
@@ -46,6 +44,7 @@ static void find_python(void *(*find)(void *, const char *))
         if (major == 3 && minor == DESCRIBED_LAYOUTS[i].minor && !memcmp(runtime, "xdebugpy", 8)) {
             const struct layout *places = &DESCRIBED_LAYOUTS[i];
             word free_threaded = at((word)(uintptr_t)runtime, 16);
+            type_offset = free_threaded ? 3 * sizeof(word) : sizeof(word);
             const word *place = (const word *)places;
             word *value = (word *)&layout;
             for (size_t field = 0; field < sizeof layout / sizeof(word); field++)
@@ -59,6 +58,7 @@ static void find_python(void *(*find)(void *, const char *))
         }
     if (!known)
         return;
+    code_type = (word)(uintptr_t)find(RTLD_DEFAULT, "PyCode_Type");
     finalizing = (int (*)(void))find(RTLD_DEFAULT, minor >= 13 ? "Py_IsFinalizing" : "_Py_IsFinalizing");
     if (finalizing)
         thread_state = (void *(*)(void))find(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
@@ -102,26 +102,42 @@ static inline bool is_own(struct thread *t, word code, word file)
     return t->code[place].own;
 }
 
-/* The frames from the innermost to the first of the program's own code; `hash` becomes that of these, too. */
-static inline unsigned python_frames(struct thread *t, struct frame *frames, word *hash)
+/* Whether what lies at an address may be read, and is a code object where it ought to be one. */
+static bool is_frame(word frame)
+{
+    return can_read(frame, (size_t)layout.owner + 1) && can_read(frame, layout.code + 8);
+}
+
+static bool is_code_object(word code)
+{
+    return can_read(code, (size_t)layout.bytecode) && at(code, type_offset) == code_type;
+}
+
+/* The frames from the innermost to the first of the program's own code, or `most`; `hash` becomes that of these, too.
+ * `anywhere`: the thread may be at any instruction, so that nothing is certain; then all frames are meant.
+ */
+static inline __attribute__((always_inline)) unsigned python_frames(
+    struct thread *t, struct frame *frames, unsigned most, bool anywhere, word *hash)
 {
     if (!thread_state || finalizing())
         return 0;
     word state = (word)(uintptr_t)thread_state();
     if (!state)
         return 0;
+    if (anywhere && !can_read(state + layout.frame, sizeof(word)))
+        return 0;
     word frame = at(state, layout.frame), key = *hash;
-    if (layout.has_cframe && frame)
+    if (layout.has_cframe && frame && (!anywhere || can_read(frame + layout.frame_in_cframe, sizeof(word))))
         frame = at(frame, layout.frame_in_cframe);
     unsigned count = 0;
-    for (unsigned steps = 0; frame && count < PYTHON_FRAMES && steps < 2 * PYTHON_FRAMES; steps++) {
+    for (unsigned steps = 0; frame && count < most && steps < 2 * most && (!anywhere || is_frame(frame)); steps++) {
         word code = at(frame, layout.code) & ~(word)7;
         uint8_t owner = *((const uint8_t *)(uintptr_t)frame + layout.owner);
-        if (owner < OWNER_C && code) {
+        if (owner < OWNER_C && code && (!anywhere || is_code_object(code))) {
             word instruction = at(frame, layout.instruction), begin = code + layout.bytecode;
             if (layout.bytecode_copy) {
                 uint32_t copy = half_at(frame, layout.bytecode_copy);
-                if (copy)
+                if (copy && (!anywhere || can_read(at(code, layout.bytecode_copies) + 8 + 8 * (word)copy, 8)))
                     begin = at(at(code, layout.bytecode_copies), 8 + 8 * (word)copy);
             }
             word file = at(code, layout.filename);
@@ -129,7 +145,7 @@ static inline unsigned python_frames(struct thread *t, struct frame *frames, wor
             frames[count++].instruction = instruction - begin;
             /* Another code object may come to lie where one was: its pointers are others. */
             key = mixed(mixed(key, code ^ file << 7), (instruction - begin) ^ at(code, layout.line_table) << 7);
-            if (is_own(t, code, file))
+            if (!anywhere && is_own(t, code, file))
                 break;
         }
         frame = at(frame, layout.previous);

@@ -44,15 +44,15 @@ static RARE uint32_t unknown_site(
 }
 
 /* `slot`: where the return address of the program's call lies. */
-static __attribute__((noinline)) uint32_t site_of(struct thread *t, word slot)
+static __attribute__((noinline)) uint32_t site_of(struct thread *t, enum whose whose, word slot)
 {
     struct frame frames[PYTHON_FRAMES];
     struct native spare;
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    const struct native *native = native_frames(t, slot, &spare);
+    const struct native *native = native_frames(&t->chains[whose], slot, &spare);
     word hash = native->hash;
-    unsigned count = python_frames(t, frames, &hash);
+    unsigned count = python_frames(t, frames, PYTHON_FRAMES, false, &hash);
     hash |= !hash;
     uint32_t site = 0;
     for (word place = hash % SITES;; place = (place + 1) % SITES) {

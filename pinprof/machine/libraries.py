@@ -153,7 +153,10 @@ NVTX = Library(
     ("-Wl,-z,nodelete,-z,relro,-z,now",),
 )
 _RELRO = ("-Wl,-z,relro,-z,now",)
-UNWINDING = Library("unwinding library", _PACKAGE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO)
+_CFI = _HERE / "cfi.h"
+UNWINDING = Library(
+    "unwinding library", _PACKAGE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO, (_CFI,)
+)
 DWARF = Library("library of line numbers", _PACKAGE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
 FRAMES = Library(
     "library of Python frames", _PACKAGE / "collect" / "python_frames" / "frames.c", "libpinprof_frames.", _RELRO
@@ -178,6 +181,6 @@ INSIDE = Library(
     _AGENT,
     "libpinprof_inside.",
     ("-fno-omit-frame-pointer", *_CURE),
-    tuple(sorted(_AGENT.parent.glob("*.h"))),
+    (*sorted(_AGENT.parent.glob("*.h")), _CFI),
 )
 LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA, INSIDE)

@@ -13,7 +13,7 @@ from pinprof.data.rates import Rates
 from pinprof.read.directory import Reading
 
 
-def with_rates(capture: Capture, path: Path | None, _reading: Reading) -> Capture:
+def with_rates(capture: Capture, path: Path | None, _reading: Reading | None = None) -> Capture:
     """The capture with the rates of a file."""
     return capture if path is None else _with(capture, lambda: rates.read(path))
 

@@ -59,7 +59,7 @@ STREAMS: tuple[Stream, ...] = (
         scrub=_AS_IS,
     ),
     Stream(
-        store.INSIDE, "CUDA calls as the program's own agent saw them, one file a process", "pinprof.inside",
+        store.INSIDE, "CUDA calls and CPU time as the program's own agent saw them, by process", "pinprof.inside",
         read="pinprof.read.inside.calls:with_calls",
         cut=_COPIED,
         scrub=_AS_IS,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
-from pinprof.analyze.opportunities.catalogue import HUGE_PAGES_OF_GLIBC, KEEP_FREED_MEMORY
+from pinprof.analyze.opportunities.knobs import setting
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, Library
 from pinprof.trial.environment import Setting
@@ -65,8 +65,10 @@ def _torch(value: str) -> Setting:
     return Setting("PYTORCH_CUDA_ALLOC_CONF", value, ",", ":", ("PYTORCH_ALLOC_CONF",))
 
 
-_HUGE = (_tunable(HUGE_PAGES_OF_GLIBC.partition("=")[2]),)
-_KEEP = tuple(Setting(words.partition("=")[0], words.partition("=")[2]) for words in KEEP_FREED_MEMORY.split())
+_HUGE = (_tunable(setting("glibc-huge-pages").partition("=")[2]),)
+_KEEP = tuple(
+    Setting(words.partition("=")[0], words.partition("=")[2]) for words in setting("glibc-keep-memory").split()
+)
 _FRESH = frozenset({"huge-pages", "reuse-memory"})
 """Cures of first writes to new memory."""
 _PAGEABLE = frozenset({"pinned-buffer", "pin-source"})

@@ -1,4 +1,4 @@
-"""What a call of CUDA's driver costs with the agent inside: a copy, a launch, and a copy of Python with its line.
+"""What the agent inside costs: a copy, a launch, a copy of Python with its line, a small and a large block of memory.
 
     python tests/bench/bench_inside.py [--rounds 7]
 
@@ -21,6 +21,7 @@ LIMIT_NS = 80
 PROGRAM = """
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 int cuMemcpyHtoDAsync_v2(uint64_t, const void *, size_t, void *), cuLaunchKernel(void *, unsigned, unsigned, unsigned,
     unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
@@ -45,6 +46,8 @@ static double now(void)
 int main(void)
 {
     SHOW("copy", cuMemcpyHtoDAsync_v2(1ull << 62, "x", 4096, NULL))
+    SHOW("small", { void *volatile p = malloc(64); free(p); })
+    SHOW("large", { void *volatile p = malloc(300000); free(p); })
     SHOW("launch", cuLaunchKernel(NULL, 0, 0, 0, 0, 0, 0, 0, NULL, NULL, NULL))
     return 0;
 }

@@ -13,7 +13,19 @@ CANVAS = "#flame-canvas"
 def settle(page: Page) -> None:
     """Wait until the view asked for is shown."""
     page.wait_for_selector('#flame[aria-busy="false"]')
+    drawn(page)
+
+
+def drawn(page: Page) -> None:
+    """Wait for two frames: after the first, what observes sizes has been told of them."""
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def resize(page: Page, width: int) -> None:
+    """Give the window another width, and wait until the page has it."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_function("width => innerWidth === width", arg=width)
+    drawn(page)
 
 
 def at(page: Page, part: float, row: int, canvas: str = CANVAS) -> dict[str, float]:

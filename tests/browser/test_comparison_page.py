@@ -13,7 +13,7 @@ from pinprof.report.compare.sections import FORMS as DIFFERENCE
 from pinprof.report.page import html
 from pinprof.report.trial.sections import FORMS as TRIAL
 from tests.browser.conftest import Pages
-from tests.browser.flame import colour, hover, name_at, pixel, settle
+from tests.browser.flame import colour, hover, name_at, pixel, resize, settle
 from tests.support.differences import difference
 from tests.support.trials import cure_result, left_out, no_difference, trial_result
 
@@ -96,9 +96,9 @@ def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Pag
     page.locator("#changes button.more").click()
     assert page.locator("#changes").get_by_text("call 11", exact=True).is_visible()
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    page.set_viewport_size({"width": 400, "height": 900})
+    resize(page, 400)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page.set_viewport_size({"width": 1200, "height": 900})
+    resize(page, 1200)
 
 
 def test_one_run_of_a_side_has_no_colour_unless_asked_for_and_names_stay_text(opened: Page, tmp_path: Path) -> None:
@@ -114,9 +114,9 @@ def test_one_run_of_a_side_has_no_colour_unless_asked_for_and_names_stay_text(op
     assert facts(page, 0.97, 2)["name"] == name
     assert page.evaluate("window.owned") is None
     assert page.evaluate("document.querySelectorAll('main img').length") == 0
-    page.set_viewport_size({"width": 400, "height": 900})
+    resize(page, 400)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page.set_viewport_size({"width": 1200, "height": 900})
+    resize(page, 1200)
 
 
 def test_the_page_of_a_trial_fits_and_copies(opened: Page, tmp_path: Path) -> None:
@@ -129,5 +129,5 @@ def test_the_page_of_a_trial_fits_and_copies(opened: Page, tmp_path: Path) -> No
     assert page.evaluate("window.copied") == bad
     assert page.evaluate("window.owned") is None
     for width in (400, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
+        resize(page, width)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -18,6 +18,7 @@ from pinprof.report.page.html import render as report_page
 from pinprof.report.ranks.sections import FORMS as LAUNCH
 from pinprof.report.trial.sections import FORMS as TRIAL
 from tests.browser.conftest import Opened, Pages
+from tests.browser.flame import resize
 from tests.browser.test_activity import joined
 from tests.browser.test_fleet_page import fleet
 from tests.support.activities import export
@@ -88,8 +89,7 @@ OVERLAPPING = """() => [...document.querySelectorAll("svg")].flatMap((picture) =
 def test_no_label_is_cut_and_wide_tables_say_so(open_page: Open, made: Callable[[], ReportData]) -> None:
     page = open_page(made()).page
     for width in WIDTHS:
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(100)
+        resize(page, width)
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width
         assert page.evaluate(
             """[...document.querySelectorAll(".bar .label text")].every((text) => text.style.visibility === "hidden"
@@ -111,8 +111,7 @@ def test_every_page_fits_any_window_and_is_legible_in_both_themes(pages: Pages, 
     page.goto(path.as_uri())
     page.wait_for_selector("#theme:visible")
     for width in WIDTHS:
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_timeout(100)
+        resize(page, width)
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width
         assert page.evaluate(OVERLAPPING) == []
         assert page.evaluate(SCROLLING) == []
@@ -126,7 +125,7 @@ def test_every_page_fits_any_window_and_is_legible_in_both_themes(pages: Pages, 
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         assert page.evaluate(THEME) == theme
         page.click("#theme")
-    page.set_viewport_size({"width": 1280, "height": 900})
+    resize(page, 1280)
     pages.give_back(page, 1280, "light", "reduce")
 
 
@@ -144,7 +143,7 @@ def test_numbers_keep_their_units_and_options_their_words(open_page: Open) -> No
 def test_paper_has_no_hints_for_the_pointer(open_page: Open) -> None:
     page = open_page(build(export("uvm")), own=True, width=400).page
     page.emulate_media(media="print")
-    assert page.locator(".scroll.wider").count()
+    page.wait_for_selector(".scroll.wider", state="attached")
     assert page.evaluate("getComputedStyle(document.querySelector('.scroll.wider'), '::before').display") == "none"
 
 

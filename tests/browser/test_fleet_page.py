@@ -12,6 +12,7 @@ from pinprof.fleet.results import Answer, Because, CauseSpread, Change, FleetSav
 from pinprof.report.fleet.sections import FORMS
 from pinprof.report.page import html
 from tests.browser.conftest import Pages
+from tests.browser.flame import resize
 from tests.browser.test_hostile import NAMES
 
 pytestmark = pytest.mark.browser
@@ -108,5 +109,5 @@ def test_hostile_names_are_text_and_the_layout_holds(opened: Page, tmp_path: Pat
     assert page.evaluate("document.querySelectorAll('main img, main script, main b').length") == 0
     assert page.evaluate("[...document.links].every(link => !link.href.startsWith('javascript:'))")
     for width in (400, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
+        resize(page, width)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

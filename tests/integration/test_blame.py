@@ -29,8 +29,9 @@ pytestmark = [
 WORK = """
 import time
 def work():
-    end = time.process_time() + 0.8
+    begin, end = time.monotonic_ns(), time.process_time() + 0.8
     while time.process_time() < end: sum(range(1000))  # works
+    with open("worked", "a") as notes: print(time.monotonic_ns() - begin, file=notes)
 """
 LOCK = (
     WORK
@@ -165,11 +166,13 @@ def test_a_wait_is_charged_to_the_line_at_which_its_holder_works(tmp_path: Path,
     assert all(row.waiter.tid == row.waiter.pid for row in waiting)
     held = [row for row in waiting if row.holder.kind is HolderKind.THREAD and row.holder.tid != row.waiter.tid]
     assert sum(row.ns for row in held) > 0.98 * total
-    # The line that works loops in itself, and nothing else takes time. On a busy machine looks at Python's frames may
-    # come too seldom to tell the line for a while; the thread is known all the same.
+    # The line that works loops in itself. Before and after, on a busy machine, the holder may wait for a processor at
+    # another line. There looks at Python's frames may also come too seldom to tell the line for a while; the thread is
+    # known all the same.
+    beside = max(0, total - sum(map(int, (tmp_path / "worked").read_text().split())))
     at_line = [row for row in held if row.holder.site.line in lines_with(text, "# works")]
     known = sum(row.ns for row in held if row.holder.site.line)
-    assert sum(row.ns for row in at_line) > 0.97 * known
+    assert sum(row.ns for row in at_line) > 0.97 * known - beside
     assert known > 0.7 * total
     assert {row.holder.site.function for row in at_line} == {"work"}
     assert held[0] is at_line[0]

@@ -241,11 +241,11 @@ def test_calls_can_be_left_out_and_nothing_stays_defined(
     notes = json.loads((recorded[0] / "manifest.json").read_text())["outcome"]["notes"]
     assert not [note for note in notes if "CUDA" in note]
     code = (
-        "from pathlib import Path; from pinprof.collect.native import tracefs\n"
-        "with tracefs._mounted() as root: print(tracefs.abandoned(tracefs._definitions(root)))"
+        "from pinprof.collect.native import tracefs\nwith tracefs._mounted() as root: print(tracefs._definitions(root))"
     )
+    # Of this library: other recordings may define theirs meanwhile.
     left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert left == "set()\n"
+    assert str(built) not in left
 
 
 @needs_probes

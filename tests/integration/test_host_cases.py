@@ -16,6 +16,7 @@ CURES = {
     "dropped_pages": "keep-pages",
     "fresh_buffers": "reuse-memory",
     "mapped_records": "map-at-once",
+    "pickled_results": "share-memory",
     "protected_arena": "protect-less",
     "shared_table": "sync-file-less",
     "shm_worker": "reuse-shared-memory",

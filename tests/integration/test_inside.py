@@ -272,3 +272,37 @@ def test_a_program_that_the_agent_cannot_come_into_runs_and_that_is_said(driver:
 def test_a_program_without_cuda_leaves_no_folder(tmp_path: Path) -> None:
     recorded(tmp_path / "x.pinprof", tmp_path, sys.executable, "-c", "print(sum(range(10**6)))")
     assert not (tmp_path / "x.pinprof" / store.INSIDE).exists()
+
+
+def test_page_faults_of_calls_that_pin_or_take_long_are_known(driver: Path, tmp_path: Path, folder: Path) -> None:
+    text = """
+int cuMemHostRegister_v2(void *, size_t, unsigned);
+static __attribute__((noinline)) void pin(void *start) { cuMemHostRegister_v2(start, 64 * 4096, 0); }
+static __attribute__((noinline)) void spend(long ns) { cuStreamSynchronize((void *)ns); }
+int main(void)
+{
+    char *memory = mmap(NULL, 2 * 64 * 4096, READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, 2 * 64 * 4096, MADV_NOHUGEPAGE);
+    memset(memory, 1, 64 * 4096);
+    for (volatile int i = 0; i < 2; i++)
+        pin(memory);
+    pin(memory + 64 * 4096);
+    cuMemcpyHtoDAsync_v2(DEVICE, memory, 10 << 10, NULL);
+    cuMemcpyHtoDAsync_v2(DEVICE, memory, 100 << 10, NULL);
+    for (volatile int i = 0; i < 3; i++)
+        spend(200000);
+    return 0;
+}"""
+    agent.run([agent.of_c(tmp_path, driver, text)], driver, folder)
+    calls = agent.read(folder).activity.calls
+    assert calls.minor_faults is not None
+    assert calls.major_faults is not None
+    faults: dict[str, list[int]] = {}
+    for name, count in zip(calls.name.tolist(), calls.minor_faults.tolist(), strict=True):
+        faults.setdefault(calls.names[name], []).append(count)
+    _, again, new = faults["cuMemHostRegister"]
+    assert 0 <= again < 8
+    assert 64 <= new < 72
+    assert [count >= 0 for count in faults["cuMemcpyHtoDAsync"]] == [False, True]
+    assert [count >= 0 for count in faults["cuStreamSynchronize"]] == [False, True, True]
+    assert set(calls.major_faults.tolist()) <= {-1, 0}

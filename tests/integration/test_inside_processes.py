@@ -217,12 +217,14 @@ def test_a_program_without_cuda_finds_no_driver(tmp_path: Path, driver: Path, fo
     assert list(folder.iterdir()) == []
 
 
-def test_only_the_drivers_names_dlsym_and_mmap_are_exported() -> None:
+def test_only_the_drivers_names_and_those_of_mappings_threads_and_signals_are_exported() -> None:
     with INSIDE.find().open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         names = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name}
     assert {"dlsym", "cuGetProcAddress_v2", "cuMemcpyHtoDAsync_v2_ptsz"} <= names
-    assert all(re.fullmatch(r"dlsym|mmap(64)?|munmap|cu[A-Z]\w+", name) for name in names)
+    of_memory = r"mmap(64)?|munmap|mremap|madvise|shm_open|[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc"
+    of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
+    assert all(re.fullmatch(rf"dlsym|{of_memory}|{of_signals}|cu[A-Z]\w+", name) for name in names)
 
 
 def test_a_file_that_may_not_grow_ends_the_recording_and_not_the_program(
@@ -309,10 +311,13 @@ int main(void)
 """
 
 
-@pytest.mark.parametrize("sanitizer", ["address", "undefined", "thread"])
-def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, sanitizer: str) -> None:
+@pytest.mark.parametrize(
+    ("sanitizer", "rate"),
+    [("address", ""), ("undefined", ""), ("thread", ""), ("address", "1000"), ("undefined", "1000")],
+)
+def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, sanitizer: str, rate: str) -> None:
     options = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
-    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parent}")
+    flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parents[1] / 'machine'}")
     try:
         program = agent.of_c(tmp_path, driver, SANITIZED, *options)
         built = agent.compiled(tmp_path / "libagent.so", INSIDE.source, *flags)
@@ -329,6 +334,7 @@ def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, san
     environment = {
         **agent.environment(driver, folder), "LD_PRELOAD": ":".join(map(str, preloads)),
         "TSAN_OPTIONS": "report_signal_unsafe=0", "ASAN_OPTIONS": "detect_leaks=0",
+        "PINPROF_INSIDE_RATE": rate,
     }  # fmt: skip
     done = subprocess.run([program], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -207,11 +207,11 @@ def test_nothing_of_the_environment_is_stored(tmp_path: Path) -> None:
 
 
 WORKING = """
-import sys, time
+import os, sys, time
 from pinprof.scenario import phase
 began = time.monotonic()
 with phase("all"):
-    while time.monotonic() - began < float(sys.argv[1]):
+    while time.monotonic() - began < float(sys.argv[1]) and not os.path.exists("enough"):
         with phase("one"):
             bytearray(8 << 20)
 print("done")
@@ -225,10 +225,15 @@ def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(
 ) -> None:
     (tmp_path / "work.py").write_text(WORKING)
     asked = ["--duration", "1s", *(["--delay", delay] if delay else []), "--no-calibrate", "--no-report"]
-    command = [sys.executable, "-m", "pinprof", "record", *asked, "-o", "part", "--", sys.executable, "work.py", "6"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (3, "done\n"), ended.stderr
-    assert "Recorded for 1 s. The program continues" in ended.stderr
+    command = [sys.executable, "-m", "pinprof", "record", *asked, "-o", "part", "--", sys.executable, "work.py", "60"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        said = next((line for line in process.stderr if "Recorded for 1 s. The program continues" in line), "")
+        (tmp_path / "enough").touch()
+        rest = process.stderr.read()
+        assert (process.wait(), process.stdout.read()) == (3, "done\n"), said + rest
+    assert said, rest
     capture = read(tmp_path / "part.pinprof")
     times = capture.samples.time_ns
     assert least < (times.max() - times.min()) / 1e9 < most

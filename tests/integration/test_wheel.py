@@ -53,7 +53,7 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
         if path.is_file()
     ]
     assert wanted
-    assert {"pinprof/py.typed", *wanted} <= names
+    assert {"pinprof/py.typed", "pinprof/analyze/opportunities/knobs.toml", *wanted} <= names
     assert not [name for name in names if name.startswith(("tests/", "workloads/", "reports/"))]
 
 

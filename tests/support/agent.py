@@ -105,7 +105,12 @@ def run_python(driver: Path, folder: Path | None, script: str | Path, *arguments
 
 
 def files(folder: Path) -> list[InsideFile]:
-    """What the processes wrote, in the order in which they began."""
+    """What the processes wrote that called the driver, in the order in which they began."""
+    return [file for file in all_files(folder) if file.has_calls]
+
+
+def all_files(folder: Path) -> list[InsideFile]:
+    """What all processes wrote, in the order in which they began."""
     found = [inside_file.load(path) for path in folder.glob("*.bin")]
     assert None not in found
     return sorted((file for file in found if file is not None), key=lambda file: file.token)
@@ -113,7 +118,7 @@ def files(folder: Path) -> list[InsideFile]:
 
 def read(folder: Path) -> InsideCalls:
     """The calls of all processes."""
-    return inside_calls.combine(files(folder), Resolver(recording=True))
+    return inside_calls.combine(all_files(folder), Resolver(recording=True))
 
 
 def lines(calls: ApiCallTable) -> list[tuple[str, int]]:

@@ -51,6 +51,11 @@ def total(begin_ns: int, end_ns: int, count: int, took_ns: int, name: str = "cuL
     return record(Kind.SUM, begin_ns, end_ns, name, address=count, source=TICKS_A_NS * took_ns, **values)
 
 
+def block(kind: Kind, begin_ns: int, end_ns: int, **values: int) -> bytes:
+    """Of large memory: `source` and `stream` are in ticks, as the agent writes them."""
+    return record(kind, begin=ticks(begin_ns), end=ticks(end_ns), **{"bytes": 0, "stream": 0, **values})
+
+
 def site(number: int, text: str) -> bytes:
     said = text.encode()
     return record(Kind.SITE, site=number, bytes=len(said)) + said.ljust(-(-len(said) // 64) * 64, b"\0")

@@ -33,7 +33,7 @@ DSOS = ("", "app", "libcuda.so.1", "[kernel.kallsyms]")
 def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses = Losses()) -> ReportData:  # noqa: B008
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
-        findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None), part=None,
+        findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None, host_memory=None), part=None,
         memory=None, python=(), lines=(), course=None, opportunities=None,
         blame=None, ledger=None,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.activity.results import (
     CallError,
+    CallFaults,
     CallResult,
     CallSite,
     CallSplit,
@@ -285,7 +286,7 @@ def summarise_calls(
         sized = cells.sum((size >= 0).astype(np.int64))
         amount, errors = cells.sum(np.maximum(size, 0)), _errors(calls, cells.of, row)
         splits = _splits(capture, samples, cells.of, row, len(table), total)
-        sites = _sites(table, cells.of, row)
+        sites, faults = _sites(table, cells.of, row), _faults(table, cells.of, row)
         for cell in np.lexsort((-total, cells.keys[0])).tolist():
             name = cells.keys[1][cell]
             results[cells.keys[0][cell]].append(
@@ -300,9 +301,25 @@ def summarise_calls(
                     split=splits.get(cell),
                     errors=tuple(errors.get(cell, ())),
                     sites=tuple(sites.get(cell, ())),
+                    faults=faults.get(cell),
                 )
             )
     return tuple(tuple(entries) for entries in results)
+
+
+def _faults(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, CallFaults]:
+    """Cell (scope and name) → page faults inside its calls, as far as they are known."""
+    if table.minor_faults is None or table.major_faults is None:
+        return {}
+    known = table.minor_faults[row] >= 0
+    cells, row = group(cell[known]), row[known]
+    minor, major = (cells.sum(column[row].astype(np.int64)) for column in (table.minor_faults, table.major_faults))
+    return {
+        owner: CallFaults(*figures)
+        for owner, *figures in zip(
+            cells.keys[0].tolist(), cells.count.tolist(), minor.tolist(), major.tolist(), strict=True
+        )
+    }
 
 
 def _errors(calls: Calls, cell: Int64, row: Int64) -> dict[int, list[CallError]]:

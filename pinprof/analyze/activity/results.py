@@ -96,6 +96,17 @@ class FailedPin:
 
 
 @dataclass(frozen=True)
+class CallFaults:
+    """Page faults of threads inside their calls."""
+
+    calls: int
+    """Of which they are known: all that pin memory, and others that took long."""
+    minor: int
+    major: int
+    """Those that waited for a disk."""
+
+
+@dataclass(frozen=True)
 class CallResult:
     """All calls of one name, but those that initialised a context."""
 
@@ -116,6 +127,8 @@ class CallResult:
     """What the failed ones returned, most frequent first."""
     sites: tuple[CallSite, ...] = ()
     """Who made them, most expensive first; empty when stacks of calls were not recorded."""
+    faults: CallFaults | None = None
+    """None where nobody looked at the faults of any of them."""
 
     @property
     def ns_per_gib(self) -> float | None:

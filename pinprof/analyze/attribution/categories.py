@@ -98,9 +98,29 @@ CATEGORIES: tuple[Category, ...] = (
         takes_from="fault.cow", shown_by=(*CLEARING, *k("", r"(vma_)?alloc_zeroed_\w+")),
     ),
     Category(
-        "fault.swap", "G", "waiting for swap, NUMA balancing or page migration", "Bind memory and threads to a node.",
-        k("", r"do_swap_page|do_numa_page|do_huge_pmd_numa_page|\w*migration_entry_wait\w*"), context="exception",
-        strength=50,
+        "fault.swap", "G", "waiting for swap or page migration", "Leave more memory free.",
+        k("", r"do_swap_page|\w*migration_entry_wait\w*"), context="exception", strength=50,
+    ),
+    Category(
+        "fault.numa", "G", "a page that NUMA balancing has taken away, to see who uses it or to move it",
+        "Bind memory and threads to a node (numactl), or turn off kernel.numa_balancing.",
+        k(r"do_huge_pmd_numa_page|migrate_misplaced_\w+|numa_migrate_check", "do_numa_page|numa_migrate_prep"),
+        context="exception", strength=55,
+    ),
+    Category(
+        "fault.reclaim", "G", "a fault that first has to free memory: a limit is reached, or no memory is left",
+        "Raise the memory limit, or use less memory and page cache.",
+        k(
+            r"try_to_free_(mem_cgroup_)?pages|do_try_to_free_pages|shrink_(node|lruvec|folio_list|slab)\w*"
+            "|__mem_cgroup_handle_over_high|reclaim_high|drain_all_pages|reclaim_throttle",
+            "shrink_page_list|shrink_zones?|mem_cgroup_handle_over_high|__alloc_pages_direct_reclaim",
+        ), context="exception", strength=62,
+    ),
+    Category(
+        "fault.compact", "G", "a fault that first has to move other pages, to make room for a huge one (compaction)",
+        "Set huge-page defragmentation to defer+madvise, or reserve huge pages (hugetlbfs).",
+        k(r"__alloc_pages_direct_compact|try_to_compact_pages|compact_zone\w*|isolate_(migrate|free)pages\w*|compaction_\w+"),
+        context="exception", strength=65,
     ),
     Category(
         "fault.uffd", "G", "fault handed to a userfaultfd handler", "Let the handler resolve larger pieces at a time.",
@@ -361,9 +381,14 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "sys.reclaim", "D", "reclaiming and compacting memory", "Leave more memory free; set huge-page "
             "defragmentation to defer+madvise.", k(
-            r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*|balance_pgdat"
+            r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_(mem_cgroup_)?pages|try_to_compact_pages|compact_zone\w*|balance_pgdat"
             r"|khugepaged\w*|migrate_pages\w*"
         ), strength=60,
+    ),
+    Category(
+        "sys.numa", "D", "NUMA balancing looking for pages to move",
+        "Bind memory and threads to a node (numactl), or turn off kernel.numa_balancing.",
+        k("task_numa_(work|fault|migrate)|change_prot_numa", r"task_numa_placement"), strength=65,
     ),
     Category(
         "sys.signal", "G", "delivering signals", "Handle events without signals: none for each page or item.",
@@ -389,7 +414,7 @@ CATEGORIES: tuple[Category, ...] = (
         "Read and write larger pieces, and sync less often.", k(
             r"filemap_\w+|__filemap_\w+|generic_file_(read|write|direct|buffered|splice)\w*|generic_perform_write"
             r"|\w+_file_(read|write)_iter|\w+_buffered_write\w*|\w+_write_(begin|end)|\w+_writepages|do_writepages|file_write_and_wait_range"
-            r"|page_cache_\w+|blkdev_(read|write)_iter|iomap_\w+|block_write_\w+|__block_write_\w+",
+            r"|page_cache_\w+|mapping_(try_invalidate|evict_folio)|generic_fadvise|blkdev_(read|write)_iter|iomap_\w+|block_write_\w+|__block_write_\w+",
             r"generic_file_buffered_read|read_pages",
         ), strength=34,
     ),

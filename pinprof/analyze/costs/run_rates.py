@@ -20,7 +20,7 @@ from pinprof.data.model import Capture
 from pinprof.data.rates import Rate
 
 _FAULTS = "page-faults"
-_OTHER = ("fault.file", "fault.cow", "fault.swap", "fault.uffd")
+_OTHER = ("fault.file", "fault.cow", "fault.swap", "fault.numa", "fault.reclaim", "fault.compact", "fault.uffd")
 """Leaves of faults that create no page of malloc."""
 _MOST_OTHER = 0.1
 """The share of the time in faults that may be spent in these: what each kind's number is, no event says."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.course.results import OWN
+from pinprof.analyze.memory import page_bytes
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
 from pinprof.analyze.opportunities.results import Evidence
@@ -28,6 +29,10 @@ ROUNDED_USED = 0.5, 0.9
 second, it was rounded up to that."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
+LEAST_CREATED = 0.3
+"""The share of the sampled time in a pin in which pages are created: where less is, they were there already."""
+LEAST_FAULTED = 0.5
+"""The share of what is pinned that faults inside the call."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")
 
 
@@ -121,7 +126,9 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
         created = sum(causes.get(leaf, 0) for leaf in _CREATED)
         amount, cost = round(used * amount), round(used * cost)
         each = scene.rates.cost("prefault.tN", amount // len(group))
-        if each is None or not cost or created < 0.3 * max(scene.ns(rows), 1):
+        faulted = _creates_pages(scene, group)
+        sampled = created >= LEAST_CREATED * max(scene.ns(rows), 1)
+        if each is None or not cost or not (sampled if faulted is None else faulted):
             continue
         site = scene.site_of_calls(group, rows)
         remains = each.times(len(group))
@@ -138,8 +145,37 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
             basis=((f"Touching {format_bytes(amount)} in huge pages with several threads and registering it takes"
                    f" {format_ns(round(remains.ns))} ({remains.source})."),),
             evidence=(Evidence(f"Creating pages takes {format_share(created, scene.ns(rows))} of the time in these"
-                               f" calls, {format_ns(cost)} in total."),),
+                               f" calls, {format_ns(cost)} in total."), *_of_faults(scene, group)),
         )  # fmt: skip
+
+
+def _faults_in(scene: Scene, pins: Int64) -> int | None:
+    """The page faults in these calls; None unless they are known of each."""
+    assert scene.calls is not None
+    minor = scene.calls.table.minor_faults
+    known = minor is not None and len(pins) > 0 and bool((minor[pins] >= 0).all())
+    return int(minor[pins].sum()) if minor is not None and known else None
+
+
+def _creates_pages(scene: Scene, pins: Int64) -> bool | None:
+    """Whether these calls create what they pin, by their page faults; None where these do not decide.
+
+    A fault makes one page, which may be a huge one. Memory that the driver itself makes is no fault's.
+    """
+    assert scene.calls is not None
+    faults, amount = _faults_in(scene, pins), int(scene.calls.size_bytes[pins].sum())
+    if faults is None:
+        return None
+    if faults * page_bytes(scene.capture) >= LEAST_FAULTED * amount:
+        return True
+    return False if not faults and bool(scene.calls.is_for("register")[pins].all()) else None
+
+
+def _of_faults(scene: Scene, pins: Int64) -> tuple[Evidence, ...]:
+    faults = _faults_in(scene, pins)
+    if not faults:
+        return ()
+    return (Evidence(f"{format_counted(faults, 'page fault happens', 'page faults happen')} inside these calls."),)
 
 
 def _is_rounded(scene: Scene, pins: Int64, used: float) -> bool:

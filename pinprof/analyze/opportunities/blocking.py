@@ -45,7 +45,7 @@ def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
     cost, largest = scene.ns(rows), int(calls.size_bytes[group].max())
     tid = int(calls.table.tid[group][0])
     thread = scene.capture.threads.get((scene.course.pid, tid), "")
-    site = replace(scene.site_of_calls(group, scene.rows_inside(group)), thread=thread)
+    site = replace(scene.site_of_calls(group, scene.rows_inside(group), library=True), thread=thread)
     waiting = scene.waiting_site(rows)
     in_pieces = 0 < largest <= PIECE_BYTES
     pinned = (

@@ -1,10 +1,4 @@
-"""The cures: what to write instead, in the words of the framework in use, and settings that need no change of code.
-
-Settings were measured on an H200 (torch 2.11, glibc 2.39), or are documented by their makers:
-PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; pinned_max_round_threshold_mb: PyTorch's pull
-request 171662 of 2026; THP_MEM_ALLOC_ENABLE: PyTorch's c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C
-Library's manual, sections 3.2.3 and 39.1.
-"""
+"""The cures: what to change, in words and in code of C, C++ and Python; how libraries do it is in knobs.toml."""
 
 from __future__ import annotations
 
@@ -12,25 +6,21 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from pinprof.analyze.opportunities.knobs import words_of
 from pinprof.analyze.opportunities.results import Cure
 from pinprof.base.lazy_dataclass import dataclass
 
 NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON = "", "pytorch", "numpy", "cupy", "jax", "python"
 
-HUGE_PAGES_OF_GLIBC = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
-KEEP_FREED_MEMORY = "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456"
-_TORCH_PINS = "PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
-
 
 @dataclass(frozen=True)
 class Entry:
-    """One cure for all frameworks: that of the framework in use counts, else that of C and C++."""
+    """One cure, in the languages of programs."""
 
     text: str
     phrase: str
     """As the subject of `… saves about 2 s`."""
     code: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 CURES: Mapping[str, Entry] = MappingProxyType(
@@ -55,7 +45,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "cudaHostRegister(address, size, 0)  # torch.cuda.cudart(), cupy.cuda.runtime, cuda.bindings"
                 ),
             },
-            {PYTORCH: _TORCH_PINS},
         ),
         "pool-pinned": Entry(
             "Pin once and reuse: take the buffers from a pool instead of pinning and freeing them each time.",
@@ -67,13 +56,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "for (auto &p : pool) cudaMallocHost(&p, size);\n"
                     "// in the loop: use pool[i], free nothing"
                 ),
-                PYTORCH: (
-                    "# before the loop\n"
-                    "staging = torch.empty(shape, dtype=dtype, pin_memory=True)\n"
-                    "# in the loop\n"
-                    "staging.copy_(x); y = staging.to('cuda', non_blocking=True)"
-                ),
-                CUPY: "cupy.cuda.set_pinned_memory_allocator(cupy.cuda.PinnedMemoryPool().malloc)",
             },
         ),
         "pin-in-pieces": Entry(
@@ -92,7 +74,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "pinning before the work begins",
             {
                 NATIVE: "cudaMallocHost(&pool, size);  // at start-up, before other threads call CUDA",
-                PYTORCH: "pool = torch.empty(size, dtype=torch.uint8, pin_memory=True)  # at start-up",
             },
         ),
         "other-process": Entry(
@@ -103,19 +84,12 @@ CURES: Mapping[str, Entry] = MappingProxyType(
         "pin-less": Entry(
             "Pin only the memory that is copied.",
             "pinning less",
-            {PYTORCH: "staging = torch.empty(size_of_one_batch, dtype=torch.uint8, pin_memory=True)"},
         ),
         "pin-exact": Entry(
             "Pin the exact size: configure the allocator not to round large blocks up to a power of two, or register"
             " memory of the right size.",
             "pinning the exact size",
-            {
-                PYTORCH: (
-                    "host = torch.empty(n, dtype=torch.uint8)\n"
-                    "torch.cuda.cudart().cudaHostRegister(host.data_ptr(), host.nbytes, 0)"
-                ),
-            },
-            {PYTORCH: "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64"},
+            {},
         ),
         "register-once": Entry(
             "Register the memory once, before the loop, and unregister it at the end.",
@@ -133,8 +107,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);\n"
                     "cudaMallocAsync(&p, size, stream);  // and cudaFreeAsync(p, stream)"
                 ),
-                PYTORCH: "# keep tensors alive and write into them: torch.mm(a, b, out=c)",
-                CUPY: "cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)",
             },
         ),
         "pool-managed": Entry("Allocate managed memory once and reuse it.", "allocating once"),
@@ -146,14 +118,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "cudaMallocHost(&host, size);  // once, instead of malloc\n"
                     "cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream);"
                 ),
-                PYTORCH: (
-                    "# once\n"
-                    "host = torch.empty(shape, dtype=dtype, pin_memory=True)\n"
-                    "# each time\n"
-                    "host.copy_(x, non_blocking=True)  # read it after torch.cuda.synchronize() or an event"
-                ),
-                CUPY: "host = cupyx.empty_pinned(shape, dtype); x.get(out=host)",
-                JAX: "jax.device_put(x, jax.sharding.SingleDeviceSharding(device, memory_kind='pinned_host'))",
             },
         ),
         "pin-source": Entry(
@@ -161,12 +125,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "pinning the source once",
             {
                 NATIVE: "cudaHostRegister(host, size, cudaHostRegisterDefault);  // once, before the loop",
-                PYTORCH: (
-                    "# once\n"
-                    "weights = {name: w.pin_memory() for name, w in weights.items()}\n"
-                    "# each time\n"
-                    "w = weights[name].to('cuda', non_blocking=True)"
-                ),
             },
         ),
         "huge-pages": Entry(
@@ -175,17 +133,13 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             {
                 NATIVE: "void *p = aligned_alloc(2 << 20, size); madvise(p, size, MADV_HUGEPAGE);",
             },
-            {PYTORCH: "THP_MEM_ALLOC_ENABLE=1", NATIVE: HUGE_PAGES_OF_GLIBC},
         ),
         "reuse-memory": Entry(
             "Keep large buffers and write into them, instead of allocating new ones each time.",
             "reusing the memory",
             {
                 NATIVE: "static std::vector<float> buffer; buffer.resize(n);  // grows once, is never freed",
-                NUMPY: "np.multiply(a, b, out=buffer)  # buffer = np.empty_like(a), once",
-                PYTORCH: "torch.mul(a, b, out=buffer)  # buffer = torch.empty_like(a), once",
             },
-            {NATIVE: KEEP_FREED_MEMORY},
         ),
         "spawn": Entry(
             "Start the process before you fill the memory, or start it without copying the memory.",
@@ -193,7 +147,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             {
                 NATIVE: "posix_spawn(&pid, path, NULL, NULL, argv, environ);  // instead of fork and exec",
                 PYTHON: "context = multiprocessing.get_context('forkserver')  # or 'spawn'",
-                PYTORCH: "DataLoader(dataset, num_workers=n, multiprocessing_context='forkserver')",
             },
         ),
         "keep-pages": Entry(
@@ -267,7 +220,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "cudaMemcpyAsync(device, host, rows * size, cudaMemcpyHostToDevice, stream);\n"
                     "// if the pieces are not contiguous: cudaMemcpy2DAsync, or cudaMemcpyBatchAsync (CUDA 12.8)"
                 ),
-                PYTORCH: "batch = torch.cat(rows).pin_memory().to('cuda', non_blocking=True)",
             },
         ),
         "sync-less": Entry(
@@ -275,7 +227,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "synchronising less often",
             {
                 NATIVE: "if (step % 100 == 99) cudaStreamSynchronize(stream);",
-                PYTORCH: "total += loss.detach()  # on the GPU; total.item() every hundred steps",
             },
         ),
         "use-streams": Entry(
@@ -291,18 +242,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "cudaMemcpyAsync(host[i], d, size, cudaMemcpyDeviceToHost, s);\n"
                     "// after the loop: cudaDeviceSynchronize()"
                 ),
-                PYTORCH: (
-                    "with torch.cuda.stream(streams[i % n]):  # n = 3 streams, made once\n"
-                    "    x = batch.to('cuda', non_blocking=True)  # batch is pinned\n"
-                    "    results[i].copy_(model(x), non_blocking=True)  # results are pinned\n"
-                    "# after the loop: torch.cuda.synchronize()"
-                ),
-                CUPY: (
-                    "with streams[i % n]:  # cupy.cuda.Stream(non_blocking=True), n = 3, made once\n"
-                    "    x = buffers[i % n]; x.set(batch)  # batch is pinned: cupyx.empty_pinned\n"
-                    "    f(x).get(out=results[i], blocking=False)\n"
-                    "# after the loop: cupy.cuda.Device().synchronize()"
-                ),
             },
         ),
         "keep-resident": Entry(
@@ -314,15 +253,12 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                     "// the steps work on `device`\n"
                     "cudaMemcpy(host, device, size, cudaMemcpyDeviceToHost);  // once, after them"
                 ),
-                PYTORCH: "x = x.to('cuda')  # once; then no .cpu() or .numpy() between the steps",
-                CUPY: "x = cupy.asarray(x)  # once; then no .get() or cupy.asnumpy between the steps",
-                JAX: "x = jax.device_put(x)  # once; then no numpy.asarray(x) between the steps",
             },
         ),
         "context-early": Entry(
             "Create the context before the timed work begins.",
             "creating it earlier",
-            {NATIVE: "cudaFree(0);  // at start-up", PYTORCH: "torch.cuda.init()  # at start-up"},
+            {NATIVE: "cudaFree(0);  // at start-up"},
         ),
         "reuse-shared-memory": Entry(
             "Let workers write into shared memory that is allocated once, instead of allocating new memory for each "
@@ -330,9 +266,50 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "reusing shared memory",
             {
                 PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # a few, reused",
-                PYTORCH: "# workers fill tensors that were allocated once with share_memory_()\n"
-                "DataLoader(dataset, num_workers=n, persistent_workers=True)",
             },
+        ),
+        "share-memory": Entry(
+            "Let the processes write and read shared memory that is allocated once, and pass only where the data lies.",
+            "shared memory",
+            {
+                PYTHON: (
+                    "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # once, before the pool\n"
+                    "with multiprocessing.Pool(4, attach, (block.name,)) as pool:  # attach opens it by its name\n"
+                    "    pool.apply(work, (k,))  # writes to numpy.ndarray(shape, dtype, block.buf), returns nothing"
+                ),
+            },
+        ),
+        "read-ahead": Entry(
+            "Have the file read in large pieces before it is touched: advise the mapping, or read it into a buffer with"
+            " several threads.",
+            "reading ahead",
+            {
+                NATIVE: (
+                    "madvise(p, size, MADV_WILLNEED);  // before the first touch, and no MADV_RANDOM\n"
+                    "// or: pread(fd, buffer + at, 8 << 20, at) in several threads, with O_DIRECT past the page cache"
+                ),
+                PYTHON: "m.madvise(mmap.MADV_WILLNEED)  # before the first touch; numpy.memmap has it as array._mmap",
+            },
+        ),
+        "memory-limit": Entry(
+            "Raise the memory limit, or use less memory: the page cache counts, too, so read files with O_DIRECT, or"
+            " drop what was read.",
+            "more memory",
+            {
+                NATIVE: "posix_fadvise(fd, 0, at, POSIX_FADV_DONTNEED);  // after a part of the file was used",
+                PYTHON: "os.posix_fadvise(fd, 0, at, os.POSIX_FADV_DONTNEED)  # after a part of the file was used",
+            },
+        ),
+        "defer-compaction": Entry(
+            "Do not ask for huge pages here, or let the kernel make room in the background: write defer+madvise to"
+            " /sys/kernel/mm/transparent_hugepage/defrag, or reserve huge pages at boot (hugetlbfs).",
+            "deferring compaction",
+            {NATIVE: "// no madvise(p, size, MADV_HUGEPAGE) for memory that is short-lived"},
+        ),
+        "bind-memory": Entry(
+            "Bind the program's threads and memory to a node, or turn NUMA balancing off: kernel.numa_balancing=0.",
+            "binding memory to a node",
+            {NATIVE: "set_mempolicy(MPOL_BIND, &mask, sizeof(mask) * 8);  // or: numactl --cpunodebind=0 --membind=0"},
         ),
     }
 )
@@ -342,6 +319,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
 def cure(name: str, framework: str) -> Cure:
     """A cure in the words of a framework; Python programs get no lines of C."""
     entry = CURES[name]
-    code = next((entry.code[one] for one in dict.fromkeys((framework, framework and PYTHON)) if one in entry.code), "")
-    environment = next((entry.environment[one] for one in (framework, NATIVE) if one in entry.environment), "")
+    own, every = (words_of(name, one) for one in (framework, NATIVE))
+    language = framework and PYTHON
+    code = (own.code if own else "") or entry.code.get(language, "")
+    environment = next((row.environment for row in (own, every) if row and row.environment), "")
     return Cure(name, entry.text, code, environment)

@@ -334,12 +334,14 @@ def mapped_files(scene: Scene) -> Iterator[Candidate]:
         remains = total([max(read, copied, key=lambda part: part.ns), pin])
         assert remains is not None
         site = scene.site_of_calls(group.calls, group.rows)
+        # To wait for the disk takes as long whoever reads.
+        disk = scene.caused_by("wait.disk")[group.rows]
         yield Candidate(
             title=f"{site.place} copies {format_bytes(group.bytes)} to the GPU from a mapped file.",
             site=site,
             phase=scene.phase_of(group.rows),
-            rows=group.rows,
-            cost_ns=group.cost_ns,
+            rows=group.rows[~disk],
+            cost_ns=max(group.cost_ns - scene.ns(group.rows[disk]), 0),
             remains=remains,
             cure=cure("map-at-once", scene.framework),
             count=group.count,

@@ -16,7 +16,9 @@ from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.making import blocks_at
 from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
+from pinprof.analyze.opportunities.pressure import pressed
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
@@ -113,6 +115,8 @@ _PINS_AGAIN = _Kind("pool-pinned", "pins new memory each time.", (0.77, 0.9, 1.0
 _PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages at the same time.", (0.5, 0.7, 0.85))
 _SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 0.9, 0.95))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
+_NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
+"""Of new memory, and nothing else."""
 
 
 def page_costs(scene: Scene) -> Iterator[Candidate]:
@@ -135,7 +139,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             # What is given back elsewhere is not this memory.
             group = np.sort(np.concatenate([made, group[~marks.frees[group] & ~np.isin(group, made)]]))
         kind = _kind(scene, marks, group, again, huge_again)
-        if kind is None:
+        if kind is None or (kind.cure == _ONCE.cure and pressed(scene, group)):
             continue
         concerned = _concerned(scene, marks, kind, group)
         cost = scene.ns(concerned)
@@ -248,12 +252,16 @@ def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows:
 
     That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
     meanwhile, since Python frees here what it made there. Where the thread leaves the place and comes back several
-    times, another thread may free what it made. What the program builds before its work, it makes once.
+    times, another thread may free what it made. What the program builds before its work, it makes once. Where the
+    recording has all large memory with its life, that decides.
     """
     times, thread = scene.course.wall.time_ns, scene.thread
     making = made[~marks.frees[made]]
     if not len(making) or scene.phase_of(making) == "build":
         return False, False
+    known = blocks_at(scene, making)
+    if known is not None and known.again is not None and not marks.drops[group].any():
+        return known.again, known.again
     first, last = times[making].min(), times[making].max()
     makers, made_by = np.unique(thread[making], return_counts=True)
     maker = int(makers[made_by.argmax()])
@@ -326,6 +334,8 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     }
     most = max(kinds, key=lambda name: kinds[name])
     cost = max(scene.ns(group), 1)
+    if not kinds[most]:
+        return _AGAIN if again else None
     if kinds["signals"] >= LEAST_SIGNALS * kinds[most]:
         return _SIGNALS
     simple = {"fork": _FORKS, "protects": _PROTECTS, "drops_lazily": _DROPS_LAZILY}
@@ -371,6 +381,7 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
     site, cost = scene.site_of(made), scene.ns(group)
     causes = scene.causes(group)
     first = ", ".join(f"{in_words(name)} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
+    blocks = blocks_at(scene, made) if kind in _NEW else None
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
@@ -380,7 +391,12 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
         remains=remains,
         cure=cure(kind.cure, scene.framework),
         basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *_of_ends(ends_ns)),
-        evidence=(Evidence(f"This is {format_share(cost, max(scene.own_ns, 1))} of the program's own time."),),
+        count=blocks.made if blocks else 0,
+        bytes=blocks.made_bytes if blocks else 0,
+        evidence=(
+            Evidence(f"This is {format_share(cost, max(scene.own_ns, 1))} of the program's own time."),
+            *([Evidence(blocks.text)] if blocks else ()),
+        ),
         unknown=kind.unknown,
     )
 

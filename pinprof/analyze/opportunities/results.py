@@ -25,6 +25,8 @@ class Cure:
     """Lines to write instead, for the framework in use; may hold several lines."""
     environment: str = ""
     """`NAME=value` that does it, or a part of it, without a change of code; empty where there is none."""
+    option: str = ""
+    """The option of a library that does it, as it is written; empty where the program has to do it itself."""
 
 
 @dataclass(frozen=True)

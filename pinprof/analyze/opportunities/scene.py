@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.allocations.blocks import LineBlocks, blocks_of
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
@@ -26,6 +27,7 @@ from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
+from pinprof.data.own_code import library_part
 from pinprof.data.rate_book import RUN, Estimate, RateBook
 
 _NAMES = [row.name for row in CATEGORIES]
@@ -108,6 +110,11 @@ class Scene(CourseTable):
     def view(self) -> View:
         """What was recorded, as claims ask for it."""
         return self.counted or View.of(self.capture, *summarise(self.capture, self.attribution, self.members))
+
+    @cached_property
+    def blocks(self) -> tuple[LineBlocks, ...]:
+        """Large memory of the host by line, exactly; empty where the recording has none."""
+        return blocks_of(self.capture.host_memory)
 
     @cached_property
     def framework(self) -> str:
@@ -368,8 +375,16 @@ class Scene(CourseTable):
     def _overhead(self) -> CallOverhead | None:
         return self.capture.activity.call_overhead if self.capture.activity else None
 
-    def site_of_calls(self, calls: Int64, rows: Int64) -> Site:
-        """Where these calls are made: as each was recorded, else where samples inside them were."""
+    def is_own(self, site: Site) -> bool:
+        """Whether a site is in the program's own code."""
+        return bool(site.file) and not library_part(self.sites.path(site.file))
+
+    def site_of_calls(self, calls: Int64, rows: Int64, *, library: bool = False) -> Site:
+        """Where these calls are made: as each was recorded, else where samples inside them were.
+
+        Where a library's own thread makes them, it is the line of the program that waits for it, if samples tell;
+        with `library` that of the library.
+        """
         assert self.calls is not None
         table = self.calls.table
         thread = self.thread_of(rows)
@@ -378,11 +393,9 @@ class Scene(CourseTable):
             if 2 * len(known) >= len(calls):
                 named = self.sites.of_caller(table.sites[int(np.bincount(known).argmax())], thread)
                 sampled = self.site_of(rows)
-                return (
-                    sampled
-                    if not named.file and (sampled.file or named.function.startswith("["))
-                    else replace(named, range=sampled.range)
-                )
+                unknown = not named.file and (sampled.file or named.function.startswith("["))
+                theirs = not library and not self.is_own(named) and self.is_own(sampled)
+                return sampled if unknown or theirs else replace(named, range=sampled.range)
         return self.site_of(rows)
 
     def site_of(self, rows: Int64) -> Site:

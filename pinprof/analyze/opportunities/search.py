@@ -13,8 +13,21 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES, in_words
 from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
-from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
+from pinprof.analyze.opportunities import (
+    allocating,
+    between,
+    blocking,
+    catalogue,
+    cold,
+    copying,
+    managed,
+    pages,
+    pressure,
+    restaging,
+    turns,
+)
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.options import with_options
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.rules.needs import (
@@ -24,6 +37,7 @@ from pinprof.analyze.rules.needs import (
     EVERY_CALL,
     KERNEL_NAMES,
     KERNEL_SAMPLES,
+    KERNEL_STACKS,
     PERMITTED,
     SHOWS_KERNEL,
     STACKS,
@@ -50,7 +64,7 @@ _CALLS, _KERNEL = (CLOCK, CALLS), (CLOCK, KERNEL_SAMPLES)
 
 DETECTORS: tuple[Detector, ...] = (
     Detector(allocating.pairs, "memory allocated and freed repeatedly", _CALLS),
-    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(allocating.page_creation, "pages created during pins", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(blocking.blocking_pins, "waits for other threads", _CALLS),
     Detector(blocking.other_process, "waits for other processes", _KERNEL),
     Detector(allocating.late_context, "contexts created inside timed work", _CALLS),
@@ -58,9 +72,13 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(copying.tiny, "tiny copies", _CALLS),
     Detector(copying.pageable, "copies of pageable memory", _CALLS),
     Detector(copying.mapped_files, "copies of mapped files", _CALLS),
+    Detector(restaging.restaged, "copies by libraries before the copy to the GPU", (CLOCK, STACKS)),
     Detector(turns.back_and_forth, "copies and kernels that take turns", _CALLS),
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
-    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES)),
+    Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
+    Detector(between.pickled, "data that is pickled between processes", _KERNEL),
+    Detector(cold.cold_files, "mapped files that do not lie in memory", _KERNEL),
+    Detector(pressure.memory_pressure, "memory limits, compaction and NUMA balancing", _KERNEL),
     Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
 )
 """In the order in which they are asked."""
@@ -81,7 +99,8 @@ COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 def search(scene: Scene) -> Opportunities:
     """What to change, best first; what only a measurement decides; what would not pay; and the headline."""
     asked = [detector for detector in DETECTORS if unmet(detector.needs, scene.view) is None]
-    candidates = [_in_its_phase(scene, candidate) for detector in asked for candidate in detector.find(scene)]
+    found_first = (_in_its_phase(scene, candidate) for detector in asked for candidate in detector.find(scene))
+    candidates = with_options(scene, found_first)
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
     found: list[Opportunity] = []
     to_measure: list[ToMeasure] = []
@@ -218,7 +237,7 @@ def _best_change(searched: Searched) -> str:
     saving = first.saving
     low, likely, high = map(format_ns_about, (saving.low_ns, saving.likely_ns, saving.high_ns))
     about = likely if low == high else f"{likely} ({low} to {high})"
-    cure = catalogue.CURES[first.cure.id].phrase
+    cure = first.cure.option or catalogue.CURES[first.cure.id].phrase
     return (
         f"{first.title.rstrip('.')}: {cure} saves about {about}"
         f" of {format_ns(searched.scene.phase_ns(first.phase))} of {first.phase}."

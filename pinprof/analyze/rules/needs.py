@@ -108,6 +108,15 @@ WHOLE = Need(
     "it is not complete",
     "record the whole program",
 )
+KERNEL_STACKS = Need(
+    "stacks in the kernel",
+    lambda view: not view.main.event.inferred,
+    "Stacks in the kernel, which timers inside the program don't see: run `pinprof doctor`, which says how to permit "
+    "perf events.",
+    "Without stacks in the kernel, this can't be judged.",
+    "what the kernel did is only estimated",
+    "run `pinprof doctor` for how to permit perf events",
+)
 SEES_KERNEL = (SAMPLES, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES)
 """Whatever the samples are of."""
 SHOWS_KERNEL = (SAMPLES, TIME, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
@@ -115,6 +124,8 @@ SHOWS_KERNEL = (SAMPLES, TIME, PERMITTED, CALL_CHAINS, KERNEL_SAMPLES, STACKS, K
 CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, TIME, STACKS)
 KERNEL_CAUSES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, TIME, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
 """For shares of causes that functions of the kernel tell."""
+INSIDE_KERNEL = (*KERNEL_CAUSES, KERNEL_STACKS)
+"""For those that only functions deep inside it tell: that it was entered by a fault or a call does not."""
 
 _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."
 CUDA = Need("CUDA calls and GPU work", lambda view: view.knows_cuda, _NO_ACTIVITY)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pinprof.analyze.attribution.attribute import RECLAIM_IN_PIN
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, lacks, percent
-from pinprof.base.units import format_bytes, format_share
+from pinprof.base.units import format_bytes, format_counted, format_share
 
 FIRST_TOUCH_IN_PIN = 0.50
 """pin.faultin, of the pinning call."""
@@ -31,21 +33,31 @@ def first_touch_in_pin(view: View) -> Verdict:
     # Without ranges the call's own time is not known: pinning itself is the best measure.
     whole = scope.part.total if scope.range else pinning
     created = scope.part.by_leaf.get("pin.faultin", 0)
-    evidence = (
+    measured = (
         f"pin.faultin is {format_share(created, whole)} of {scope.name if scope.range else 'pinning'}; "
         f"threshold {percent(FIRST_TOUCH_IN_PIN)}."
     )
+    evidence = (measured, *_faults_of_pins(view))
     if not scope.enough(whole):
-        return lacks(_FEW_OF_PINNING, evidence)
+        return lacks(_FEW_OF_PINNING, *evidence)
     if created >= FIRST_TOUCH_IN_PIN * whole:
         return fired(
             "Pinning itself is cheap. This call also creates the pages, and that takes the time.",
-            evidence,
+            *evidence,
             advice="Touch the memory first, in parallel and in huge pages, then register it. Pool pinned buffers. In "
             "PyTorch, set PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
             stake=view.sampled_stake(created),
         )
-    return clear("The pages existed before they were pinned.", evidence)
+    return clear("The pages existed before they were pinned.", *evidence)
+
+
+def _faults_of_pins(view: View) -> Iterator[str]:
+    """How often calls that pin fault, where that was recorded."""
+    for call in view.traced.whole.calls if view.traced else ():
+        if call.faults and call.size_bytes and call.purpose in ("alloc pinned", "register"):
+            faults = format_counted(call.faults.minor + call.faults.major, "page fault", "page faults")
+            count = format_counted(call.faults.calls, "call", "calls")
+            yield f"{call.name} pins {format_bytes(call.size_bytes)} with {faults} in {count}."
 
 
 def compaction(view: View) -> Verdict:

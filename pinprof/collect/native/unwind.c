@@ -11,8 +11,7 @@
  * tell which file lies where. Every size and offset in a file is checked: a damaged or hostile file costs frames, never
  * the collector. Files are read with pread(2): a file that shrinks meanwhile cannot raise SIGBUS.
  *
- * Sources: DWARF 5, section 6.4 and 7.24 (call frame information); LSB Core, .eh_frame and .eh_frame_hdr;
- * include/uapi/linux/perf_event.h (records); psABI of x86-64 and AArch64 (register numbers).
+ * Source: include/uapi/linux/perf_event.h (records). cfi.h has the rest.
  */
 
 #define _GNU_SOURCE
@@ -29,18 +28,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cursor.h"
+#include "cfi.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 #if defined(__x86_64__)
-enum { DW_FP = 6, DW_SP = 7, DW_RA = 16, MACHINE = EM_X86_64 };
-enum { REG_FP, REG_SP, REG_PC, REGS }; /* perf's order: BP 6, SP 7, IP 8 */
-#elif defined(__aarch64__)
-enum { DW_FP = 29, DW_SP = 31, DW_RA = 30, MACHINE = EM_AARCH64 };
-enum { REG_FP, REG_LR, REG_SP, REG_PC, REGS }; /* X29 29, LR 30, SP 31, PC 32 */
+enum { MACHINE = EM_X86_64, REG_FP = 0, REG_SP, REG_PC, REGS }; /* perf's order: BP 6, SP 7, IP 8 */
 #else
-#error "no register numbers for this machine"
+enum { MACHINE = EM_AARCH64, REG_FP = 0, REG_LR, REG_SP, REG_PC, REGS }; /* X29 29, LR 30, SP 31, PC 32 */
 #endif
 
 enum { RECORD_MMAP = 1, RECORD_COMM = 3, RECORD_EXIT = 4, RECORD_FORK = 7, RECORD_SAMPLE = 9, RECORD_MMAP2 = 10 };
@@ -52,10 +47,10 @@ enum { S_TIME = 1 << 2, S_BEHIND_TIME = 1 << 6 | 1 << 7 | 1 << 9 | S_IDENTIFIER 
 #define CONTEXT_LOWEST ((uint64_t)-4095)
 #define CONTEXT_USER ((uint64_t)-512)
 
-enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_FDE = 1 << 16, MOST_TABLE = 64 << 20 };
+enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_TABLE = 64 << 20 };
 enum { MOST_FRAME_BYTES = 16 << 20, LEAST_FDE = 12 }; /* of .eh_frame without a table; with its length and its CIE */
-/* A copy of less is not meant to hold a whole stack; an address further above a stack pointer lies in no stack. */
-enum { MUCH_STACK = 4096, LARGEST_STACK = 8 << 20, FEW_FRAMES = 3 };
+/* A copy of less is not meant to hold a whole stack. */
+enum { MUCH_STACK = 4096, FEW_FRAMES = 3 };
 
 struct segment {
     uint64_t address, offset, size;
@@ -97,19 +92,6 @@ struct past { /* the address space of a program before the process executed anot
     struct process space;
 };
 
-enum rule { SAME, AT_OFFSET, VALUE_OFFSET, EXPRESSION, UNDEFINED };
-enum cfa { CFA_NONE, CFA_SP, CFA_FP, CFA_EXPRESSION };
-
-struct row { /* how to leave one function from one place in it */
-    uint64_t pc;
-    const struct file *file;
-    int32_t cfa_offset, fp_offset, ra_offset;
-    uint8_t cfa, fp, ra;
-    bool signal_frame, known;
-    uint8_t expression_size;
-    uint8_t expression[15];
-};
-
 struct event {
     uint64_t id;
     uint64_t sample_type;
@@ -127,18 +109,6 @@ struct unwinder {
     uint64_t copied, deep, cut; /* of samples of time: all; more than MUCH_STACK is needed; it is not there */
     uint64_t latest;            /* time of a record */
     uint8_t joined[1 << 16];    /* the longest record */
-};
-
-struct frame {
-    uint64_t pc, sp, fp, lr;
-    bool after_signal;
-};
-
-struct stack {
-    const uint8_t *bytes;
-    uint64_t from, size;
-    bool *beyond;    /* set where a word above the copy is asked for */
-    uint64_t *above; /* how far above its start words were asked for */
 };
 
 /* ---- reading files ---- */
@@ -190,67 +160,96 @@ static bool address_of(const struct file *file, uint64_t offset, uint64_t *addre
     return false;
 }
 
-/* ---- encoded values ---- */
-
-static int64_t signed_of(uint64_t value, size_t size)
-{
-    unsigned shift = 64 - 8 * (unsigned)size;
-    return (int64_t)(value << shift) >> shift;
-}
-
-static uint64_t take_encoded(struct cursor *c, uint8_t encoding, uint64_t data)
-{
-    uint64_t place = c->address, value;
-    if (encoding == 0xff)
-        return 0;
-    switch (encoding & 0x0f) {
-    case 0x00:
-        value = take(c, 8);
-        break;
-    case 0x01:
-        value = take_uleb(c);
-        break;
-    case 0x02:
-        value = take(c, 2);
-        break;
-    case 0x03:
-        value = take(c, 4);
-        break;
-    case 0x04:
-        value = take(c, 8);
-        break;
-    case 0x09:
-        value = (uint64_t)take_sleb(c);
-        break;
-    case 0x0a:
-        value = (uint64_t)signed_of(take(c, 2), 2);
-        break;
-    case 0x0b:
-        value = (uint64_t)signed_of(take(c, 4), 4);
-        break;
-    case 0x0c:
-        value = take(c, 8);
-        break;
-    default:
-        c->bad = true;
-        return 0;
-    }
-    switch (encoding & 0x70) {
-    case 0x00:
-        return value;
-    case 0x10:
-        return value + place;
-    case 0x30:
-        return value + data;
-    default:
-        c->bad = true;
-        return 0;
-    }
-}
-
 /* ---- ELF files ---- */
 
-static void make_table(struct file *file, const Elf64_Ehdr *head);
+static bool table_entry(const struct file *file, uint32_t number, int32_t pair[2])
+{
+    memcpy(pair, file->table + 8 * (size_t)number, 8);
+    return true;
+}
+
+static const uint8_t *bytes_at(const struct file *file, uint64_t address, size_t size, int kind)
+{
+    static _Thread_local uint8_t fde[MOST_FDE + 4], cie[MOST_CIE + 4];
+    uint8_t *bytes = kind == FDE ? fde : cie;
+    uint64_t offset, left;
+    return offset_of(file, address, &offset, &left) && left >= size && file_read(file, offset, bytes, size) ? bytes
+                                                                                                            : NULL;
+}
+
+static bool section_of(const struct file *file, const Elf64_Ehdr *head, const char *name, Elf64_Shdr *found)
+{
+    Elf64_Shdr names;
+    char text[16];
+    size_t size = strlen(name) + 1;
+    if (head->e_shentsize != sizeof names || head->e_shstrndx >= head->e_shnum || size > sizeof text ||
+        !file_read(file, head->e_shoff + (uint64_t)head->e_shstrndx * sizeof names, &names, sizeof names))
+        return false;
+    for (int n = 0; n < head->e_shnum; n++)
+        if (file_read(file, head->e_shoff + (uint64_t)n * sizeof *found, found, sizeof *found) &&
+            found->sh_flags & SHF_ALLOC && file_read(file, names.sh_offset + found->sh_name, text, size) &&
+            !memcmp(text, name, size))
+            return true;
+    return false;
+}
+
+static int by_function(const void *left, const void *right)
+{
+    int32_t a, b;
+    memcpy(&a, left, sizeof a);
+    memcpy(&b, right, sizeof b);
+    return (a > b) - (a < b);
+}
+
+/* Programs that are linked statically come without the sorted table: here it is made of all that .eh_frame has. */
+static void make_table(struct file *file, const Elf64_Ehdr *head)
+{
+    Elf64_Shdr section;
+    if (!section_of(file, head, ".eh_frame", &section) || section.sh_type == SHT_NOBITS ||
+        section.sh_size > MOST_FRAME_BYTES)
+        return;
+    uint64_t size = section.sh_size, known = 0;
+    uint32_t count = 0;
+    struct cie cie;
+    uint8_t *raw = malloc(size + 1);
+    int32_t *table = malloc((size / LEAST_FDE + 1) * 2 * sizeof *table);
+    if (raw && table && file_read(file, section.sh_offset, raw, size)) {
+        for (uint64_t at = 0; at + LEAST_FDE <= size;) {
+            uint32_t length, back;
+            memcpy(&length, raw + at, 4);
+            memcpy(&back, raw + at + 4, 4);
+            if (!length) {
+                at += 4;
+                continue;
+            }
+            if (length < LEAST_FDE - 4 || length > size - at - 4)
+                break;
+            uint64_t place = section.sh_addr + at, whose = place + 4 - back;
+            if (back && (whose == known || read_cie(file, whose, &cie))) {
+                known = whose;
+                struct cursor c = {raw + at + 8, raw + at + 4 + length, false, place + 8};
+                int64_t function = (int64_t)(take_encoded(&c, cie.encoding, section.sh_addr) - section.sh_addr);
+                if (!c.bad && function >= INT32_MIN && function <= INT32_MAX) {
+                    table[2 * count] = (int32_t)function;
+                    table[2 * count + 1] = (int32_t)at;
+                    count++;
+                }
+            } else if (back) {
+                known = 0;
+            }
+            at += 4 + (uint64_t)length;
+        }
+    }
+    free(raw);
+    if (!count) {
+        free(table);
+        return;
+    }
+    qsort(table, count, 2 * sizeof *table, by_function);
+    file->table = (uint8_t *)table;
+    file->header = section.sh_addr;
+    file->entries = count;
+}
 
 static void load_headers(struct file *file)
 {
@@ -269,12 +268,12 @@ static void load_headers(struct file *file)
         if (part.p_type == PT_GNU_EH_FRAME)
             frame_header = part.p_vaddr;
     }
+    uint64_t offset, left;
+    uint8_t raw[32];
     if (!frame_header) {
         make_table(file, &head);
         return;
     }
-    uint64_t offset, left;
-    uint8_t raw[32];
     if (!offset_of(file, frame_header, &offset, &left) || left < 12)
         return;
     size_t size = left < sizeof raw ? left : sizeof raw;
@@ -617,364 +616,6 @@ static void forget_ended(struct unwinder *u)
     }
 }
 
-/* ---- call frame information ---- */
-
-struct cie {
-    uint64_t code_align;
-    int64_t data_align;
-    uint8_t encoding;
-    bool augmented, signal_frame;
-    uint8_t program[512];
-    size_t program_size;
-};
-
-static bool read_cie(const struct file *file, uint64_t address, struct cie *cie)
-{
-    uint64_t offset, left;
-    uint8_t raw[600];
-    if (!offset_of(file, address, &offset, &left))
-        return false;
-    size_t size = left < sizeof raw ? left : sizeof raw;
-    if (!file_read(file, offset, raw, size))
-        return false;
-    struct cursor c = {raw, raw + size, false, address};
-    uint64_t length = take(&c, 4);
-    if (c.bad || length < 8 || length > size - 4)
-        return false;
-    c.end = c.at + length;
-    if (take(&c, 4) != 0)
-        return false;
-    uint64_t version = take(&c, 1);
-    const char *augmentation = (const char *)c.at;
-    const uint8_t *nul = memchr(c.at, 0, (size_t)(c.end - c.at));
-    if (c.bad || !nul || (version != 1 && version != 3))
-        return false;
-    c.address += (uint64_t)(nul + 1 - c.at);
-    c.at = nul + 1;
-    cie->code_align = take_uleb(&c);
-    cie->data_align = take_sleb(&c);
-    uint64_t ra = version == 1 ? take(&c, 1) : take_uleb(&c);
-    cie->encoding = 0;
-    cie->signal_frame = false;
-    cie->augmented = augmentation[0] == 'z';
-    const uint8_t *program = c.at;
-    if (cie->augmented) {
-        uint64_t extra = take_uleb(&c);
-        if (c.bad || extra > (uint64_t)(c.end - c.at))
-            return false;
-        program = c.at + extra;
-        for (const char *letter = augmentation + 1; *letter; letter++) {
-            if (*letter == 'R')
-                cie->encoding = (uint8_t)take(&c, 1);
-            else if (*letter == 'P')
-                take_encoded(&c, (uint8_t)take(&c, 1) & 0x0f, 0);
-            else if (*letter == 'L')
-                take(&c, 1);
-            else if (*letter == 'S')
-                cie->signal_frame = true;
-            else if (*letter != 'B')
-                return false;
-        }
-    } else if (augmentation[0]) {
-        return false;
-    }
-    cie->program_size = (size_t)(c.end - program);
-    if (c.bad || ra != DW_RA || program > c.end || cie->program_size > sizeof cie->program)
-        return false;
-    memcpy(cie->program, program, cie->program_size);
-    return true;
-}
-
-static void set_rule(struct row *row, uint64_t reg, enum rule rule, int64_t offset)
-{
-    if (offset > INT32_MAX || offset < INT32_MIN)
-        rule = UNDEFINED;
-    if (reg == DW_FP) {
-        row->fp = rule;
-        row->fp_offset = (int32_t)offset;
-    } else if (reg == DW_RA) {
-        row->ra = rule;
-        row->ra_offset = (int32_t)offset;
-    }
-}
-
-static void set_cfa(struct row *row, uint64_t reg, int64_t offset)
-{
-    row->cfa = reg == DW_SP ? CFA_SP : reg == DW_FP ? CFA_FP : CFA_NONE;
-    if (offset > INT32_MAX || offset < INT32_MIN)
-        row->cfa = CFA_NONE;
-    row->cfa_offset = (int32_t)offset;
-}
-
-/* Run a program of call frame instructions up to `pc`; false when it means something unknown. */
-static bool run(
-    struct cursor c, const struct cie *cie, uint64_t at, uint64_t pc, struct row *row, const struct row *initial)
-{
-    struct row saved[8];
-    uint64_t cfa_reg = row->cfa == CFA_FP ? DW_FP : DW_SP;
-    int depth = 0;
-    while (c.at < c.end && !c.bad) {
-        uint8_t op = (uint8_t)take(&c, 1);
-        uint64_t reg;
-        switch (op & 0xc0) {
-        case 0x40: /* advance_loc */
-            if ((at += (op & 0x3f) * cie->code_align) > pc)
-                return true;
-            continue;
-        case 0x80: /* offset */
-            set_rule(row, op & 0x3f, AT_OFFSET, (int64_t)take_uleb(&c) * cie->data_align);
-            continue;
-        case 0xc0: /* restore */
-            reg = op & 0x3f;
-            set_rule(row, reg, reg == DW_FP ? initial->fp : initial->ra,
-                reg == DW_FP ? initial->fp_offset : initial->ra_offset);
-            continue;
-        }
-        switch (op) {
-        case 0x00:
-            break; /* nop */
-        case 0x01: /* set_loc */
-            if ((at = take_encoded(&c, cie->encoding, 0)) > pc)
-                return true;
-            break;
-        case 0x02: /* advance_loc1 */
-        case 0x03:
-        case 0x04:
-            if ((at += take(&c, 1u << (op - 2)) * cie->code_align) > pc)
-                return true;
-            break;
-        case 0x05: /* offset_extended */
-            reg = take_uleb(&c);
-            set_rule(row, reg, AT_OFFSET, (int64_t)take_uleb(&c) * cie->data_align);
-            break;
-        case 0x06: /* restore_extended */
-            reg = take_uleb(&c);
-            set_rule(row, reg, reg == DW_FP ? initial->fp : initial->ra,
-                reg == DW_FP ? initial->fp_offset : initial->ra_offset);
-            break;
-        case 0x07:
-            set_rule(row, take_uleb(&c), UNDEFINED, 0);
-            break;
-        case 0x08:
-            set_rule(row, take_uleb(&c), SAME, 0);
-            break;
-        case 0x09: /* register */
-            reg = take_uleb(&c);
-            take_uleb(&c);
-            set_rule(row, reg, UNDEFINED, 0);
-            break;
-        case 0x0a: /* remember_state */
-            if (depth == 8)
-                return false;
-            saved[depth++] = *row;
-            break;
-        case 0x0b: /* restore_state */
-            if (!depth)
-                return false;
-            *row = saved[--depth];
-            break;
-        case 0x0c: /* def_cfa */
-            cfa_reg = take_uleb(&c);
-            set_cfa(row, cfa_reg, (int64_t)take_uleb(&c));
-            break;
-        case 0x0d: /* def_cfa_register */
-            cfa_reg = take_uleb(&c);
-            set_cfa(row, cfa_reg, row->cfa_offset);
-            break;
-        case 0x0e: /* def_cfa_offset */
-            row->cfa_offset = (int32_t)take_uleb(&c);
-            break;
-        case 0x0f: { /* def_cfa_expression */
-            uint64_t size = take_uleb(&c);
-            if (size > (uint64_t)(c.end - c.at))
-                return false;
-            row->cfa = size <= sizeof row->expression ? CFA_EXPRESSION : CFA_NONE;
-            row->expression_size = (uint8_t)size;
-            if (row->cfa == CFA_EXPRESSION)
-                memcpy(row->expression, c.at, size);
-            skip(&c, size);
-            break;
-        }
-        case 0x10:   /* expression */
-        case 0x16: { /* val_expression */
-            reg = take_uleb(&c);
-            uint64_t size = take_uleb(&c);
-            if (size > (uint64_t)(c.end - c.at))
-                return false;
-            /* `breg(fp) n` beside a realigned stack: the register lies at fp + n. */
-            struct cursor e = {c.at, c.at + size, false, 0};
-            bool at_fp = op == 0x10 && take(&e, 1) == 0x70 + DW_FP;
-            int64_t offset = at_fp ? take_sleb(&e) : 0;
-            set_rule(row, reg, at_fp && !e.bad && e.at == e.end ? EXPRESSION : UNDEFINED, offset);
-            skip(&c, size);
-            break;
-        }
-        case 0x11: /* offset_extended_sf */
-            reg = take_uleb(&c);
-            set_rule(row, reg, AT_OFFSET, take_sleb(&c) * cie->data_align);
-            break;
-        case 0x12: /* def_cfa_sf */
-            cfa_reg = take_uleb(&c);
-            set_cfa(row, cfa_reg, take_sleb(&c) * cie->data_align);
-            break;
-        case 0x13:
-            row->cfa_offset = (int32_t)(take_sleb(&c) * cie->data_align);
-            break;
-        case 0x14: /* val_offset */
-            reg = take_uleb(&c);
-            set_rule(row, reg, VALUE_OFFSET, (int64_t)take_uleb(&c) * cie->data_align);
-            break;
-        case 0x15:
-            reg = take_uleb(&c);
-            set_rule(row, reg, VALUE_OFFSET, take_sleb(&c) * cie->data_align);
-            break;
-        case 0x2d:
-            break; /* AArch64: return addresses are signed from here on; the mask below takes that away */
-        case 0x2e:
-            take_uleb(&c);
-            break; /* GNU_args_size */
-        default:
-            return false;
-        }
-    }
-    return !c.bad;
-}
-
-static bool find_row(const struct file *file, uint64_t lookup, struct row *row)
-{
-    uint32_t low = 0, high = file->entries;
-    int32_t pair[2];
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        memcpy(pair, file->table + 8 * (size_t)middle, 8);
-        if (file->header + (uint64_t)(int64_t)pair[0] <= lookup)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (!low)
-        return false;
-    memcpy(pair, file->table + 8 * (size_t)(low - 1), 8);
-    uint64_t place = file->header + (uint64_t)(int64_t)pair[1], offset, left;
-    uint8_t small[1024], *raw = small;
-    if (!offset_of(file, place, &offset, &left) || left < 8 || !file_read(file, offset, small, 8))
-        return false;
-    uint32_t length;
-    memcpy(&length, small, 4);
-    if (length < 8 || length > MOST_FDE || (uint64_t)length + 4 > left)
-        return false;
-    if (length + 4 > sizeof small && !(raw = malloc(length + 4)))
-        return false;
-    struct cie cie;
-    bool good = file_read(file, offset, raw, length + 4);
-    if (good) {
-        struct cursor c = {raw + 4, raw + 4 + length, false, place + 4};
-        uint64_t back = take(&c, 4);
-        good = back && read_cie(file, place + 4 - back, &cie);
-        if (good) {
-            uint64_t begin = take_encoded(&c, cie.encoding, file->header);
-            uint64_t range = take_encoded(&c, cie.encoding & 0x0f, 0);
-            if (cie.augmented) {
-                uint64_t extra = take_uleb(&c);
-                if (extra > (uint64_t)(c.end - c.at))
-                    c.bad = true;
-                else {
-                    skip(&c, extra);
-                }
-            }
-            good = !c.bad && lookup >= begin && lookup - begin < range;
-            if (good) {
-                row->fp = SAME;
-                row->ra = SAME;
-                row->cfa = CFA_NONE;
-                row->signal_frame = cie.signal_frame;
-                struct row none = *row;
-                struct cursor first = {cie.program, cie.program + cie.program_size, false, 0};
-                good = run(first, &cie, 0, UINT64_MAX, row, &none);
-                struct row initial = *row;
-                good = good && run(c, &cie, begin, lookup, row, &initial);
-            }
-        }
-    }
-    if (raw != small)
-        free(raw);
-    return good;
-}
-
-static bool section_of(const struct file *file, const Elf64_Ehdr *head, const char *name, Elf64_Shdr *found)
-{
-    Elf64_Shdr names;
-    char text[16];
-    size_t size = strlen(name) + 1;
-    if (head->e_shentsize != sizeof names || head->e_shstrndx >= head->e_shnum || size > sizeof text ||
-        !file_read(file, head->e_shoff + (uint64_t)head->e_shstrndx * sizeof names, &names, sizeof names))
-        return false;
-    for (int n = 0; n < head->e_shnum; n++)
-        if (file_read(file, head->e_shoff + (uint64_t)n * sizeof *found, found, sizeof *found) &&
-            found->sh_flags & SHF_ALLOC && file_read(file, names.sh_offset + found->sh_name, text, size) &&
-            !memcmp(text, name, size))
-            return true;
-    return false;
-}
-
-static int by_function(const void *left, const void *right)
-{
-    int32_t a, b;
-    memcpy(&a, left, sizeof a);
-    memcpy(&b, right, sizeof b);
-    return (a > b) - (a < b);
-}
-
-/* Programs that are linked statically come without the sorted table: here it is made of all that .eh_frame has. */
-static void make_table(struct file *file, const Elf64_Ehdr *head)
-{
-    Elf64_Shdr section;
-    if (!section_of(file, head, ".eh_frame", &section) || section.sh_type == SHT_NOBITS ||
-        section.sh_size > MOST_FRAME_BYTES)
-        return;
-    uint64_t size = section.sh_size, known = 0;
-    uint32_t count = 0;
-    struct cie cie;
-    uint8_t *raw = malloc(size + 1);
-    int32_t *table = malloc((size / LEAST_FDE + 1) * 2 * sizeof *table);
-    if (raw && table && file_read(file, section.sh_offset, raw, size)) {
-        for (uint64_t at = 0; at + LEAST_FDE <= size;) {
-            uint32_t length, back;
-            memcpy(&length, raw + at, 4);
-            memcpy(&back, raw + at + 4, 4);
-            if (!length) {
-                at += 4;
-                continue;
-            }
-            if (length < LEAST_FDE - 4 || length > size - at - 4)
-                break;
-            uint64_t place = section.sh_addr + at, whose = place + 4 - back;
-            if (back && (whose == known || read_cie(file, whose, &cie))) {
-                known = whose;
-                struct cursor c = {raw + at + 8, raw + at + 4 + length, false, place + 8};
-                int64_t function = (int64_t)(take_encoded(&c, cie.encoding, section.sh_addr) - section.sh_addr);
-                if (!c.bad && function >= INT32_MIN && function <= INT32_MAX) {
-                    table[2 * count] = (int32_t)function;
-                    table[2 * count + 1] = (int32_t)at;
-                    count++;
-                }
-            } else if (back) {
-                known = 0;
-            }
-            at += 4 + (uint64_t)length;
-        }
-    }
-    free(raw);
-    if (!count) {
-        free(table);
-        return;
-    }
-    qsort(table, count, 2 * sizeof *table, by_function);
-    file->table = (uint8_t *)table;
-    file->header = section.sh_addr;
-    file->entries = count;
-}
-
 static const struct row *row_of(struct unwinder *u, const struct mapping *map, uint64_t lookup)
 {
     if (u->row_count * 2 >= u->row_room) {
@@ -1013,172 +654,24 @@ static const struct row *row_of(struct unwinder *u, const struct mapping *map, u
             u->row_count++;
             row->file = map->file;
             row->pc = address;
-            row->known = find_row(map->file, address, row);
+            row->known = find_row(map->file, map->file->header, map->file->entries, address, row);
             return row->known ? row : NULL;
         }
     }
 }
 
-/* ---- walking a stack ---- */
+/* Where the places of a stack lie. */
+struct code {
+    struct unwinder *u;
+    const struct process *p;
+};
 
-static bool word_at(const struct stack *stack, uint64_t address, uint64_t *word)
+static const struct row *row_in(void *of, uint64_t pc, bool *is_code)
 {
-    if (address >= stack->from && address - stack->from < LARGEST_STACK && address - stack->from > *stack->above)
-        *stack->above = address - stack->from;
-    if (address < stack->from || address - stack->from > stack->size || stack->size - (address - stack->from) < 8) {
-        if (address >= stack->from && address - stack->from < LARGEST_STACK)
-            *stack->beyond = true;
-        return false;
-    }
-    memcpy(word, stack->bytes + (address - stack->from), 8);
-    return true;
-}
-
-/* The operations that compilers use for the frame address: of PLT entries and of realigned stacks. */
-static bool evaluate(const struct row *row, const struct frame *f, const struct stack *stack, uint64_t *value)
-{
-    struct cursor c = {row->expression, row->expression + row->expression_size, false, 0};
-    uint64_t values[8];
-    int depth = 0;
-    while (c.at < c.end && !c.bad) {
-        uint8_t op = (uint8_t)take(&c, 1);
-        if (op >= 0x70 && op <= 0x8f) { /* breg */
-            uint64_t base;
-            if (op - 0x70 == DW_SP)
-                base = f->sp;
-            else if (op - 0x70 == DW_FP)
-                base = f->fp;
-            else if (op - 0x70 == DW_RA)
-                base = f->pc;
-            else
-                return false;
-            if (depth == 8)
-                return false;
-            values[depth++] = base + (uint64_t)take_sleb(&c);
-        } else if (op >= 0x30 && op <= 0x4f) { /* lit */
-            if (depth == 8)
-                return false;
-            values[depth++] = op - 0x30u;
-        } else if (op == 0x06) { /* deref */
-            if (!depth || !word_at(stack, values[depth - 1], &values[depth - 1]))
-                return false;
-        } else if (op == 0x23) { /* plus_uconst */
-            if (!depth)
-                return false;
-            values[depth - 1] += take_uleb(&c);
-        } else {
-            if (depth < 2)
-                return false;
-            uint64_t right = values[--depth], *left = &values[depth - 1];
-            switch (op) {
-            case 0x1a:
-                *left &= right;
-                break;
-            case 0x1c:
-                *left -= right;
-                break;
-            case 0x22:
-                *left += right;
-                break;
-            case 0x24:
-                *left = right < 64 ? *left << right : 0;
-                break;
-            case 0x2a:
-                *left = (int64_t)*left >= (int64_t)right;
-                break;
-            default:
-                return false;
-            }
-        }
-    }
-    *value = values[0];
-    return !c.bad && depth == 1;
-}
-
-enum step { STEP, END, LOST };
-
-static enum step leave_signal(struct frame *f, const struct stack *stack)
-{
-#if defined(__x86_64__)
-    /* __restore_rt: the stack pointer is at the kernel's ucontext, whose registers these are. */
-    uint64_t pc, sp, fp;
-    if (!word_at(stack, f->sp + 168, &pc) || !word_at(stack, f->sp + 160, &sp) || !word_at(stack, f->sp + 120, &fp))
-        return LOST;
-    *f = (struct frame){pc, sp, fp, 0, true};
-    return STEP;
-#else
-    (void)f;
-    (void)stack;
-    return LOST;
-#endif
-}
-
-static bool is_code(const struct process *p, uint64_t pc) { return pc && mapping_at(p, pc - 1); }
-
-/* Code that no file describes: generated at run time. Its caller is at the frame pointer, or near the stack pointer. */
-static enum step leave_generated(
-    struct unwinder *u, const struct process *p, struct frame *f, const struct stack *stack)
-{
-    uint64_t ra, fp;
-    for (uint64_t place = f->sp; place <= f->sp + 16; place += 8) {
-        const struct mapping *map = word_at(stack, place, &ra) ? mapping_at(p, ra - 1) : NULL;
-        if (map && row_of(u, map, ra - 1)) {
-            *f = (struct frame){ra, place + 8, f->fp, 0, false};
-            return STEP;
-        }
-    }
-    if (f->fp < f->sp || f->fp & 7 || !word_at(stack, f->fp, &fp) || !word_at(stack, f->fp + 8, &ra) || !is_code(p, ra))
-        return LOST;
-    *f = (struct frame){ra, f->fp + 16, fp, 0, false};
-    return STEP;
-}
-
-static enum step leave(
-    struct unwinder *u, const struct process *p, struct frame *f, bool innermost, const struct stack *stack)
-{
-    uint64_t lookup = f->pc - (innermost || f->after_signal ? 0 : 1);
-    const struct mapping *map = mapping_at(p, lookup);
-    if (!map)
-        return LOST;
-    const struct row *row = row_of(u, map, lookup);
-    if (!row)
-        return leave_generated(u, p, f, stack);
-    if (row->signal_frame)
-        return leave_signal(f, stack);
-    if (row->ra == UNDEFINED)
-        return END;
-    uint64_t cfa, ra, fp = f->fp;
-    if (row->cfa == CFA_SP)
-        cfa = f->sp + (uint64_t)(int64_t)row->cfa_offset;
-    else if (row->cfa == CFA_FP)
-        cfa = f->fp + (uint64_t)(int64_t)row->cfa_offset;
-    else if (row->cfa != CFA_EXPRESSION || !evaluate(row, f, stack, &cfa))
-        return LOST;
-    if (row->ra == AT_OFFSET) {
-        if (!word_at(stack, cfa + (uint64_t)(int64_t)row->ra_offset, &ra))
-            return LOST;
-    } else if (row->ra == SAME && innermost && REGS == 4) {
-        ra = f->lr;
-    } else {
-        return LOST;
-    }
-#if defined(__aarch64__)
-    ra &= (1ull << 48) - 1; /* without its signature */
-#endif
-    if (row->fp == AT_OFFSET || row->fp == EXPRESSION) {
-        uint64_t place = (row->fp == AT_OFFSET ? cfa : f->fp) + (uint64_t)(int64_t)row->fp_offset;
-        if (!word_at(stack, place, &fp))
-            fp = 0;
-    } else if (row->fp != SAME) {
-        fp = 0;
-    }
-    if (!ra)
-        return END;
-    /* Stacks grow downwards: a caller's frame lies above. Where it does not, what was read is no stack. */
-    if (cfa < f->sp || (cfa == f->sp && !innermost) || !is_code(p, ra))
-        return LOST;
-    *f = (struct frame){ra, cfa, fp, 0, false};
-    return STEP;
+    const struct code *code = of;
+    const struct mapping *map = mapping_at(code->p, pc);
+    *is_code = map;
+    return map ? row_of(code->u, map, pc) : NULL;
 }
 
 /*
@@ -1188,14 +681,14 @@ static enum step leave(
 static size_t complete(struct unwinder *u, const struct process *p, const uint64_t *regs, const struct stack *stack,
     const uint64_t *known, size_t known_count, uint64_t *found, size_t most)
 {
-    struct frame f = {regs[REG_PC], regs[REG_SP], regs[REG_FP], 0, false};
+    struct position f = {regs[REG_PC], regs[REG_SP], regs[REG_FP], 0, false};
 #if defined(__aarch64__)
     f.lr = regs[REG_LR];
 #endif
     size_t count = 0;
     found[count++] = f.pc;
     enum step step = STEP;
-    while (count < most && (step = leave(u, p, &f, count == 1, stack)) == STEP) {
+    while (count < most && (step = leave(&f, count == 1, stack, row_in, &(struct code){u, p})) == STEP) {
         found[count++] = f.pc;
         *stack->beyond = false;
     }
@@ -1296,7 +789,7 @@ static size_t rewrite_sample(
     }
     bool beyond = false;
     uint64_t above = 0;
-    struct stack stack = {NULL, regs[REG_SP], 0, &beyond, &above};
+    struct stack stack = {NULL, regs[REG_SP], 0, &beyond, &above, NULL};
     if (at + 8 > size)
         return 0;
     uint64_t copied = word(record + at);

@@ -15,18 +15,21 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
 from pinprof.data.gpu_functions import FUNCTIONS, Function
+from pinprof.data.host_memory import LargeMemory
 from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import outermost
 from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
-from pinprof.read.inside import sums
-from pinprof.read.inside.file import InsideFile, Stop
+from pinprof.read.inside import samples, sums
+from pinprof.read.inside.blocks import host_memory
+from pinprof.read.inside.file import Flag, InsideFile, Stop
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
 from pinprof.read.symbols.resolver import Resolver
+from pinprof.streams import store
 
 SOURCE = "pinprof's agent in front of libcuda"
 TRACED = frozenset({"cuda calls", "memory"})
@@ -40,6 +43,8 @@ class InsideCalls:
     notes: tuple[str, ...]
     stacks: StackTable | None = None
     """The callers'; the calls' `stack` points into it."""
+    memory: LargeMemory | None = None
+    """Large memory of the host; None where none was recorded."""
 
 
 def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
@@ -47,9 +52,18 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     files = [inside_file.load(each) for each in sorted(path.glob("*.bin"))]
     if not files:
         return capture
-    found = combine([file for file in files if file is not None], reading.resolver, unreadable=files.count(None))
-    activity = added(capture.activity, found)
-    return replace(capture.with_notes(*found.notes), activity=activity, call_stacks=found.stacks)
+    known = [file for file in files if file is not None]
+    capture = samples.with_samples(capture, known, reading.resolver, store.part(reading.directory, store.RATES))
+    found = combine(known, reading.resolver, unreadable=files.count(None))
+    capture = replace(capture.with_notes(*found.notes), host_memory=found.memory)
+    if not found.activity.sited and found.memory is not None:
+        return capture
+    return replace(capture, activity=added(capture.activity, found), call_stacks=found.stacks)
+
+
+def called_cuda(folder: Path) -> bool:
+    """Whether a process with a file in a folder called CUDA's driver."""
+    return any(file is not None and file.has_calls for file in map(inside_file.load, sorted(folder.glob("*.bin"))))
 
 
 def ask_symbols(folder: Path, resolver: Resolver) -> None:
@@ -57,6 +71,7 @@ def ask_symbols(folder: Path, resolver: Resolver) -> None:
     for path in sorted(folder.glob("*.bin")):
         if (file := inside_file.load(path)) is not None:
             sites_of(file, resolver, StackBuilder())
+            samples.ask_symbols(file, resolver)
 
 
 def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int = 0) -> InsideCalls:
@@ -66,10 +81,13 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
     stacks = StackBuilder()
     calls, memory, left_out = ApiCallTable.empty(), Activity("").memory, 0
     tables: list[ApiCallTable] = []
-    for file in files:
+    known = [(file, sites_of(file, resolver, stacks)) for file in files]
+    for file, made_by in known:
+        if not file.has_calls:
+            continue
         rows = sums.expanded(file)
         left_out += rows.left_out
-        table, arguments, summed = _table(file, rows, sites_of(file, resolver, stacks), names, sites)
+        table, arguments, summed = _table(file, rows, made_by, names, sites)
         # All that CUDA grants has its address here, and any other memory is the program's own.
         process = Process(whole=True)
         process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
@@ -83,16 +101,17 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         calls = replace(tables[0], names=tuple(names), sites=tuple(sites)).joined(*tables[1:])
         calls = calls.take(np.lexsort((-calls.end_ns, calls.start_ns)))
     lost = sum(file.lost for file in files) + left_out
+    pids = frozenset(file.pid for file in files if file.has_calls)
     activity = Activity(
         SOURCE,
         calls=calls,
         memory=memory.take(np.argsort(memory.time_ns, kind="stable")),
-        recorded=TRACED if files else frozenset(),
+        recorded=TRACED if pids else frozenset(),
         lost_calls=lost,
         lost_memory=any(file.lost for file in files),
-        sited=frozenset(file.pid for file in files),
+        sited=pids,
     )
-    return InsideCalls(activity, _notes(files, unreadable, left_out), stacks.table())
+    return InsideCalls(activity, _notes(files, unreadable, left_out), stacks.table(), host_memory(known))
 
 
 def added(activity: Activity | None, found: InsideCalls) -> Activity:
@@ -127,6 +146,8 @@ def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
         site=caller[others.site] if others.site is not None else np.full(len(others), -1, np.int32),
         correlation_id=np.where(others.correlation_id > 0, others.correlation_id + len(calls), others.correlation_id),
         stack=np.full(len(others), NO_NODE, np.int32),
+        minor_faults=np.full(len(others), -1, np.int32),
+        major_faults=np.full(len(others), -1, np.int32),
         rough=np.zeros(len(others), np.bool_),
         names=(),
         sites=(),
@@ -182,6 +203,8 @@ def _table(
         context_ns=np.zeros(len(row), np.int64),
         stream=np.where(summed, np.uint64(NO_STREAM), records["stream"][row]),
         stack=_of_sites([each.stack for each in made_by])[site],
+        minor_faults=_faults(records[row], 0, 0xFFFFFF),
+        major_faults=_faults(records[row], 24, 0xFF),
         rough=summed,
     )
     arguments = Arguments(
@@ -189,6 +212,12 @@ def _table(
         location.astype(np.uint8),
     )  # fmt: skip
     return table, arguments, summed
+
+
+def _faults(records: NDArray[np.void], shift: int, mask: int) -> Int32:
+    """Where the agent looked at faults, how many there were, by their place in `extra`; -1 elsewhere."""
+    count = records["extra"].astype(np.int64) >> shift & mask
+    return np.where(records["flags"] & Flag.FAULTED > 0, count, -1).astype(np.int32)
 
 
 def _of_sites(values: Sequence[int]) -> Int32:
@@ -257,10 +286,15 @@ def _notes(files: Sequence[InsideFile], unreadable: int, left_out: int) -> tuple
     if lost := sum(file.lost for file in files):
         what = format_counted(lost, "CUDA call was", "CUDA calls were")
         notes.append(f"{what} not recorded: the file was full, or a signal interrupted the agent.")
-    if any(file.stop == Stop.NO_ROOM for file in files):
-        notes.append("Recording of CUDA calls ended early for lack of space.")
-    if any(file.stop == Stop.LIMIT for file in files):
-        notes.append("Recording of CUDA calls ended early: a process had more of them than its file holds.")
+    for calls, what in ((True, "CUDA calls"), (False, "large blocks of memory")):
+        stops = {file.stop for file in files if file.has_calls == calls}
+        if Stop.NO_ROOM in stops:
+            notes.append(f"Recording of {what} ended early for lack of space.")
+        if Stop.LIMIT in stops:
+            notes.append(f"Recording of {what} ended early: a process had more of them than its file holds.")
+    if lost := sum(file.lost_blocks for file in files):
+        what = format_counted(lost, "event of large memory was", "events of large memory were")
+        notes.append(f"{what} not recorded: the file was full, or a signal interrupted the agent.")
     if left_out:
         what = format_counted(left_out, "CUDA call has", "CUDA calls have")
         notes.append(f"{what} no row of their own: their bytes and times are in those of calls like them.")

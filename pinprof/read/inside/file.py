@@ -1,8 +1,11 @@
-"""A file of the agent: records of calls and sums of calls, with sites, on CLOCK_MONOTONIC (docs/capture-format.md)."""
+"""A file of the agent: records of calls and of memory, and sums of them, with sites, on CLOCK_MONOTONIC
+(docs/capture-format.md).
+"""
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Mapping
 from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +15,12 @@ from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import MOST
+from pinprof.data.host_memory import Maker
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read import chunked_file
 from pinprof.read.chunked_file import Bytes
+from pinprof.read.inside import used
+from pinprof.read.inside.used import Used
 from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
@@ -27,7 +33,7 @@ HEADER = np.dtype(
         ("opened_ticks", "<u8"),
         ("unsited", "<u8"),
         ("names", "<u4"),
-        ("reserved", "<u4"),
+        ("lost_blocks", "<u4"),
     ]
 )
 CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 6)])
@@ -61,6 +67,19 @@ class Kind(IntEnum):
     SITE = 5
     MAPPED = 6
     UNMAPPED = 7
+    MADE = 8
+    MADE_SUM = 9
+    GIVEN = 10
+    GIVEN_SUM = 11
+    ADVISED = 12
+    ADVISED_SUM = 13
+    MODULE = 14
+    CODE = 15
+    CHAIN = 16
+    USED = 17
+    RESIDENT = 18
+    NAMED = 19
+    WITHDREW = 20
 
 
 class Stop(IntEnum):
@@ -78,6 +97,12 @@ class Flag(IntFlag):
     """Of calls that are summed otherwise."""
     INSIDE = 2
     """A call of its thread made the mapping."""
+    FAULTED = 4
+    """`extra` has the page faults in the call: minor ones in 24 bits, and major ones above."""
+    ELSEWHERE = 8
+    """Another thread had made what was given back."""
+    INHERITED = 16
+    """A parent had made it, before the fork."""
 
 
 _LONGEST_TEXT = 1 << 13
@@ -109,18 +134,34 @@ class AgentSite(NamedTuple):
 
 
 @dataclass(frozen=True)
+class BlockRecords:
+    """Records of large memory of the host, each thread's in its order; columns of one length."""
+
+    records: NDArray[np.void]
+    tid: Int32
+    begin_ns: Int64
+    end_ns: Int64
+    lengths_ns: Mapping[str, Int64]
+    """What `source` and `stream` say, as lengths of time."""
+
+
+@dataclass(frozen=True)
 class InsideFile:
-    """What one process called."""
+    """What one process called, and what memory it made."""
 
     pid: int
     token: int
     """Names the file among those of a capture."""
     stop: int
     """`Stop`."""
+    parent: int
+    """The token of the process that forked it; 0 for none that has a file."""
     lost: int
     """Calls that were not recorded."""
     unsited: int
     """Sites beyond the number that is kept."""
+    lost_blocks: int
+    """Making and giving back of memory that was not recorded."""
     damaged: int
     """Records left out because they make no sense, and pages that belong to no chunk."""
     names: tuple[str, ...]
@@ -136,6 +177,14 @@ class InsideFile:
     areas: tuple[DataArea, ...]
     """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
     Where something is mapped no more, there is the host's memory for all that is known."""
+    blocks: BlockRecords
+    used: Used | None = None
+    """Where it spent CPU time; None where that was not sampled."""
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the process called CUDA's driver: else there is a file for its memory alone."""
+        return bool(len(self.records) or self.lost or not (len(self.blocks.records) or self.used))
 
 
 def load(path: Path) -> InsideFile | None:
@@ -153,13 +202,14 @@ def parse(data: Bytes) -> InsideFile | None:
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     sites: dict[int, AgentSite] = {}
     paths: list[str] = []
+    heard: dict[Kind, list[tuple[np.void, bytes]]] = {kind: [] for kind in _SAMPLED}
     for chunk in chunked_file.chunks(data, head, CHUNK, RECORD.itemsize):
         if chunk is None:
             damaged += 1
             continue
         start, count = chunk[0] + CHUNK.itemsize, chunk[2]
         units = np.frombuffer(data[start : start + count * RECORD.itemsize], RECORD)
-        records, texts = _without_texts(units, len(paths))
+        records, texts = _without_texts(units, len(paths), heard)
         sites.update((number, _site(text)) for number, text in texts.sites)
         paths += texts.paths
         row = np.arange(len(records))
@@ -178,26 +228,36 @@ def parse(data: Bytes) -> InsideFile | None:
     good &= (records["bytes"] < _MOST_BYTES) | (records["bytes"] == NOT_KNOWN) | (kind == Kind.SUM)
     good &= clock.sound(records["begin"]) & clock.sound(records["end"])
     good &= (kind != Kind.SUM) | _is_sum(records)
+    memory = _memory(records, clock)
     maps = np.flatnonzero(np.isin(kind, (Kind.MAPPED, Kind.UNMAPPED)) & clock.sound(records["begin"]))
     maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
-    settled = good | np.isin(kind, (Kind.THREAD, Kind.ANCHOR))
+    samples = (kind == Kind.USED) & clock.sound(records["begin"]) & used.sound(records)
+    named = {int(tid[row]): paths[int(records["site"][row])] for row in np.flatnonzero(kind == Kind.NAMED).tolist()}
+    settled = (
+        good | memory | samples | np.isin(kind, (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW))
+    )
     settled[maps] = True
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
     areas = _areas(records[maps], pid, tid[maps], clock.ns(records["begin"][maps]), paths)
+    all_records, all_tid = records, tid
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
+    blocks = _blocks(records, tid, clock, order[memory[order]])
     order = order[good[order]]
     records = records[order]
     begin, end = clock.ns(records["begin"]), clock.ns(records["end"])
     sums = records["kind"] == Kind.SUM
     took = np.where(sums, clock.length_ns(records["source"]), end - begin)
     return InsideFile(
+        used=_used(all_records, all_tid, samples, clock, heard, named) if samples.any() else None,
+        parent=int(header["parent"]),
         pid=pid,
         token=int(header["token"]),
         stop=int(header["stop"]),
         lost=min(int(header["lost"]), _LATEST_NS),
         unsited=min(int(header["unsited"]), _LATEST_NS),
+        lost_blocks=int(header["lost_blocks"]),
         damaged=damaged,
         names=functions,
         records=records,
@@ -207,6 +267,59 @@ def parse(data: Bytes) -> InsideFile | None:
         took_ns=np.where(sums, np.minimum(took, end - begin), took),
         sites=sites,
         areas=areas,
+        blocks=blocks,
+    )
+
+
+def _memory(records: NDArray[np.void], clock: _Clock) -> Bool:
+    """Which records are of large memory, and make sense."""
+    kind = records["kind"]
+    single = np.isin(kind, (Kind.MADE, Kind.GIVEN, Kind.ADVISED))
+    sums = np.isin(kind, (Kind.MADE_SUM, Kind.GIVEN_SUM, Kind.ADVISED_SUM))
+    good = (single | sums) & (records["begin"] <= records["end"]) & (records["function"] <= max(Maker))
+    good &= clock.sound(records["begin"]) & clock.sound(records["end"])
+    good &= records["bytes"] < np.where(sums, _LATEST_NS, _MOST_BYTES).astype(np.uint64)
+    good &= ~sums | ((records["address"] > 0) & (records["address"] < 2**40))
+    good &= (records["source"] < _LATEST_NS) & (records["stream"] < _LATEST_NS)
+    return np.asarray(good)
+
+
+def _blocks(records: NDArray[np.void], tid: Int64, clock: _Clock, rows: Int64) -> BlockRecords:
+    mine = records[rows]
+    return BlockRecords(
+        mine,
+        tid[rows].astype(np.int32),
+        clock.ns(mine["begin"]),
+        clock.ns(mine["end"]),
+        {name: clock.length_ns(mine[name]) for name in ("source", "stream")},
+    )
+
+
+def _used(
+    records: NDArray[np.void],
+    tid: Int64,
+    samples: Bool,
+    clock: _Clock,
+    told: dict[Kind, list[tuple[np.void, bytes]]],
+    names: dict[int, str],
+) -> Used:
+    """The samples, by time."""
+    grown, withdrew = records["kind"] == Kind.RESIDENT, bool((records["kind"] == Kind.WITHDREW).any())
+    resident = used.resident(records[grown], tid[grown])
+    records, tid = records[samples], tid[samples]
+    order = np.argsort(records["begin"], kind="stable")
+    records = records[order]
+    return Used(
+        period_ns=int(records["result"].max(initial=1)),
+        withdrew=withdrew,
+        time_ns=clock.ns(records["begin"]),
+        tid=tid[order].astype(np.int32),
+        **used.columns(records),
+        resident=resident,
+        chains=dict(used.chains(told[Kind.CHAIN])),
+        codes=dict(used.codes(told[Kind.CODE])),
+        modules=tuple(used.modules(told[Kind.MODULE])),
+        names=names,
     )
 
 
@@ -268,27 +381,40 @@ class _Clock:
         return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
 
 
+_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW)
+_SAMPLED = (Kind.MODULE, Kind.CODE, Kind.CHAIN)
+_TEXTS = (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED, Kind.NAMED, *_SAMPLED)
+"""Records that say in the next units what they are about."""
+
+
 class _Texts(NamedTuple):
     sites: list[tuple[int, str]]
     paths: list[str]
 
 
-def _without_texts(units: NDArray[np.void], before: int) -> tuple[NDArray[np.void], _Texts]:
+def _without_texts(
+    units: NDArray[np.void], before: int, told: dict[Kind, list[tuple[np.void, bytes]]]
+) -> tuple[NDArray[np.void], _Texts]:
     """The records, mappings with the number of their path, counted from `before`, as `site`; and what texts say, which
-    lie in place of records behind those of sites and mappings.
+    lie in place of records behind those of sites and mappings. What the sampler says is added to `told`.
     """
     text = np.zeros(len(units), np.bool_)
     texts = _Texts([], [])
     units = units.copy()
-    for at in np.flatnonzero(np.isin(units["kind"], (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED))).tolist():
+    for at in np.flatnonzero(np.isin(units["kind"], _TEXTS)).tolist():
         length = int(units["bytes"][at])
         if text[at] or length > _LONGEST_TEXT:
             text[at] = True
             continue  # bytes of a text, or damage
         size = -(-length // RECORD.itemsize)
         text[at + 1 : at + 1 + size] = True
-        said = units[at + 1 : at + 1 + size].tobytes()[:length].decode("utf-8", "replace")
-        if units["kind"][at] == Kind.SITE:
+        raw = units[at + 1 : at + 1 + size].tobytes()[:length]
+        if (kind := int(units["kind"][at])) in told:
+            text[at] = True
+            told[Kind(kind)].append((units[at], raw))
+            continue
+        said = raw.decode("utf-8", "replace")
+        if kind == Kind.SITE:
             text[at] = True
             texts.sites.append((int(units["site"][at]), said))
         else:

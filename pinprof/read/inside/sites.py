@@ -28,38 +28,42 @@ class KnownSite:
     """None where nothing is known of it."""
     stack: int
     """Its node in the builder's table."""
+    frames: tuple[Caller, ...]
+    """All that is known by name, innermost first; their `file` is empty."""
     runtime: str
     """The plain name of the runtime's function that called the driver; empty where there is none, or no name."""
 
 
-class _Function(NamedTuple):
+class NativeFunction(NamedTuple):
+    """A function of native code, and the line in it."""
+
     name: str
     file: str
     line: int
 
 
-NOWHERE = KnownSite(None, NO_NODE, "")
+NOWHERE = KnownSite(None, NO_NODE, (), "")
 
 
 def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict[int, KnownSite]:
     """The sites of a process by number; their stacks are added to those that are being built."""
-    names = _named({frame for site in file.sites.values() for frame in site.native}, file.pid, resolver)
+    names = named_frames({frame for site in file.sites.values() for frame in site.native}, file.pid, resolver)
     nodes = stacks.stacks([_chain(site, names, stacks) for site in file.sites.values()])
     return {
-        number: KnownSite(_caller(site, names), node, _runtime(site, names))
+        number: KnownSite(_caller(site, names), node, _frames(site, names), _runtime(site, names))
         for (number, site), node in zip(file.sites.items(), nodes.tolist(), strict=True)
     }
 
 
-def _chain(site: AgentSite, names: dict[NativeFrame, list[_Function]], stacks: StackBuilder) -> list[int]:
+def _chain(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]], stacks: StackBuilder) -> list[int]:
     """Its frames, outermost first: native code was called by Python."""
     chain = [
         stacks.frame(frame.function, Dso(frame.file, "", "python"), USER, line=frame.line)
         for frame in reversed(site.python)
     ]
     for frame in reversed(site.native):
-        dso = _dso(frame)
-        unnamed = [_Function(f"[{dso.name}]" if dso.kind == "file" else "[anon]", "", 0)]
+        dso = dso_of(frame)
+        unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind == "file" else "[anon]", "", 0)]
         chain += [
             stacks.frame(function.name, dso, USER, function.file, function.line)
             for function in reversed(names.get(frame) or unnamed)
@@ -67,12 +71,21 @@ def _chain(site: AgentSite, names: dict[NativeFrame, list[_Function]], stacks: S
     return chain
 
 
-def _runtime(site: AgentSite, names: dict[NativeFrame, list[_Function]]) -> str:
+def _frames(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> tuple[Caller, ...]:
+    """Native code first, which Python called."""
+    native = [function for frame in site.native for function in names.get(frame, [])]
+    return (
+        *(Caller(function.name, "", function.line, function.file) for function in native),
+        *(Caller(frame.function, "", frame.line, frame.file) for frame in site.python),
+    )
+
+
+def _runtime(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> str:
     """The outermost of the vendor's functions that lead to the call without others in between."""
     found = ""
     for frame in site.native:
         library = frame.file.rpartition("/")[2]
-        functions = names.get(frame) or [_Function("", "", 0)]
+        functions = names.get(frame) or [NativeFunction("", "", 0)]
         for function in functions:
             if not of_vendor(function.name, library):
                 return found
@@ -81,16 +94,19 @@ def _runtime(site: AgentSite, names: dict[NativeFrame, list[_Function]]) -> str:
     return found
 
 
-def _dso(frame: NativeFrame) -> Dso:
+def dso_of(frame: NativeFrame) -> Dso:
+    """The object that holds a place."""
+    if frame.file == "[vdso]":
+        return Dso(frame.file, "", "vdso")
     return Dso(frame.file, "", "file") if frame.file.startswith("/") else Dso("[anon]", "", "jit")
 
 
-def _named(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[NativeFrame, list[_Function]]:
+def named_frames(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[NativeFrame, list[NativeFunction]]:
     """The functions at return addresses, inlined ones first; none where nothing is known."""
-    found: dict[NativeFrame, list[_Function]] = {}
+    found: dict[NativeFrame, list[NativeFunction]] = {}
     for path in sorted({frame.file for frame in frames}):
         mine = sorted(frame for frame in frames if frame.file == path)
-        dso = _dso(mine[0])
+        dso = dso_of(mine[0])
         # The call before a return address.
         places = np.array([max(frame.place - 1, 0) for frame in mine], np.uint64)
         rows, runs = resolver.user(dso, places, pid), resolver.runs(dso, places)
@@ -98,15 +114,15 @@ def _named(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[Nativ
             if run >= 0:
                 lines = resolver.lines
                 found[frame] = [
-                    _Function(resolver.names[name], lines.paths[place] if line else "", line)
+                    NativeFunction(resolver.names[name], lines.paths[place] if line else "", line)
                     for name, place, line in lines.runs[run]
                 ]
             elif row >= 0:
-                found[frame] = [_Function(resolver.names[row], "", 0)]
+                found[frame] = [NativeFunction(resolver.names[row], "", 0)]
     return found
 
 
-def _caller(site: AgentSite, names: dict[NativeFrame, list[_Function]]) -> Caller | None:
+def _caller(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> Caller | None:
     native = [
         (function, frame.file.rpartition("/")[2])
         for frame in site.native

@@ -28,6 +28,7 @@ from pinprof.base.units import format_bytes
 from pinprof.data import perf_format as perf
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import (
+    OFF_CPU,
     READY,
     Bool,
     Capture,
@@ -71,8 +72,6 @@ _UNALIGNED = (
 
 LEAST_OF_MACHINE = 0.05
 """The share of the samples of all programs: a command that has less was not what a whole machine was recorded for."""
-
-OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
 
 
 @dataclass(frozen=True)

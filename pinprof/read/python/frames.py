@@ -331,6 +331,15 @@ def _same(function: tuple[str, str], seen: PythonFrame) -> bool:
     return function[1] == seen[1] and function[0].rpartition(".")[2] == seen[0].rpartition(".")[2]
 
 
+def is_machinery(function: str, dso: str) -> bool:
+    """Whether a native function is the interpreter's own, which Python's functions stand for."""
+    return _is_interpreter(function, dso) and _MACHINERY.fullmatch(_CLONE.sub("", function)) is not None
+
+
+def _is_interpreter(function: str, dso: str) -> bool:
+    return len(function) <= LONGEST_NAME and _INTERPRETER.fullmatch(dso) is not None
+
+
 def _kinds(frames: FrameTable) -> _Kinds:
     function: list[tuple[str, str] | None] = []
     loop, machinery, nowhere = [], [], []
@@ -338,10 +347,9 @@ def _kinds(frames: FrameTable) -> _Kinds:
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)
-        ours = mode == USER and len(symbol) <= LONGEST_NAME and _INTERPRETER.fullmatch(dso.name) is not None
-        name = _CLONE.sub("", symbol) if ours else ""
-        loop.append(ours and _LOOP.fullmatch(name) is not None)
-        machinery.append(ours and _MACHINERY.fullmatch(name) is not None)
+        ours = mode == USER and _is_interpreter(symbol, dso.name)
+        loop.append(ours and _LOOP.fullmatch(_CLONE.sub("", symbol)) is not None)
+        machinery.append(mode == USER and is_machinery(symbol, dso.name))
         nowhere.append(mode == USER and dso.name in _NOWHERE)
     return _Kinds(function, loop, machinery, nowhere)
 

@@ -7,6 +7,7 @@ from pinprof.report.forms import Forms
 from pinprof.report.section import Section
 from pinprof.report.sections.activity import ActivityEntry
 from pinprof.report.sections.blame import WhoWaits
+from pinprof.report.sections.blocks import BlocksSection
 from pinprof.report.sections.calls import CallsSection
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.findings import Findings
@@ -29,8 +30,8 @@ from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section[Explained]], ...] = (
     Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, LinesSection, CallsSection,
-    Transfers, ManagedMemory, LedgerSection, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
-    Singles,
+    Transfers, ManagedMemory, LedgerSection, Memory, BlocksSection, Flamegraph, Findings, Quality, Machine, Reproduce,
+    ActivityEntry, Singles,
 )  # fmt: skip
 """In the order of the page."""
 

@@ -96,6 +96,7 @@ def _call(call: CallResult) -> dict[str, Any]:
         "split": _split(call.split),
         "errors": [picked(error, "name status count") for error in call.errors],
         "sites": [picked(site, "name count time_ns") for site in call.sites],
+        "faults": picked(call.faults, "calls minor major") if call.faults else None,
     }
 
 

@@ -52,6 +52,16 @@ def named_parts(split: CallSplit) -> list[WallPart]:
     return [part for part in split_parts(split) if part.share >= 0.01][:_NAMED]
 
 
+def faults_text(call: CallResult) -> str:
+    """`262,144 page faults in 1 call`, and how many of them waited for a disk; empty where there are none."""
+    faults = call.faults
+    if faults is None or not faults.minor + faults.major:
+        return ""
+    count = units.format_counted(faults.minor + faults.major, "page fault", "page faults")
+    disk = f", {units.format_count(faults.major)} of them with a wait for a disk" if faults.major else ""
+    return f"{count} in {units.format_counted(faults.calls, 'call', 'calls')}{disk}"
+
+
 def call_line(call: CallResult) -> str:
     """`cudaMallocHost from step (app)`: a call, and who made most of it where that is known."""
     if not call.sites:
@@ -80,6 +90,7 @@ class CallsSection(Section[Explained]):
     """Whether rows that the page sums again stand for several calls."""
 
     parts = staticmethod(split_parts)
+    faults_text = staticmethod(faults_text)
     named_parts = staticmethod(named_parts)
 
     @classmethod
@@ -148,6 +159,11 @@ def _text(data: CallsSection) -> Group:
             for call in calls[:_CALLS]
             if call.split and call.split.samples >= _LEAST_SAMPLES and named_parts(call.split)
         ]
+    lines += [
+        Text(f"{shortened(call_line(call), 2 * _NAME_WIDTH)}: ") + sentence(f"{text}.", "dim")
+        for call in calls[:_CALLS]
+        if (text := faults_text(call))
+    ]
     if len(calls) > _CALLS:
         lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less time.", "dim"))
     lines += [sentence(printable(context), "dim") for context in data.contexts]

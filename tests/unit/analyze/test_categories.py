@@ -54,6 +54,20 @@ ROWS = [
     ("fault.shared", "core", CORE + "do_fault do_shared_fault do_page_mkwrite xfs_filemap_page_mkwrite"),
     ("fault.swap", "core", CORE + "do_swap_page do_wp_page"),
     ("fault.swap", "sched", CORE + "migration_entry_wait schedule __schedule"),
+    ("fault.numa", "core", CORE + "do_numa_page numa_migrate_check"),
+    ("fault.numa", "reclaim", CORE + "do_huge_pmd_numa_page migrate_misplaced_folio migrate_pages migrate_pages_batch"),
+    ("fault.reclaim", "reclaim", CORE + "do_fault __do_fault filemap_fault page_cache_ra_order filemap_add_folio "
+     "__mem_cgroup_charge charge_memcg try_charge_memcg try_to_free_mem_cgroup_pages do_try_to_free_pages shrink_node "
+     "shrink_lruvec shrink_folio_list"),
+    ("fault.reclaim", "reclaim", CORE + "do_anonymous_page vma_alloc_folio_noprof __alloc_pages_slowpath.constprop.0 "
+     "try_to_free_pages do_try_to_free_pages shrink_node"),
+    ("fault.reclaim", "reclaim", CORE + "do_swap_page __mem_cgroup_charge try_charge_memcg "
+     "try_to_free_mem_cgroup_pages"),
+    ("fault.reclaim", "reclaim", MAIN + "asm_exc_page_fault irqentry_exit_to_user_mode __mem_cgroup_handle_over_high "
+     "reclaim_high try_to_free_mem_cgroup_pages do_try_to_free_pages shrink_node"),
+    ("fault.compact", "reclaim", CORE + "do_huge_pmd_anonymous_page vma_alloc_anon_folio_pmd alloc_pages_mpol "
+     "__alloc_frozen_pages_noprof __alloc_pages_slowpath.constprop.0 __alloc_pages_direct_compact try_to_compact_pages "
+     "compact_zone_order compact_zone"),
     ("fault.uffd", "sched", CORE + "do_anonymous_page handle_userfault schedule"),
     ("uffd.service", "copy", IOCTL + "userfaultfd_ioctl mfill_atomic copy_from_user _copy_from_user"),
     ("uffd.service", "zero", IOCTL + "userfaultfd_ioctl __mcopy_atomic alloc_pages_vma clear_page_erms"),
@@ -143,6 +157,8 @@ ROWS = [
      "__filemap_fdatawrite_range"),
     ("sys.io.socket", "other", SYSCALL + "__x64_sys_sendto __sys_sendto sock_sendmsg tcp_sendmsg_locked"),
     ("sys.io.socket", "other", SYSCALL + "__x64_sys_write vfs_write sock_write_iter unix_stream_sendmsg"),
+    ("sys.numa", "other", MAIN + "asm_sysvec_apic_timer_interrupt irqentry_exit_to_user_mode task_work_run "
+     "task_numa_work change_prot_numa change_protection"),
     ("sys.signal", "other", FAULT + "bad_area_access_error force_sig_fault force_sig_info_to_task"),
     ("sys.signal", "other", SYSCALL + "__x64_sys_rt_sigreturn restore_sigcontext fpu__restore_sig"),
     ("free.unmap", "pte", SYSCALL + "irqentry_exit_to_user_mode arch_do_signal_or_restart get_signal do_group_exit "

@@ -30,7 +30,7 @@ def test_a_folder_that_cannot_be_listed_names_no_capture(tmp_path: Path) -> None
 
 def test_names_below_a_word_are_listed_in_their_order() -> None:
     failed = pinprof("explain", "fault")
-    names = ["anon", "file", "shared", "cow", "zero", "swap", "uffd", "core", "entry"]
+    names = ["anon", "file", "shared", "cow", "zero", "swap", "numa", "reclaim", "compact", "uffd"]
     assert f"Did you mean {', '.join(f'fault.{name}' for name in names)}?" in failed.stderr
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from pinprof.analyze import analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.ledger.results import Pages
 from pinprof.read import read
 from pinprof.report.gather import ReportData, build
@@ -20,10 +21,15 @@ GIB = 1 << 30
 CASE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
 
 
+@cache
+def analyzed() -> Run:
+    """A capture from before pages were recorded."""
+    return analyze(read(CASE))
+
+
 def report(pages: Pages | None) -> ReportData:
-    """Of a capture from before pages were recorded, with those of the line that holds most."""
-    capture = read(CASE)
-    analysis = analyze(capture)
+    """Of that capture, with the pages of the line that holds most."""
+    analysis = analyzed()
     assert analysis.ledger is not None
     first, *others = analysis.ledger.sites
     assert first.pages is None

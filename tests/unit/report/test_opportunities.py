@@ -53,7 +53,7 @@ def test_json_has_every_key_of_an_opportunity() -> None:
         "evidence",
     ]  # fmt: skip
     assert set(first["site"]) == {"function", "file", "line", "thread", "range"}
-    assert set(first["cure"]) == {"id", "text", "code", "environment"}
+    assert set(first["cure"]) == {"id", "text", "code", "environment", "option"}
     assert first["saving_ns"] == {"low": 1100 * MS, "likely": 1300 * MS, "high": 1400 * MS}
     assert [one["rank"] for one in document["opportunities"]] == [1, 2]
     assert document["refused"][0]["reason"] == "Copied once: pinning costs 85 ms and saves 22 ms."

@@ -139,6 +139,30 @@ def test_small_pins_and_pages_that_exist_are_left_alone() -> None:
     assert len(creation(128 * MIB, created=13)) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "pages", "created", "found"),
+    [
+        ("cudaHostRegister", 1.0, 5, True),  # few samples, but each page faults
+        ("cudaHostRegister", 0.6, 5, True),
+        ("cudaHostRegister", 0.0, 40, False),  # samples of other lines' pages
+        ("cudaHostRegister", 0.01, 40, True),  # huge pages
+        ("cudaHostRegister", 0.01, 5, False),
+        ("cudaMallocHost", 0.0, 40, True),  # the driver's own pages
+    ],
+)
+def test_page_faults_say_whether_a_pin_creates_its_pages(name: str, pages: float, created: int, found: bool) -> None:
+    samples = ran(0, created, CREATED) + ran(created, 40, PINNED) + ran(40, 100)
+    made = recorded(samples, [Traced(name, 0, 40, 128 * MIB)])
+    assert made.activity is not None
+    faults = np.array([round(pages * 128 * MIB / 4096)], np.int32)
+    known = replace(made.activity.calls, minor_faults=faults, major_faults=0 * faults)
+    made = replace(made, activity=replace(made.activity, calls=known))
+    claims = list(allocating.page_creation(scene(made)))
+    assert len(claims) == found
+    if found and pages == 1.0:
+        assert "32,768 page faults happen inside these calls." in [each.text for each in claims[0].evidence]
+
+
 TORCH = (MAIN[0], "at::native::empty@/opt/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so", *CREATED[1:])
 
 

@@ -12,6 +12,7 @@ from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import sums
 from pinprof.read.inside.calls import InsideCalls
+from pinprof.read.inside.file import Flag
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.agent_file import call, chunk, header, site, total
 
@@ -153,3 +154,14 @@ def test_losses_are_said() -> None:
         "Recording of CUDA calls ended early: a process had more of them than its file holds.",
         "1 call site without a line: a process has 65,535 with one at most.",
     )
+
+
+def test_faults_are_those_of_calls_that_were_looked_at() -> None:
+    calls = table(
+        call(T, T + 1, flags=Flag.FAULTED, extra=2 << 24 | 70_000), call(T + 2, T + 3, extra=5),
+        call(T + 4, T + 5, flags=Flag.FAULTED),
+    )  # fmt: skip
+    assert calls.minor_faults is not None
+    assert calls.major_faults is not None
+    assert calls.minor_faults.tolist() == [70_000, -1, 0]
+    assert calls.major_faults.tolist() == [2, -1, 0]

@@ -1,0 +1,106 @@
+"""Mapped files that do not lie in memory: a touch of a page waits for the disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, limits
+from pinprof.analyze.opportunities.results import Evidence
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.units import format_counted, format_ns
+from pinprof.data.model import Int64
+from pinprof.data.rate_book import RUN, Estimate
+
+_TOUCHES = re.compile(r"filemap_fault(\.\w+)*")
+_READS = re.compile(r"(filemap_read_folio|\w*read_?ahead\w*|page_cache_\w*ra\w*|\w+_readpages|read_pages)(\.\w+)*")
+_ONE_BY_ONE = re.compile(r"filemap_read_folio(\.\w+)*")
+"""The kernel reads what is touched and nothing ahead of it."""
+_OF_FAULT = ("fault.file", "fault.core", "fault.entry", "fault.reclaim", "wait.reclaim")
+_ALONE = (0.06, 0.02, 0.3)
+"""What remains of reading page by page if all is read ahead: likely, least, most. Measured on a virtual disk: 0.03."""
+_AHEAD = (0.7, 0.3, 1.0)
+"""The same where the kernel reads ahead already; measured: 0.43 to 1.0."""
+_AGAIN = (0.5, 0.1, 1.0)
+"""The same where a limit makes the kernel drop pages: how many of them are read again, nobody knows."""
+
+
+def cold_files(scene: Scene) -> Iterator[Candidate]:
+    """Waits for a disk in page faults of mapped files, by place."""
+    touches = scene.has(_TOUCHES)
+    disk = touches & scene.caused_by("wait.disk")
+    reading = disk | (touches & scene.caused_by("fault.file") & scene.has(_READS))
+    own = scene.in_own()
+    for waits in scene.by_place(np.flatnonzero(reading & own)):
+        if not disk[waits].any():
+            continue
+        here = np.isin(scene.place, scene.place[waits[:1]]) & own
+        group = np.union1d(waits, np.flatnonzero(here & scene.caused_by(*_OF_FAULT)))
+        freed = group[frees(scene)[group]]
+        if len(freed) >= LEAST_SEEN or scene.waits()[freed].any():
+            yield _dropped(scene, group, freed, limited=limits(scene, freed))
+        else:
+            alone = 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
+            yield _cold(scene, group, int(disk[waits].sum()), alone=alone)
+
+
+def _cold(scene: Scene, group: Int64, waits: int, *, alone: bool) -> Candidate:
+    how = "page by page" if alone else "as it is touched"
+    why = (
+        "Nothing is read ahead, so each page is a request of its own: the mapping is advised so, or the accesses jump."
+        if alone
+        else "The kernel reads ahead of the accesses already; if the disk can do no more, nothing is saved."
+    )
+    return _candidate(
+        scene,
+        group,
+        f"reads a mapped file from the disk {how}.",
+        "read-ahead",
+        _ALONE if alone else _AHEAD,
+        why,
+        (Evidence(f"{format_counted(waits, 'page fault waits', 'page faults wait')} for the disk."),),
+    )
+
+
+def _dropped(scene: Scene, group: Int64, freed: Int64, *, limited: bool) -> Candidate:
+    reason = "its control group has reached its memory limit" if limited else "the machine has none left"
+    return _candidate(
+        scene,
+        group,
+        f"reads a mapped file from the disk while the kernel frees memory, as {reason}.",
+        "memory-limit",
+        _AGAIN,
+        "Pages that the kernel drops are read again when they are touched again; how many are is not known.",
+        (
+            Evidence(f"In these faults, the kernel frees memory for {format_ns(scene.ns(freed))}."),
+            *(limit_of(scene) if limited else ()),
+        ),
+    )
+
+
+def _candidate(
+    scene: Scene,
+    group: Int64,
+    what: str,
+    name: str,
+    shares: tuple[float, float, float],
+    why: str,
+    evidence: tuple[Evidence, ...],
+) -> Candidate:
+    site, cost = scene.site_of(group), scene.ns(group)
+    likely, low, high = (share * cost for share in shares)
+    return Candidate(
+        title=f"{scene.subject(group, site)} {what}",
+        site=site,
+        phase=scene.phase_of(group),
+        rows=group,
+        cost_ns=cost,
+        remains=Estimate(likely, low, high, RUN),
+        cure=cure(name, scene.framework),
+        basis=(why,),
+        evidence=evidence,
+    )

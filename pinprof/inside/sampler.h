@@ -1,0 +1,331 @@
+/* Where threads spend processor time, for recordings in which the kernel does not tell it (perf_event_open is denied).
+ *
+ * Each thread has a timer of its own processor time, whose signal comes to itself. The handler notes where the thread
+ * is, and what it has used since the time before: in the program, in the kernel, and faults. The kernel delivers the
+ * signal on the way back to the program, so the instruction says why the thread was in the kernel: behind a system
+ * call, or at what it touched.
+ *
+ * The first signal comes after a random part of the period, so that threads that end before are sampled by chance, and
+ * each sample of those that are stands for a whole period.
+ */
+
+enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, SOME_DELAY_NS = 500000, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
+
+static int sample_signal; /* 0: nothing is sampled */
+static word tick_ns;      /* the kernel looks at timers of processor time so often */
+
+static bool may_read_str(word text)
+{
+    size_t length;
+    unsigned width;
+    if (!can_read(text, (size_t)layout.text_wide + 8))
+        return false;
+    const void *from = characters(text, &length, &width);
+    return from && length < LARGEST_TABLE && can_read((word)(uintptr_t)from, length * width + 1);
+}
+
+/* Number of a function of Python, whose name and file are in the file then; 0: not known. */
+static uint32_t code_number(struct thread *t, word code)
+{
+    struct sampling *s = &t->sampling;
+    word file = at(code, layout.filename), name = at(code, layout.qualified_name);
+    unsigned place = (unsigned)(mixed(mixed(code, file), name) % SAMPLED_CODES);
+    if (s->code[place].code == code && s->code[place].file == file && s->code[place].name == name)
+        return s->code[place].number;
+    struct record *record = may_read_str(file) && may_read_str(name) ? room(t, 1 + SITE_TEXT / UNIT) : NULL;
+    if (!record)
+        return 0;
+    char *begin = (char *)(record + 1);
+    struct text to = {begin, SITE_TEXT};
+    put_str(&to, name);
+    put_text(&to, "\t");
+    put_str(&to, file);
+    word length = (word)(to.at - begin);
+    uint32_t number = atomic_fetch_add(&process->codes, 1) + 1;
+    *record = (struct record){.kind = CODE, .site = number, .bytes = length};
+    publish(t, 1 + (uint32_t)((length + UNIT - 1) / UNIT));
+    s->code[place].code = code;
+    s->code[place].file = file;
+    s->code[place].name = name;
+    s->code[place].number = number;
+    return number;
+}
+
+static uint32_t careful_line(const struct frame *frame)
+{
+    word bytes = at(frame->code, layout.line_table);
+    if (!can_read(bytes, (size_t)layout.bytes_start) || at(bytes, layout.bytes_length) > LARGEST_TABLE ||
+        !can_read(bytes + layout.bytes_start, (size_t)at(bytes, layout.bytes_length) + 1))
+        return 0;
+    return (uint32_t)line_of(frame->code, frame->instruction);
+}
+
+static uint32_t put_chain(struct thread *t, uint32_t native, uint32_t python, bool torn)
+{
+    struct sampling *s = &t->sampling;
+    uint32_t said[2 * SAMPLED_FRAMES];
+    for (uint32_t i = 0; i < python; i++) { /* may put units of their own first */
+        said[2 * i] = code_number(t, s->frame[i].code);
+        said[2 * i + 1] = careful_line(&s->frame[i]);
+    }
+    uint32_t length = 8 * (native + python), units = 1 + (length + UNIT - 1) / UNIT;
+    struct record *record = room(t, units);
+    if (!record)
+        return 0;
+    uint32_t number = atomic_fetch_add(&process->chains, 1) + 1;
+    *record = (struct record){.begin = ticks(),
+        .bytes = length,
+        .address = native,
+        .source = python,
+        .site = number,
+        .kind = CHAIN,
+        .flags = torn ? TORN : 0};
+    memcpy(record + 1, s->address, 8 * native);
+    memcpy((char *)(record + 1) + 8 * native, said, 8 * python);
+    publish(t, units);
+    return number;
+}
+
+/* Number of a chain of callers: native ones up to the evaluation loop, and Python's. */
+static uint32_t chain_of(struct thread *t, struct position at_first)
+{
+    struct sampling *s = &t->sampling;
+    struct position f = at_first;
+    bool beyond;
+    uint64_t above = 0;
+    struct stack stack = {(const uint8_t *)(uintptr_t)f.sp, f.sp, LARGEST_STACK, &beyond, &above, can_read_word};
+    uint32_t count = 0;
+    word hash = 0;
+    uint32_t python = python_frames(t, s->frame, SAMPLED_FRAMES, true, &hash);
+    enum step step = STEP;
+    bool in_loop = false, innermost = true;
+    while (count < SAMPLED_FRAMES) {
+        if (python && row_in(t, f.pc - !innermost, &(bool){false}) && s->row.begin == evaluation_loop) {
+            in_loop = true;
+            break;
+        }
+        if ((step = leave(&f, innermost, &stack, row_in, t)) != STEP)
+            break;
+        innermost = false;
+        if (is_ours((const void *)(uintptr_t)f.pc))
+            continue;
+        /* Readers look before a return address; what a signal has interrupted is to be met by that. */
+        s->address[count++] = f.pc + f.after_signal;
+        hash = mixed(hash, f.pc);
+    }
+    hash |= !hash;
+    word place = hash % CHAINS;
+    for (; s->chain[place].hash; place = (place + 1) % CHAINS)
+        if (s->chain[place].hash == hash)
+            return s->chain[place].number;
+    if (s->known_chains >= CHAINS / 2) {
+        memset(s->chain, 0, sizeof s->chain);
+        s->known_chains = 0;
+        place = hash % CHAINS;
+    }
+    uint32_t number = put_chain(t, count, python, !in_loop && step != END);
+    if (number) {
+        s->chain[place].hash = hash;
+        s->chain[place].number = number;
+        s->known_chains++;
+    }
+    return number;
+}
+
+/* The call of the kernel behind which, or at which, the thread is: its number and one, as far as it can be told. */
+static uint16_t called(const ucontext_t *context, word pc, uint8_t *flags)
+{
+#if defined __x86_64__
+    const uint8_t *code = (const uint8_t *)(uintptr_t)pc;
+    word number = 0;
+    if (can_read(pc, 2) && code[0] == 0x0F && code[1] == 0x05) { /* begun again after the signal */
+        number = (word)context->uc_mcontext.gregs[REG_RAX] + 1;
+    } else if (!can_read(pc - 7, 7) || code[-2] != 0x0F || code[-1] != 0x05) {
+        return 0;
+    } else if (code[-7] == 0xB8) { /* mov $number, %eax */
+        uint32_t given;
+        memcpy(&given, code - 6, sizeof given);
+        number = (word)given + 1;
+    } else if (code[-4] == 0x31 && code[-3] == 0xC0) { /* xor %eax, %eax */
+        number = 1;
+    }
+#else
+    word number = 0;
+    const uint32_t *code = (const uint32_t *)(uintptr_t)pc;
+    if (!can_read(pc - 4, 8) || (code[-1] != 0xD4000001 && code[0] != 0xD4000001))
+        return 0;
+    number = (word)context->uc_mcontext.regs[8] + 1;
+#endif
+    *flags |= CALLED;
+    return number < UINT16_MAX ? (uint16_t)number : 0;
+}
+
+/* What a file in /proc says, as text. */
+static const char *told_by(struct thread *t, const char *path)
+{
+    char *text = t->sampling.maps;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? 0 : read(file, text, MAPS_BYTES - 1);
+    if (file >= 0)
+        close(file);
+    text[length > 0 ? length : 0] = 0;
+    return text;
+}
+
+/* How long the thread could have run while others did; 0 where the kernel does not say it. */
+static word delayed_ns(struct thread *t)
+{
+    const char *text = told_by(t, "/proc/thread-self/schedstat");
+    number_in(&text, 10);
+    text += *text == ' ';
+    return number_in(&text, 10);
+}
+
+/* What the process's memory is made of: what grows says what the faults are of. */
+static void put_resident(struct thread *t, uint32_t chain)
+{
+    static const char *const PARTS[] = {"RssAnon:", "RssFile:", "RssShmem:"};
+    const char *text = told_by(t, "/proc/self/status");
+    word part[COUNT(PARTS)] = {0};
+    for (size_t i = 0; i < COUNT(PARTS); i++) {
+        const char *place = strstr(text, PARTS[i]);
+        if (!place)
+            return;
+        place += strlen(PARTS[i]);
+        place += strspn(place, " \t");
+        part[i] = number_in(&place, 10);
+    }
+    struct record *record = room(t, 1);
+    if (!record)
+        return;
+    *record = (struct record){.kind = RESIDENT,
+        .site = chain,
+        .begin = ticks(),
+        .bytes = part[0],
+        .address = part[1],
+        .source = part[2],
+        .stream = atomic_load_explicit(&process->files_mapped, memory_order_relaxed) >> 10,
+        .end = atomic_load_explicit(&process->copies_mapped, memory_order_relaxed) >> 10};
+    publish(t, 1);
+}
+
+static void put_name(struct thread *t)
+{
+    struct sampling *s = &t->sampling;
+    char name[16] = {0};
+    if (prctl(PR_GET_NAME, name) || !memcmp(name, s->name, sizeof name))
+        return;
+    struct record *record = room(t, 2);
+    if (!record)
+        return;
+    *record = (struct record){.kind = NAMED, .begin = ticks(), .bytes = strnlen(name, sizeof name)};
+    memcpy(record + 1, name, sizeof name);
+    publish(t, 2);
+    memcpy(s->name, name, sizeof name);
+}
+
+static word ns_of(struct timeval time) { return (word)time.tv_sec * 1000000000u + (word)time.tv_usec * 1000u; }
+
+/* As the file grows fewer samples are kept, at random: each has what those before it had that are not. */
+static bool is_kept(struct sampling *s)
+{
+    word step = atomic_load_explicit(&process->bytes, memory_order_relaxed) >> SPARING_STEP;
+    s->chance ^= s->chance << 13, s->chance ^= s->chance >> 17, s->chance ^= s->chance << 5;
+    return !(s->chance & (((word)1 << step) - 1));
+}
+
+static void take_sample(struct thread *t, const ucontext_t *context)
+{
+    struct sampling *s = &t->sampling;
+    struct rusage used;
+    if (!is_kept(s) || getrusage(RUSAGE_THREAD, &used))
+        return;
+    memset(s->readable, 0, sizeof s->readable);
+    word user = ns_of(used.ru_utime), system = ns_of(used.ru_stime);
+    struct record sample = {.begin = ticks(),
+        .end = user + system,
+        .bytes = user - s->user_ns,
+        .source = system - s->system_ns,
+        .stream = (word)(used.ru_majflt - (long)s->disk_faults) << 32 | (uint32_t)(used.ru_minflt - (long)s->faults),
+        .result = (int32_t)sample_ns,
+        .kind = USED};
+    /* What it did not use of the time, others may have: the question costs more than all the rest. */
+    double passed_ns = (double)(sample.begin - s->ticks) / process->ticks_a_ns;
+    word delayed = s->delayed_ns;
+    if (!s->samples || passed_ns - (double)(sample.bytes + sample.source) > SOME_DELAY_NS)
+        delayed = delayed_ns(t);
+    sample.extra = saturated((delayed - s->delayed_ns) / 1000);
+    if (!s->samples && user + system < sample_ns) { /* by chance: see above */
+        word all = user + system;
+        sample.source = all ? (word)((double)sample_ns * (double)system / (double)all) : 0;
+        sample.bytes = sample_ns - sample.source;
+    }
+    if (atomic_load(&process->stopped))
+        return;
+    if (s->samples % REMEMBER_NAME == 0)
+        put_name(t);
+    const struct modules *known = atomic_load(&modules);
+#if defined __x86_64__
+    const greg_t *registers = context->uc_mcontext.gregs;
+    struct position f = {(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
+#else
+    const mcontext_t *registers = &context->uc_mcontext;
+    struct position f = {registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};
+#endif
+    if (!known || known->generation != t->generation || !module_in(known, f.pc))
+        read_modules(t);
+    sample.address = f.pc;
+    sample.function = called(context, f.pc, &sample.flags);
+    sample.site = chain_of(t, f);
+    if (sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
+        put_resident(t, sample.site);
+    if (sample.begin - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
+        atomic_load_explicit(&process->anchor_after, memory_order_relaxed))
+        anchor(t, sample.begin);
+    struct record *record = room(t, 1);
+    if (!record)
+        return;
+    *record = sample;
+    publish(t, 1);
+    s->samples++;
+    s->user_ns = user;
+    s->system_ns = system;
+    s->delayed_ns = delayed;
+    s->ticks = sample.begin;
+    s->faults = (word)used.ru_minflt;
+    s->disk_faults = (word)used.ru_majflt;
+}
+
+/* The state of a thread for its first sample; a small stack for signals has no room for what opens the file. */
+static RARE struct thread *seat_for_samples(const ucontext_t *context)
+{
+    word here = (word)(uintptr_t)__builtin_frame_address(0), low = (word)(uintptr_t)context->uc_stack.ss_sp;
+    bool apart = !(context->uc_stack.ss_flags & SS_DISABLE) && here - low < context->uc_stack.ss_size;
+    if (atomic_load(&process->stopped) || (apart && here - low < LEAST_SIGNAL_STACK))
+        return NULL;
+    struct thread *t = seat();
+    if (t)
+        t->sampling.chance = (uint32_t)ticks() | 1;
+    return t;
+}
+
+static void on_signal(int signal, siginfo_t *info, void *given)
+{
+    (void)signal;
+    if (info->si_code != SI_TIMER || !process)
+        return;
+    int error = errno;
+    struct thread *t = self;
+    if (!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed))
+        t = seat_for_samples(given);
+    if (t && !t->busy) { /* else it interrupts the agent itself: the next sample counts for this one */
+        t->busy = 1;
+        atomic_signal_fence(memory_order_seq_cst);
+        if (!t->sampling.chance)
+            t->sampling.chance = (uint32_t)ticks() | 1;
+        take_sample(t, given);
+        atomic_signal_fence(memory_order_seq_cst);
+        t->busy = 0;
+    }
+    errno = error;
+}

@@ -1,0 +1,159 @@
+"""The stacks of the samples that the agent took: native callers, Python's functions, and what the kernel did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pinprof.data.model import KERNEL, USER, Bool, Dso, Int64, UInt64
+from pinprof.data.system_calls import kernel_functions
+from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
+from pinprof.read.inside import used
+from pinprof.read.inside.fault_kinds import ENTERED, SHARED
+from pinprof.read.inside.file import NativeFrame
+from pinprof.read.inside.sites import NativeFunction, dso_of, named_frames
+from pinprof.read.inside.used import Used
+from pinprof.read.python.frames import is_machinery
+from pinprof.read.symbols.resolver import Resolver
+
+NOT_IN_KERNEL, OTHERWISE, BY_FAULT, FIRST_CALL = range(4)
+"""`SamplePlace.kernel`; from the last one on, by the number of the kernel's call."""
+_UNKNOWN = ("[unknown kernel]",)
+_MOSTLY = {"munmap": "unmap_region", "brk": "unmap_region", "madvise": "zap_page_range_single"}
+_OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "close": "shmem_evict_inode"}
+"""Calls whose time is nearly all in one thing; the second ones in processes that fill shared memory."""
+
+
+_PINS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ioctl", "io_uring_register"), ("pin_user_pages", "faultin_page")),
+    **dict.fromkeys(("mlock", "mlock2", "mlockall"), ("__mm_populate",)),
+}
+"""Through what calls make pages that they do not copy to."""
+TOUCH = (
+    *_PINS, "read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "recvmmsg", "getrandom",
+    "write", "pwrite64", "writev", "sendto", "sendmsg", "process_vm_readv",
+)  # fmt: skip
+"""Calls that touch the program's memory, so that faults since the sample before may be theirs."""
+_FORK = re.compile(r"(_|__libc_|__)?[fF]ork(@.*)?")
+
+
+class SamplePlace(NamedTuple):
+    """Where a sample counts."""
+
+    chain: int
+    frame: NativeFrame
+    kernel: int
+    faults: bool
+    """Whether the call of the kernel took page faults there."""
+
+
+class UsedStacks:
+    """The stacks of a process's samples."""
+
+    def __init__(self, pid: int, each: Used, resolver: Resolver, builder: StackBuilder, machine: str = "") -> None:
+        """`machine`: what processor it is of."""
+        self._pid, self._used, self._resolver, self._builder = pid, each, resolver, builder
+        self._kernel = kernel_functions(machine)
+        numbers = list(each.chains)
+        lengths = [len(each.chains[number].native) for number in numbers]
+        callers = np.array([place for number in numbers for place in each.chains[number].native], np.uint64)
+        # A chain is as old as the first sample that has it.
+        first = dict(zip(each.chain[::-1].tolist(), each.ticks[::-1].tolist(), strict=True))
+        ages = np.repeat(np.array([first.get(number, 2**62) for number in numbers], np.uint64), lengths)
+        # Where a call returns to, the place before it is meant; of an instruction the place itself.
+        called = self._places(callers, ages)
+        ends = np.cumsum(lengths).tolist()
+        self._callers = {
+            number: called[end - length : end] for number, length, end in zip(numbers, lengths, ends, strict=True)
+        }
+        self.leaves = [NativeFrame(file, place + 1) for file, place in self._places(each.address, each.ticks)]
+        """Per sample its instruction."""
+
+    def _places(self, addresses: UInt64, ticks: UInt64) -> list[NativeFrame]:
+        found = self._used.modules
+        frames = []
+        modules = used.module_of(found, addresses, ticks).tolist()
+        for address, number in zip(addresses.tolist(), modules, strict=True):
+            module = found[number] if number >= 0 else None
+            in_file = module is not None and module.path[:1] in ("/", "[")
+            frames.append(
+                NativeFrame(module.path, address - module.begin + module.offset)
+                if module is not None and in_file
+                else NativeFrame("", address)
+            )
+        return frames
+
+    def frames(self) -> dict[NativeFrame, list[NativeFunction]]:
+        """What is at each place."""
+        return named_frames(self._everywhere, self._pid, self._resolver)
+
+    @property
+    def _everywhere(self) -> set[NativeFrame]:
+        return {*self.leaves, *(frame for chain in self._callers.values() for frame in chain)}
+
+    def calls(self, *names: str) -> Bool:
+        """Which of the samples came from these calls of the kernel."""
+        numbers = [number for number, name in self._kernel.items() if name.partition("_sys_")[2] in names]
+        return np.isin(self._used.call, numbers)
+
+    @property
+    def forks(self) -> bool:
+        """Whether the process was seen to fork."""
+        names, calls = self.frames(), self.calls("clone", "fork").tolist()
+        leaves = {leaf for leaf, forks in zip(self.leaves, calls, strict=True) if forks}
+        return any(_FORK.fullmatch(function.name) for leaf in leaves for function in names.get(leaf, ()))
+
+    def nodes(self, places: Sequence[SamplePlace], faults: Mapping[int, tuple[str, ...]]) -> Int64:
+        """The innermost node of each stack; `faults`: what serves those of each chain."""
+        names = self.frames()
+        native = {frame: self._native(frame, names) for frame in self._everywhere}
+        outer = {number: self._outer(number, native) for number in {place.chain for place in places}}
+        chains = [
+            [*outer[place.chain], *(frame for frame, _ in native[place.frame]), *self._served(place, faults)]
+            for place in places
+        ]
+        return self._builder.stacks(chains).astype(np.int64)
+
+    def _native(self, frame: NativeFrame, names: dict[NativeFrame, list[NativeFunction]]) -> list[tuple[int, bool]]:
+        """The functions at a place, outermost first, and which of them are the interpreter's machinery."""
+        dso = dso_of(frame)
+        unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind != "jit" else "[anon]", "", 0)]
+        return [
+            (
+                self._builder.frame(function.name, dso, USER, function.file, function.line),
+                is_machinery(function.name, dso.name),
+            )
+            for function in reversed(names.get(frame) or unnamed)
+        ]
+
+    def _outer(self, number: int, native: Mapping[NativeFrame, list[tuple[int, bool]]]) -> list[int]:
+        """The callers of a chain, outermost first: native code was called by Python."""
+        chain = self._used.chains.get(number)
+        if chain is None:
+            return []
+        named = [(self._used.codes.get(code, ("", "")), line) for code, line in reversed(chain.python)]
+        frames = [
+            self._builder.frame(name, Dso(file, "", "python"), USER, line=line) for (name, file), line in named if name
+        ]
+        for frame in reversed(self._callers[number]):
+            frames += [made for made, machinery in native[frame] if not (machinery and chain.python)]
+        return frames
+
+    def _served(self, place: SamplePlace, faults: Mapping[int, tuple[str, ...]]) -> list[int]:
+        """The frames of what the kernel did."""
+        kernel = place.kernel
+        if kernel == NOT_IN_KERNEL:
+            return []
+        served = faults.get(place.chain, ENTERED)
+        names = served if kernel == BY_FAULT else _UNKNOWN
+        if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
+            shares = any(SHARED in each for each in faults.values())
+            inside = (_MOSTLY | (_OF_SHARED if shares else {})).get(name.partition("_sys_")[2])
+            names = (name, inside) if inside else (name,)
+            if place.faults:
+                call = name.partition("_sys_")[2]
+                names = (name, *_PINS.get(call, ()), *served)
+        return [self._builder.frame(name, KERNEL_IMAGE, KERNEL) for name in names]

@@ -1,0 +1,66 @@
+"""Mapped files on a disk: a page that has to be read waits for it, whatever its fault costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pinprof.analyze.opportunities import cold
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.search import search
+from tests.support.scenes import FAULT, MAIN, MAPPED, MS, ran, recorded, scene, waited
+from tests.support.stacks import Sample
+
+READ = (*FAULT, "do_fault", "__do_fault", "filemap_fault")
+WAITS = ("folio_wait_bit_common", "io_schedule", "schedule")
+ALONE = (*READ, "filemap_read_folio")
+SUBMITS = (*ALONE, "ext4_mpage_readpages", "submit_bio_noacct_nocheck", "virtio_queue_rq")
+FREED = (*READ, "page_cache_ra_order", "filemap_add_folio", "__mem_cgroup_charge", "try_charge_memcg",
+         "try_to_free_mem_cgroup_pages", "do_try_to_free_pages", "shrink_node")  # fmt: skip
+
+
+def samples(rounds: int, stack: Sequence[str], between: Sequence[str] = MAPPED) -> list[Sample]:
+    """As many waits of three milliseconds, with one of other work after each."""
+    return [
+        sample
+        for turn in range(rounds)
+        for sample in (*waited(4 * turn, 4 * turn + 3, (*stack, *WAITS)), *ran(4 * turn + 3, 4 * turn + 4, between))
+    ]
+
+
+def found(made: list[Sample]) -> list[Candidate]:
+    return list(cold.cold_files(scene(recorded(made))))
+
+
+def test_pages_that_are_read_one_by_one_are_read_ahead() -> None:
+    (one,) = found(samples(50, ALONE, SUBMITS))
+    assert one.title == "main reads a mapped file from the disk page by page."
+    assert (one.cure.id, one.cost_ns) == ("read-ahead", 200 * MS)
+    assert one.saving.low_ns == 140 * MS
+    assert one.evidence[0].text == "50 page faults wait for the disk."
+
+
+def test_what_the_kernel_reads_ahead_may_be_all_that_the_disk_can_do() -> None:
+    (one,) = found(samples(50, READ))
+    assert one.title == "main reads a mapped file from the disk as it is touched."
+    assert one.saving.low_ns == 0
+    assert one.saving.high_ns < one.cost_ns
+
+
+def test_pages_that_a_limit_drops_are_cured_by_memory() -> None:
+    (one,) = found(samples(50, READ, FREED))
+    assert one.cure.id == "memory-limit"
+    assert "as its control group has reached its memory limit." in one.title
+    assert one.evidence[0].text == "In these faults, the kernel frees memory for 50 ms."
+
+
+@pytest.mark.parametrize("stack", [MAPPED, (*MAIN, "vfs_read", "filemap_read", "io_schedule")])
+def test_file_in_memory_and_other_reading_are_not_cold(stack: Sequence[str]) -> None:
+    assert found(ran(0, 100, stack)) == []
+    assert found([*ran(0, 100, MAPPED), *waited(100, 200, (*MAIN, "vfs_read", "filemap_read", *WAITS))]) == []
+
+
+def test_disk_is_the_cause_and_not_the_faults_themselves() -> None:
+    (one,) = search(scene(recorded(samples(50, ALONE, SUBMITS)))).found
+    assert one.cure.id == "read-ahead"
