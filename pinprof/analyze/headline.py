@@ -25,6 +25,7 @@ from pinprof.analyze.rules.needs import (
     PERMITTED,
     SAMPLES,
     SHOWS_KERNEL,
+    STACKS,
     TIME,
     TRACED,
     WHOLE,
@@ -55,6 +56,7 @@ _LEAF_PHRASES = {
     "uvm.gpu_fault": "GPU faults on managed memory",
     "uffd.service": "userfaultfd filling pages",
     "free.shmem": "freeing shared pages",
+    "sys.idle": "idle CPUs",
 }
 
 
@@ -115,8 +117,8 @@ def _costs(view: View) -> str:
 
 def _own_code(view: View) -> str:
     subject, part = _told(view)
-    level, weight = next(iter(part.by_level.items()))
-    return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}; memory costs are low."
+    phrase, weight = _phrase(next(iter(part.by_level)), part)
+    return f"{format_share(weight, part.total)} of {subject} is {phrase}; memory costs are low."
 
 
 def _too_few(view: View) -> str:
@@ -136,19 +138,27 @@ def _too_few(view: View) -> str:
 def _cannot(view: View) -> str:
     """`This recording cannot show host-memory costs, because …; record with ….`, and what it shows."""
     need = unmet((*SHOWS_KERNEL, ENOUGH, WHOLE), view) or WHOLE
-    because = need.because.format(event=_event_words(view.sampled) if view.sampled else "")
+    remedy = need.remedy
+    because = need.because.format(event=_event_words(view) if view.sampled else "")
     if need is SAMPLES and view.traced is not None:
         because = "it has neither samples nor CUDA calls"
+    elif need is KERNEL_SAMPLES and view.main.event.merged:
+        # Of what other tools added up only names are left.
+        because, remedy = "no function in it is known to be the kernel's", STACKS.remedy
     shown = _heaviest_function(view) if view.sampled and view.sampled.total else _longest_range(view)
-    said = f"This recording cannot show host-memory costs, because {because}; {need.remedy}."
+    said = f"This recording cannot show host-memory costs, because {because}; {remedy}."
     return f"{said} {shown}".rstrip()
 
 
-def _event_words(part: EventResult) -> str:
+def _event_words(view: View) -> str:
     """`page faults`, `wall (a time that may include waits)`."""
+    part = view.main
     name = {"page-faults": "page faults"}.get(part.name, part.name)
+    if any(collector.get("name") == "speedscope" for collector in view.capture.manifest.collectors):
+        # There an event is a profile, called after a file or a thread.
+        name = name if name == "time" else f'the profile "{name}"'
     if part.unit != "ns":
-        return name
+        return "something that it does not name" if name in (part.unit, "sample") else name
     return "a time that may include waits" if name == "time" else f"{name} (a time that may include waits)"
 
 

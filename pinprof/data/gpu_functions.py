@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, get_args
@@ -315,6 +315,10 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
 class Vendor:
     """A vendor's API: a row a function. Patterns are of plain names, for what the names have in common."""
 
+    name: str
+    """What its calls are called."""
+    names: str
+    """A pattern of all its functions."""
     functions: Mapping[str, Function]
     """By plain name."""
     purposes: tuple[tuple[Purpose, str], ...] = ()
@@ -345,6 +349,8 @@ class Vendor:
 
 
 CUDA = Vendor(
+    name="CUDA",
+    names=r"cu\w+|__cuda\w+",
     functions=_CUDA_FUNCTIONS,
     purposes=(
         ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc"),
@@ -376,6 +382,8 @@ CUDA = Vendor(
     ends=r"cuDevicePrimaryCtx(Release|Reset)(_v\d+)?|cuCtxDestroy(_v\d+)?|cuda(Device|Thread)(Reset|Exit)",
 )
 HIP = Vendor(
+    name="HIP",
+    names=r"hip\w+|__hip\w+",
     functions={},
     purposes=(
         ("alloc pinned", r"hipHostMalloc|hipMallocHost|hipMemAllocHost|hipHostAlloc"),
@@ -468,6 +476,13 @@ def allocates_by_place(name: str) -> bool:
 def asks(name: str) -> bool:
     """Whether programs and libraries take a call's error for an answer."""
     return (name in FUNCTIONS and FUNCTIONS[name].asks) or any(re.match(vendor.asks, name) for vendor in VENDORS)
+
+
+def api_of(functions: Iterable[str]) -> str:
+    """What calls of these functions are called: those of the one vendor that they all have, else CUDA's."""
+    names = list(functions)
+    of = (vendor.name for vendor in VENDORS if names and all(re.fullmatch(vendor.names, name) for name in names))
+    return next(of, CUDA.name)
 
 
 def of_vendor(function: str, library: str) -> bool:

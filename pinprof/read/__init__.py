@@ -42,6 +42,7 @@ READERS: tuple[str, ...] = (
     "pinprof.read.nsys.tool:READER",
     "pinprof.read.formats.speedscope:READER",
     "pinprof.read.formats.chrome_trace:READER",
+    "pinprof.read.formats.cpuprofile:READER",
     "pinprof.read.formats.pprof:READER",
     "pinprof.read.perf:SCRIPT",
     "pinprof.read.formats.folded:READER",
@@ -152,7 +153,7 @@ def _reader_of(path: Path, shown: str) -> Reader:
         )
     raise FormatError(
         shown,
-        expected=", ".join(foreign) + " or a capture directory",
+        expected="a format that pinprof reads" if known else ", ".join(foreign) + " or a capture directory",
         found=known.what if known else repr(head[:16]),
         remedy=known.remedy if known else "Give a recording that pinprof or perf wrote.",
         slug="unknown-format",

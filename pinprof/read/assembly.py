@@ -7,6 +7,7 @@ kernel boundary a function lies on. The rules that stand in for what is missing 
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -133,8 +134,10 @@ def unit_of(name: str, unit: str) -> tuple[Unit, int]:
 
     Counts are faults when the event is named for them, samples otherwise: instructions, cycles, objects, hits.
     """
-    time = {"nanoseconds": 1, "ns": 1, "microseconds": 10**3, "us": 10**3, "milliseconds": 10**6, "ms": 10**6}
-    time |= {"seconds": 10**9, "s": 10**9}
+    # Of the two letters for a millionth, NFKC leaves one.
+    unit = unicodedata.normalize("NFKC", unit)
+    time = {"nanoseconds": 1, "ns": 1, "microseconds": 10**3, "us": 10**3, "\u03bcs": 10**3, "milliseconds": 10**6}
+    time |= {"ms": 10**6, "seconds": 10**9, "s": 10**9}
     if unit in time:
         return "ns", time[unit]
     space = {"bytes": 1, "kilobytes": 1024, "kb": 1024, "megabytes": 1 << 20, "mb": 1 << 20}

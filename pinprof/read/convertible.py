@@ -1,7 +1,8 @@
 """Formats that pinprof does not read: how their files begin, what they are called, and what makes of them one it reads.
 
-Magic numbers: JFR (FLR), Nsight Compute (NVR), simpleperf (SIMPLEPERF), ART (SLOW, `*version`), Parquet (PAR1), pickle,
-marshal, zip. JSON is known by keys near its start, OTLP's and Perfetto's messages by what they carry first.
+Magic numbers: Austin (MOJ), hotspot (QPERFSTREAM), JFR (FLR), Nsight Compute (NVR), simpleperf (SIMPLEPERF), ART (SLOW,
+`*version`), Parquet (PAR1), pickle, marshal, zip. JSON is known by keys near its start, text by its first line, OTLP's
+and Perfetto's messages by what they carry first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ def _keys(*names: str) -> re.Pattern[bytes]:
 
 _BINARY = (
     Convertible(
-        re.compile(rb"\0{8}\x03\0{15}|\0{4}\x03\0{7}|heap profile: |heap_v2/|--- (contention|growth|heapz)"),
+        re.compile(
+            rb"\0{8}\x03\0{7}[\0\1]\0{7}|\0{4}\x03\0{3}[\0\1]\0{3}|heap profile: |heap_v2/"
+            rb"|--- (contention|growth|heapz)"
+        ),
         "a profile in gperftools format",
         "Convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
     ),
@@ -57,7 +61,7 @@ _BINARY = (
         "Convert the perf.data of simpleperf instead: `pprof_proto_generator.py -i perf.data`.",
     ),
     Convertible(
-        re.compile(rb"SLOW[\x01-\x20]\0|\*version\s+\d+\s+(data-file-overflow|clock)="),
+        re.compile(rb"SLOW[\x01-\x20\xf0-\xff]\0|\*version\s+\d+\s+(data-file-overflow|clock)="),
         "a method trace of Android's runtime (ART)",
         _ANDROID,
     ),
@@ -76,6 +80,21 @@ _BINARY = (
         re.compile(rb"memray\0"),
         "a recording of memray, which has allocations and no times",
         _RECORD,
+    ),
+    Convertible(
+        re.compile(rb"MOJ[\x01-\x20]"),
+        "a recording of Austin in its binary format (MOJO)",
+        "Convert it with `mojo2austin FILE stacks.folded`.",
+    ),
+    Convertible(
+        re.compile(rb"QPERFSTREAM\0"),
+        "what hotspot's perfparser makes of a perf.data",
+        "Give the perf.data file.",
+    ),
+    Convertible(
+        re.compile(rb"PK\x03\x04|PK\x05\x06"),
+        "a zip archive",
+        "Unpack it, and give the recording in it.",
     ),
     Convertible(
         re.compile(rb"\x80[\x02-\x05][\s\S]{0,64}?(segments|device_traces|allocator_settings|external_annotations)"),
@@ -114,13 +133,40 @@ _SHAPES = (
                 "View it with Valgrind's dh_view.html. For pinprof, record the program with `pinprof record`."),
     Convertible(_keys("rocprofiler-sdk-tool"), "a result of rocprofv3 in JSON",
                 f"Record with `rocprofv3 --output-format pftrace`. {_PERFETTO}"),
-    Convertible(_keys("nodes", "(startTime|endTime|timeDeltas)"), "a CPU profile of V8 (.cpuprofile)", _SPEEDSCOPE),
-    Convertible(_keys("callFrame", "nodes"), "a CPU profile of V8 (.cpuprofile)", _SPEEDSCOPE),
     Convertible(_keys("meta", "(threads|libs|processes|preprocessedProfileVersion|categories)"),
                 "a profile in Gecko's format, as Firefox and samply write it", _SPEEDSCOPE),
     Convertible(_keys("(elapsed_time_sec|max_footprint_mb|growth_rate|alloc_samples)"),
                 "a profile of scalene, which has lines and no stacks",
                 _SAMPLE),
+    Convertible(_keys("version", "mode", "interval", "(frames|gc_samples|missed_samples)"), "a profile of stackprof",
+                f"{_SPEEDSCOPE} Or `stackprof --stackcollapse` makes folded stacks."),
+    Convertible(_keys("program", "(cost_centres|total_ticks|rts_arguments)"), "a profile of GHC (Haskell)",
+                _SPEEDSCOPE),
+    Convertible(re.compile(rb"\s*\w{3} \w{3} +\d+ [\d:]+ \d{4} Time and Allocation Profiling Report"),
+                "a profile of GHC (Haskell)", "Record with `+RTS -pj`, open that at speedscope.app, and export it."),
+    Convertible(_keys("recording", "(displayName|instrumentTypes|discontinuities)"), "a timeline of Safari",
+                _SPEEDSCOPE),
+    Convertible(_keys("label", "(ticks|allocations|markers)", "duration"),
+                "a profile of Firefox's former developer tools", _SPEEDSCOPE),
+    Convertible(_keys("root_frame", "(sample_count|cpu_time|duration)"), "a profile of pyinstrument",
+                "Write it with `pyinstrument --renderer speedscope`."),
+    Convertible(_keys("schema", "nodes", "(start_ts|pid|rf_id)"),
+                "an execution trace of PyTorch, which has operators and no times",
+                "Export a trace of torch.profiler (`prof.export_chrome_trace`), or record with `pinprof record`."),
+    Convertible(_keys("(profile_id|event_id)", "(organization_id|project_id)"), "a profile of Sentry",
+                _RECORD),
+    Convertible(_keys("(SampleType|sample_types)", "(Sample|samples)"), "a pprof profile in somebody's JSON",
+                "Give the profile itself, in protobuf."),
+    Convertible(re.compile(rb"Analysis of sampling .* every \d+ "), "the output of `sample` of macOS",
+                "Convert it with `inferno-collapse-sample FILE > stacks.folded`."),
+    Convertible(re.compile(rb"Weight\tSelf Weight\t"), "a call tree of Apple's Instruments",
+                "Paste it into speedscope.app, and export it there: pinprof reads the file."),
+    Convertible(re.compile(rb"CPU +ID +FUNCTION:NAME|dtrace: |\s+[^\s`;]+`[^\n]*\n"),
+                "the output of DTrace", "Convert it with `stackcollapse.pl FILE > stacks.folded`."),
+    Convertible(re.compile(rb"@ \S+ \[\d+ samples\]"), "the output of pmcstat",
+                "Convert it with `stackcollapse-pmc.pl`."),
+    Convertible(re.compile(rb"__rec=\w+,"), "a profile of Caliper, which has regions and no stacks of the kernel",
+                _RECORD),
     Convertible(_keys("segments", "device_traces"), "a memory snapshot of PyTorch, which has no times of the host",
                 "Export a trace of torch.profiler (`prof.export_chrome_trace`), or record with `pinprof record`."),
     Convertible(re.compile(rb"# callgrind format|version: \d+\s+creator: callgrind"

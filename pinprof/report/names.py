@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pinprof.base.terminal import printable
 
-__all__ = ["NO_CALLCHAIN", "event_label", "printable", "shortened", "without_home"]
+__all__ = ["NO_CALLCHAIN", "event_label", "event_labels", "printable", "shortened", "without_home"]
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
@@ -29,6 +29,14 @@ NO_CALLCHAIN = "[no callchain]"
 def event_label(name: str) -> str:
     """What a reader calls a sampled event: `CPU time` for `cpu-clock/freq=999/`; empty where nothing says more."""
     return _EVENT_LABELS.get(re.split("[/:]", name, maxsplit=1)[0], "")
+
+
+def event_labels(names: Sequence[str]) -> dict[str, str]:
+    """By event its label, and its own name where it has none, or two events of a recording would be called alike."""
+    labels = [event_label(name) for name in names]
+    return {
+        name: label if label and labels.count(label) == 1 else name for name, label in zip(names, labels, strict=True)
+    }
 
 
 def shortened(name: str, width: int) -> str:

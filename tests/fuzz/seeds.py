@@ -105,6 +105,47 @@ EVENTED = json.dumps(
 )  # fmt: skip
 
 
+V8_PROFILE: dict[str, Any] = {
+    "nodes": [
+        {"id": 1, "callFrame": {"functionName": "(root)", "url": "", "lineNumber": -1}, "children": [2, 4]},
+        {"id": 2, "callFrame": {"functionName": "main", "url": "file:///a.js", "lineNumber": 3}, "children": [3]},
+        {"id": 3, "callFrame": {"functionName": "", "url": "node:fs", "lineNumber": 0}, "hitCount": 2},
+        {"id": 4, "callFrame": {"functionName": "(idle)"}},
+    ],
+    "startTime": 1000, "endTime": 1900, "samples": [3, 4, 2], "timeDeltas": [0, 300, 400],
+}  # fmt: skip
+
+OLD_V8_PROFILE: dict[str, Any] = {
+    "head": {
+        "functionName": "(root)", "id": 1, "hitCount": 0,
+        "children": [{"functionName": "main", "url": "a.js", "lineNumber": 3, "id": 2, "hitCount": 2, "children": []}],
+    },
+    "samples": [2, 2], "timestamps": [1000, 1300, 1900],
+}  # fmt: skip
+
+V8_TRACE: list[dict[str, Any]] = [
+    {"ph": "P", "name": "Profile", "pid": 7, "tid": 8, "id": "0x1", "args": {"data": {"startTime": 1000}}},
+    *(
+        {"ph": "P", "name": "ProfileChunk", "pid": 7, "tid": 9, "id": "0x1", "args": {"data": data}}
+        for data in (
+            {"cpuProfile": {"nodes": V8_PROFILE["nodes"], "samples": [3, 4]}, "timeDeltas": [0, 300]},
+            {"cpuProfile": {"samples": [2]}, "timeDeltas": [400]},
+            {"endTime": 1900},
+        )
+    ),
+    {"ph": "X", "name": "task", "cat": "v8", "pid": 7, "tid": 8, "ts": 1200, "dur": 500, "args": {}},
+]
+
+AUSTIN = """\
+# austin: 3.4.1
+# mode: wall
+
+P7;T9;a.py:main:3;a.py:f:5 1500
+P7;T0:61;a.py:main:3 20
+# duration: 9000
+"""
+
+
 def perf_by_hand(*, piped: bool) -> bytes:
     """A recording of two threads: names, mappings, a fork, and samples of CPU time and of page faults."""
     clock = Spec(sample_type=BASIC | perf.SAMPLE_ID | perf.SAMPLE_ADDR | perf.SAMPLE_CPU, ids=(1,))

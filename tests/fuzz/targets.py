@@ -143,12 +143,27 @@ TARGETS: tuple[Target, ...] = (
         large=lambda: [seeds.parquetdir(whole=True)],
         weight=1,
     ),
-    Target("folded", _file("a.folded", lambda: seeds.exported("folded"), seeds.PY_SPY.encode), _LINES, weight=12),
+    Target(
+        "folded",
+        _file("a.folded", lambda: seeds.exported("folded"), seeds.PY_SPY.encode, seeds.AUSTIN.encode),
+        _LINES,
+        weight=12,
+    ),
+    Target(
+        "V8 CPU profile",
+        _file("a.cpuprofile", *(json.dumps(one).encode for one in (seeds.V8_PROFILE, seeds.OLD_V8_PROFILE))),
+        _JSON,
+        weight=12,
+    ),
     Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON, weight=12),
     Target("pprof", _profiles, change_bytes.protobuf, weight=8),
     Target(
         "Chrome trace",
-        _file("a.json", lambda: seeds.exported("trace", _NSYS), lambda: json.dumps(seeds.TORCH_TRACE).encode()),
+        _file(
+            "a.json",
+            lambda: seeds.exported("trace", _NSYS),
+            *(json.dumps(one).encode for one in (seeds.TORCH_TRACE, seeds.V8_TRACE)),
+        ),
         _JSON,
     ),
     Target(

@@ -254,13 +254,12 @@ def test_samples_find_the_program_that_ran_at_their_time_whenever_an_exec_is_tol
         assert found == [True, False, False, True]
 
 
-def test_a_program_that_executes_itself_again_keeps_its_callers(tmp_path: Path) -> None:
-    (tmp_path / "again.c").write_text(AGAIN)
-    program, capture = tmp_path / "again", tmp_path / "again.pinprof"
-    subprocess.run(["gcc", "-O2", "-g", "-fomit-frame-pointer", "-o", program, tmp_path / "again.c"], check=True)
+def recorded_shares(program: Path, argument: str, leaf: str, caller: str) -> tuple[int, int]:
+    """Time in a function, and how much of it has the caller on its stack."""
+    capture = program.with_suffix(".pinprof")
     pinprof = [sys.executable, "-m", "pinprof"]
     subprocess.run(
-        [*pinprof, "record", "--no-report", "--no-calibrate", "-o", capture, "--", program, "20"], check=True
+        [*pinprof, "record", "--no-report", "--no-calibrate", "-o", capture, "--", program, argument], check=True
     )
     folded = subprocess.run(
         [*pinprof, "report", capture, "--format", "folded"], capture_output=True, text=True, check=True
@@ -268,8 +267,43 @@ def test_a_program_that_executes_itself_again_keeps_its_callers(tmp_path: Path) 
     inside = called = 0
     for line in folded.stdout.splitlines():
         stack, _, number = line.rpartition(" ")
-        inside += int(number) * ("leaf" in stack)
-        called += int(number) * ("leaf" in stack and "main" in stack)
+        inside += int(number) * (leaf in stack)
+        called += int(number) * (leaf in stack and caller in stack)
+    return inside, called
+
+
+def test_a_program_that_executes_itself_again_keeps_its_callers(tmp_path: Path) -> None:
+    (tmp_path / "again.c").write_text(AGAIN)
+    program = tmp_path / "again"
+    subprocess.run(["gcc", "-O2", "-g", "-fomit-frame-pointer", "-o", program, tmp_path / "again.c"], check=True)
+    inside, called = recorded_shares(program, "20", "leaf", "main")
+    assert called >= 0.9 * inside > 0
+
+
+STATIC = """\
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+static char area[1 << 20];
+volatile char kept;
+__attribute__((noinline)) void fill(int value) { memset(area, value, sizeof area); kept = area[value]; }
+int main(int count, char **values)
+{
+    clock_t end = clock() + atoi(values[1]) * (CLOCKS_PER_SEC / 1000);
+    for (int value = 0; clock() < end; value++)
+        for (int turn = 0; turn < 64; turn++) fill(value & 63);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("frames", ["-fno-omit-frame-pointer", "-fomit-frame-pointer"])
+def test_a_static_program_whose_frames_no_table_lists_keeps_the_callers_of_libc(tmp_path: Path, frames: str) -> None:
+    (tmp_path / "static.c").write_text(STATIC)
+    program = tmp_path / "static"
+    options = ("-O2", "-g", "-static", "-Wl,--no-eh-frame-hdr", frames)
+    subprocess.run(["gcc", *options, "-o", program, tmp_path / "static.c"], check=True)
+    inside, called = recorded_shares(program, "400", "memset", "fill")
     assert called >= 0.9 * inside > 0
 
 

@@ -16,7 +16,7 @@ from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.course.copies import WAYS, CopyTable
 from pinprof.analyze.course.results import OWN, PHASE_NAMES, PhaseName
 from pinprof.analyze.course.table import CourseTable
-from pinprof.analyze.course.wall import disturbed_ns
+from pinprof.analyze.course.wall import RUNNABLE, disturbed_ns
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
@@ -149,6 +149,19 @@ class Scene(CourseTable):
         """Whether the program has CUDA's driver on its stacks."""
         return any("libcuda" in dso.name for dso in self.capture.stacks.frames.dsos)
 
+    @cached_property
+    def _ready(self) -> Bool:
+        """Per wall row, whether the thread was ready to run: what a busy machine adds to it, no cure takes away."""
+        return self.caused_by(RUNNABLE)
+
+    def ns(self, rows: Int64) -> int:
+        """The wall time of these rows, without what a busy machine adds: what a cure can save of."""
+        return super().ns(rows[~self._ready[rows]])
+
+    def causes(self, rows: Int64) -> dict[str, int]:
+        """Leaf → the same time, heaviest first."""
+        return super().causes(rows[~self._ready[rows]])
+
     def phase_ns(self, name: PhaseName) -> int:
         """The length of a phase."""
         phase = self.course.phase(name)
@@ -249,8 +262,9 @@ class Scene(CourseTable):
     def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
         """Wall time of the critical thread in calls; `rows` are the wall rows inside them.
 
-        Its own count by their clock, without what tracing them costs and without the creation of contexts; those of
-        other threads as far as it waited for them, unless it did so inside its own, whose clock holds that.
+        Its own count by their clock, without what tracing them costs, without the creation of contexts, and without
+        what a busy machine adds; those of other threads as far as it waited for them, unless it did so inside its own,
+        whose clock holds that.
         """
         assert self.calls is not None
         table, wall = self.calls.table, self.course.wall
@@ -261,7 +275,9 @@ class Scene(CourseTable):
         waited = (wall.waiting[rows] >= 0) & other & ~self._within(own, wall.time_ns[rows])
         blocked = np.flatnonzero(self.blocked)
         held_up = self.ns(blocked[self._within(own, wall.time_ns[blocked])])
-        return max(int(clock.sum()) - held_up, 0) + int(wall.ns[rows[waited]].sum())
+        ready = rows[self._ready[rows]]
+        ready_ns = int(wall.ns[ready[self._within(own, wall.time_ns[ready])]].sum())
+        return max(int(clock.sum()) - held_up - ready_ns, 0) + self.ns(rows[waited])
 
     def copy_groups(self, *kinds: MemoryKind) -> tuple[CopyGroup, ...]:
         """Copies by the kind of memory on the host's side, by site and direction; those with their calls alone."""

@@ -44,6 +44,7 @@ from pinprof.analyze.rules.needs import (
     WHOLE,
 )
 from pinprof.analyze.rules.rule import Need, Statement, first_said, unmet
+from pinprof.base.columns import Bool
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_ns_about, format_share
 
@@ -104,6 +105,7 @@ def search(scene: Scene) -> Opportunities:
     found: list[Opportunity] = []
     to_measure: list[ToMeasure] = []
     refused: list[Refused] = []
+    refused_ns = 0
     claimed = np.zeros(len(scene.course.wall), np.bool_)
     for candidate in candidates:
         rows = candidate.rows
@@ -121,10 +123,11 @@ def search(scene: Scene) -> Opportunities:
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
             refused.append(_refused(candidate, saving))
+            refused_ns += scene.ns(rows[_memory(scene)[rows]])
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
     to_measure.sort(key=lambda one: -one.cost_ns)
-    searched = Searched(scene, ranked, to_measure, refused)
+    searched = Searched(scene, ranked, to_measure, refused_ns)
     headline = first_said(HEADLINES, scene.view, searched)
     return Opportunities(tuple(ranked), tuple(to_measure), tuple(refused), _unseen(scene), headline)
 
@@ -223,7 +226,8 @@ class Searched:
     scene: Scene
     found: list[Opportunity]
     to_measure: list[ToMeasure]
-    refused: list[Refused]
+    refused_ns: int
+    """Costs of host memory in the work whose cures save too little."""
 
 
 def _best_change(searched: Searched) -> str:
@@ -253,9 +257,19 @@ def _cost_to_measure(searched: Searched) -> str:
 def _no_cure(searched: Searched) -> str:
     """A cost without a cure is a cost all the same."""
     scene, spent = searched.scene, _spent(searched.scene)
-    if spent < UNEXPLAINED_SHARE * scene.undisturbed_ns("work") or searched.refused or not _samples_suffice(scene):
+    unexplained = spent - searched.refused_ns
+    if unexplained < UNEXPLAINED_SHARE * scene.undisturbed_ns("work") or not _samples_suffice(scene):
         return ""
     return f"pinprof knows no cure for the host-memory costs: {_costs(scene, spent)}"
+
+
+def _cures_save_little(searched: Searched) -> str:
+    """A cost whose cures cost as much."""
+    scene, spent = searched.scene, _spent(searched.scene)
+    if spent < UNEXPLAINED_SHARE * scene.undisturbed_ns("work") or not _samples_suffice(scene):
+        return ""
+    costs = _costs(scene, spent).rstrip(".")
+    return f"{costs[:1].upper()}{costs[1:]}, and no known cure saves enough of it to pay."
 
 
 def _nothing_to_gain(searched: Searched) -> str:
@@ -268,6 +282,7 @@ HEADLINES: tuple[Statement[Searched], ...] = (
     Statement("best change", _best_change, (CLOCK,)),
     Statement("cost to measure", _cost_to_measure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("no known cure", _no_cure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
+    Statement("cures save little", _cures_save_little, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("nothing to gain", _nothing_to_gain, (*SHOWS_KERNEL, CLOCK, EVERY_CALL, WHOLE)),
 )
 """What the search says first; the first one that applies."""
@@ -275,8 +290,13 @@ HEADLINES: tuple[Statement[Searched], ...] = (
 
 def _spent(scene: Scene) -> int:
     """Wall time of the work in causes that are costs of host memory."""
-    memory = np.array([row.level in COSTLY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
-    return int(scene.course.wall.ns[memory].sum())
+    return int(scene.course.wall.ns[_memory(scene)].sum())
+
+
+def _memory(scene: Scene) -> Bool:
+    """The wall rows of that time."""
+    costly = np.array([row.level in COSTLY_LEVELS for row in CATEGORIES], np.bool_)
+    return np.asarray(costly[scene.leaf] & scene.in_work())
 
 
 def _costs(scene: Scene, spent: int) -> str:

@@ -48,6 +48,7 @@ enum { S_TIME = 1 << 2, S_BEHIND_TIME = 1 << 6 | 1 << 7 | 1 << 9 | S_IDENTIFIER 
 #define CONTEXT_USER ((uint64_t)-512)
 
 enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_TABLE = 64 << 20 };
+enum { MOST_FRAME_BYTES = 16 << 20, LEAST_FDE = 12 }; /* of .eh_frame without a table; with its length and its CIE */
 /* A copy of less is not meant to hold a whole stack. */
 enum { MUCH_STACK = 4096, FEW_FRAMES = 3 };
 
@@ -176,6 +177,80 @@ static const uint8_t *bytes_at(const struct file *file, uint64_t address, size_t
                                                                                                             : NULL;
 }
 
+static bool section_of(const struct file *file, const Elf64_Ehdr *head, const char *name, Elf64_Shdr *found)
+{
+    Elf64_Shdr names;
+    char text[16];
+    size_t size = strlen(name) + 1;
+    if (head->e_shentsize != sizeof names || head->e_shstrndx >= head->e_shnum || size > sizeof text ||
+        !file_read(file, head->e_shoff + (uint64_t)head->e_shstrndx * sizeof names, &names, sizeof names))
+        return false;
+    for (int n = 0; n < head->e_shnum; n++)
+        if (file_read(file, head->e_shoff + (uint64_t)n * sizeof *found, found, sizeof *found) &&
+            found->sh_flags & SHF_ALLOC && file_read(file, names.sh_offset + found->sh_name, text, size) &&
+            !memcmp(text, name, size))
+            return true;
+    return false;
+}
+
+static int by_function(const void *left, const void *right)
+{
+    int32_t a, b;
+    memcpy(&a, left, sizeof a);
+    memcpy(&b, right, sizeof b);
+    return (a > b) - (a < b);
+}
+
+/* Programs that are linked statically come without the sorted table: here it is made of all that .eh_frame has. */
+static void make_table(struct file *file, const Elf64_Ehdr *head)
+{
+    Elf64_Shdr section;
+    if (!section_of(file, head, ".eh_frame", &section) || section.sh_type == SHT_NOBITS ||
+        section.sh_size > MOST_FRAME_BYTES)
+        return;
+    uint64_t size = section.sh_size, known = 0;
+    uint32_t count = 0;
+    struct cie cie;
+    uint8_t *raw = malloc(size + 1);
+    int32_t *table = malloc((size / LEAST_FDE + 1) * 2 * sizeof *table);
+    if (raw && table && file_read(file, section.sh_offset, raw, size)) {
+        for (uint64_t at = 0; at + LEAST_FDE <= size;) {
+            uint32_t length, back;
+            memcpy(&length, raw + at, 4);
+            memcpy(&back, raw + at + 4, 4);
+            if (!length) {
+                at += 4;
+                continue;
+            }
+            if (length < LEAST_FDE - 4 || length > size - at - 4)
+                break;
+            uint64_t place = section.sh_addr + at, whose = place + 4 - back;
+            if (back && (whose == known || read_cie(file, whose, &cie))) {
+                known = whose;
+                struct cursor c = {raw + at + 8, raw + at + 4 + length, false, place + 8};
+                int64_t function = (int64_t)(take_encoded(&c, cie.encoding, section.sh_addr) - section.sh_addr);
+                if (!c.bad && function >= INT32_MIN && function <= INT32_MAX) {
+                    table[2 * count] = (int32_t)function;
+                    table[2 * count + 1] = (int32_t)at;
+                    count++;
+                }
+            } else if (back) {
+                known = 0;
+            }
+            at += 4 + (uint64_t)length;
+        }
+    }
+    free(raw);
+    if (!count) {
+        free(table);
+        return;
+    }
+    qsort(table, count, 2 * sizeof *table, by_function);
+    file->table = (uint8_t *)table;
+    file->header = section.sh_addr;
+    file->entries = count;
+}
+
 static void load_headers(struct file *file)
 {
     Elf64_Ehdr head;
@@ -195,7 +270,11 @@ static void load_headers(struct file *file)
     }
     uint64_t offset, left;
     uint8_t raw[32];
-    if (!frame_header || !offset_of(file, frame_header, &offset, &left) || left < 12)
+    if (!frame_header) {
+        make_table(file, &head);
+        return;
+    }
+    if (!offset_of(file, frame_header, &offset, &left) || left < 12)
         return;
     size_t size = left < sizeof raw ? left : sizeof raw;
     if (!file_read(file, offset, raw, size) || raw[0] != 1 || raw[3] != 0x3b)

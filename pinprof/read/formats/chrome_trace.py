@@ -2,7 +2,8 @@
 
 Operators, Python functions, annotations and any other slices become ranges, with their category as the domain. CUDA
 calls become `ApiCallTable`, kernels, copies, memsets and synchronisations `GpuOpTable`; the memory kinds of a copy
-stand in its name, `Memcpy HtoD (Pageable -> Device)`. A trace has no samples. The file is read as a stream.
+stand in its name, `Memcpy HtoD (Pageable -> Device)`. Profiles of V8 that a trace holds become samples (`v8`), others
+it has none of. The file is read as a stream.
 
 Nothing else of a file is kept: Kineto also writes file paths, device properties and distributed settings.
 
@@ -23,12 +24,13 @@ import numpy as np
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
 from pinprof.data.gpu_functions import plain_name
-from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
-from pinprof.read.assembly import StackBuilder, foreign_capture
+from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable
+from pinprof.read.assembly import SampleColumns, StackBuilder, check_sum, foreign_capture
 from pinprof.read.byte_source import ends_early
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
 from pinprof.read.formats.trace_marks import TraceMarks
+from pinprof.read.formats.v8 import EVENTS, TIMED, Profiles
 from pinprof.read.reader import Progress, Reader, by_head, untold
 
 _NOT_RANGES = {
@@ -47,10 +49,12 @@ _NOT_RANGES = {
 
 _NOT_SLICES = frozenset("MCiInsftTpNODPvVRc(),")
 """Phases of the format other than slices: metadata, counters, instants, flows, steps of spans, objects, dumps."""
+_HOLDS_PROFILES = frozenset("PIin")
+"""Phases of events with profiles of V8."""
 _BEGINS, _ENDS = frozenset("BbS"), frozenset("EeF")
 """Phases of the marks at both ends of a thread's slice, and of an asynchronous span, which belongs to no thread."""
-_PROFILE = "ProfileChunk"
-"""The name of the events that hold samples of V8."""
+
+_NO_SAMPLES = "A trace has no samples, so only calls and GPU work show what happened inside a range."
 
 _TELLING = frozenset({*CALLS, *OPS, "nvtx"})
 """Categories whose arguments say something."""
@@ -122,7 +126,7 @@ class _Trace:
         self.ranges, self.calls, self.ops = _Columns(), _Columns(), _Columns()
         self.threads: dict[tuple[int, int], str] = {}
         self.marks = TraceMarks()
-        self.chunks = 0
+        self.profiles = Profiles()
         self.events = 0
         self.broken = 0
         self.unknown = 0
@@ -142,7 +146,8 @@ class _Trace:
             self._metadata(event)
         elif phase not in _NOT_SLICES:
             self.unknown += 1
-        self.chunks += phase == "P" and event.get("name") == _PROFILE
+        if isinstance(phase, str) and phase in _HOLDS_PROFILES and _text(event, "name") in EVENTS:
+            self.profiles.take(event, *_track(event))
 
     def _mark(self, event: dict[str, Any], phase: str) -> None:
         """The begin or end of a slice; both name its thread, or the id of its span."""
@@ -218,14 +223,11 @@ class _Trace:
             self._put(*each)
         unclosed = self.marks.unclosed
         self.broken += self.marks.unbegun
-        notes = ["A trace has no samples, so only calls and GPU work show what happened inside a range."]
+        columns, builder = SampleColumns(), StackBuilder()
+        notes = [*self.profiles.fill(columns, builder, base_ns)] if self.profiles else [_NO_SAMPLES]
+        check_sum(path, sum(columns.weight), "json")
         if unclosed:
             notes.append(f"{unclosed} slices never ended; left out.")
-        if self.chunks:
-            notes.append(
-                f"{self.chunks} chunks of a V8 profile hold samples, which are not read from a trace. Record the"
-                " program with `node --cpu-prof`, and convert the .cpuprofile with speedscope (Export)."
-            )
         if self.broken:
             notes.append(f"{self.broken} events are damaged, or end without having begun; left out.")
         calls, outer = self._calls(base_ns)
@@ -239,17 +241,22 @@ class _Trace:
         present = {
             *zip(self.ranges.pid, self.ranges.tid, strict=True),
             *zip(self.calls.pid, self.calls.tid, strict=True),
+            *self.profiles.threads(),
         }
         capture = foreign_capture(
             path,
             source,
-            (),
-            SampleTable.empty(),
-            StackBuilder().table(),
+            (TIMED,) if self.profiles else (),
+            columns.table(),
+            builder.table(),
             threads={thread: name for thread, name in self.threads.items() if thread in present},
             clock=ClockSync("trace", 0, 0),
             ranges=ranges,
-            losses=Losses(unknown_records=self.unknown + self.broken + unclosed, notes=tuple(notes)),
+            losses=Losses(
+                unknown_records=self.unknown + self.broken + unclosed,
+                truncated_chains=builder.cut_chains,
+                notes=tuple(notes),
+            ),
         ).with_damage(ends_early(damage))
         return replace(capture, activity=activity)
 
@@ -362,6 +369,10 @@ def _beside(columns: _Columns, outer: int, inner: int) -> bool:
     if columns.kind[outer] != columns.kind[inner]:
         return columns.kind[outer] == Api.DRIVER
     return not (columns.start[outer] < columns.start[inner] and columns.end[inner] < columns.end[outer])
+
+
+def _text(event: Mapping[str, Any], name: str) -> str:
+    return value if isinstance(value := event.get(name), str) else ""
 
 
 def _track(event: Mapping[str, Any]) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Folded stacks: `root;…;leaf count` lines, as stackcollapse-*.pl, inferno, bpftrace scripts and py-spy write them.
 
-`frame_names` has the conventions that tell objects and kernel functions.
+`frame_names` has the conventions that tell objects and kernel functions. Austin's stacks (`P7;T9;…`) count
+microseconds or KiB, and lines that begin with `# ` are remarks.
 
 The file is read as a stream and stacks are merged on the way: memory grows with distinct stacks, not with lines.
 """
@@ -25,6 +26,15 @@ NO_CALLCHAIN = "[no callchain]"
 """What pinprof's own export writes for samples that were recorded without a stack."""
 
 _LINE = re.compile(rb"(.*\S)\s+(\d{1,19}(?:\.\d*)?)", re.DOTALL)
+_PROCESS_AND_THREAD = re.compile(rb"P\d+;T[\d:]+(;|$)")
+_SAMPLES = Event("samples", "samples", None, None, merged=True)
+_AUSTIN = {
+    "wall": (Event("wall", "ns", None, None, merged=True, elsewhere=True), 1000),
+    "cpu": (Event("cpu", "ns", None, None, merged=True), 1000),
+    "memory": (Event("memory", "bytes", None, None, merged=True, elsewhere=True), 1024),
+}
+"""Per mode of Austin what its numbers are: microseconds, or KiB."""
+_MOST_REMARKS = 64
 _MAX_LINE = 16 << 20
 _CACHED_BYTES = 48 << 20
 
@@ -56,19 +66,20 @@ def read(path: Path, progress: Progress = untold) -> Capture:
             slug="folded",
         )
     nodes = np.flatnonzero(tally.seen[: tally.used])
-    notes = _notes(tally)
+    event, factor = tally.event()
+    check_sum(str(path), tally.total * factor, "folded")
     return foreign_capture(
         str(path),
         "folded",
-        [Event("samples", "samples", None, None, merged=True)],
-        aggregated((nodes + NO_NODE).astype(np.int32), tally.weight[nodes]),
+        [event],
+        aggregated((nodes + NO_NODE).astype(np.int32), tally.weight[nodes] * factor),
         tally.builder.table(),
         losses=Losses(
             corrupt_bytes=tally.skipped_bytes,
             truncated_chains=tally.builder.cut_chains,
             missing_stacks=int(tally.seen[0]),
             unresolved_frames=0,
-            notes=notes,
+            notes=_notes(tally, event),
         ),
     ).with_damage(ends_early(source.damage))
 
@@ -87,8 +98,10 @@ def _whole_lines(carry: bytes, chunk: bytes, tally: _Tally) -> tuple[list[bytes]
     return lines, carry
 
 
-def _notes(tally: _Tally) -> tuple[str, ...]:
+def _notes(tally: _Tally, event: Event) -> tuple[str, ...]:
     notes = ["Folded stacks have no units, times or threads, so counts are taken as samples."]
+    if event is not _SAMPLES:
+        notes = [f"The stacks are Austin's, in mode {event.name}: they have no times."]
     if tally.skipped:
         notes.append(f"{tally.skipped} of {tally.skipped + tally.lines} lines have no stack or no count; left out.")
     if tally.rounded:
@@ -111,6 +124,9 @@ class _Tally:
     skipped: int = 0
     skipped_bytes: int = 0
     rounded: int = 0
+    remarks: dict[str, str] = field(default_factory=dict)
+    threads: bool = True
+    """Whether each stack begins with the numbers of its process and thread, as Austin writes it."""
     node_of: dict[bytes, int] = field(default_factory=dict)
     cached: int = 0
 
@@ -122,12 +138,20 @@ class _Tally:
         counts: dict[bytes, int] = {}
         for line in lines:
             stack, _, count = line.rpartition(b" ")
-            if stack and len(count) < 19 and count.isdigit():
+            if line[:2] == b"# " and b";" not in line:
+                self._add_remark(line)
+            elif stack and len(count) < 19 and count.isdigit():
                 counts[stack] = counts.get(stack, 0) + int(count)
                 self.lines += 1
             elif line and not line.isspace():
                 self._add_oddity(line, counts)
         self._add_counts(counts)
+
+    def _add_remark(self, line: bytes) -> None:
+        """A line about the recording, such as `# mode: cpu`."""
+        name, _, value = line[2:].decode("utf-8", "replace").partition(":")
+        if len(self.remarks) < _MOST_REMARKS:
+            self.remarks.setdefault(name.strip(), value.strip())
 
     def skip(self, line: bytes) -> None:
         """Leave a line out, but not silently."""
@@ -146,7 +170,14 @@ class _Tally:
         self.lines += 1
         counts[match[1]] = counts.get(match[1], 0) + count
 
+    def event(self) -> tuple[Event, int]:
+        """What is counted, and in which multiple of its unit: Austin says it in remarks, others nowhere."""
+        if not self.threads:
+            return _SAMPLES, 1
+        return _AUSTIN.get(self.remarks.get("mode", "wall"), (_SAMPLES, 1))
+
     def _add_counts(self, counts: dict[bytes, int]) -> None:
+        self.threads = self.threads and all(map(_PROCESS_AND_THREAD.match, counts))
         self.total += sum(counts.values())
         check_sum(self.path, self.total, "folded")
         new = [stack for stack in counts if stack not in self.node_of]

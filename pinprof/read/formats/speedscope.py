@@ -36,8 +36,9 @@ from pinprof.read.reader import Reader, by_head
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
-_THREAD = re.compile(r"(?i).*\b(thread|tid|pid|process)\b.*", re.DOTALL)
-_OWN_TID = re.compile(r"(?i)(?:thread|tid)[:\s#(]*(0x[0-9a-f]+|\d+)")
+_THREAD = re.compile(r"(?i).*\b(thread|tid|pid|process)\b.*|.* profile for \d+:\d+", re.DOTALL)
+"""py-spy's and rbspy's names, and Austin's of a process and a thread."""
+_OWN_TID = re.compile(r"(?i)(?:thread|tid|profile for \d+)[:\s#(]*(0x[0-9a-f]+|\d+)")
 
 
 def sniff(head: bytes) -> bool:

@@ -203,11 +203,13 @@ def _finish(
         capture = read_perf_script(
             lines, str(recording.path), resolver, ranges=ranges, clock=clock.source, kernel_named=named
         )
-    if text.stopped and not len(capture.samples):
-        note = f"{script_text.STOPPED}, so functions of the program that are not innermost are missing."
-        bare = perf_data.load(recording.path, options.progress, as_recorded=True)
-        return perf_data.to_capture(bare, resolver, manifest, ranges).with_notes(note, *notes)
     if not len(capture.samples):
+        # An older perf may not know what a newer one recorded.
+        why = script_text.STOPPED if text.stopped else "perf script of this machine prints no sample"
+        note = f"{why}, so functions of the program that are not innermost are missing."
+        bare = perf_data.load(recording.path, options.progress, as_recorded=True)
+        if text.stopped or len(bare.raw.samples):
+            return perf_data.to_capture(bare, resolver, manifest, ranges).with_notes(note, *notes)
         raise FormatError(
             str(recording.path),
             expected="samples that perf script can print",

@@ -18,7 +18,7 @@ from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.addresses import GUEST, DeferredChains, address_chains
+from pinprof.read.perf.addresses import GUEST, UNKNOWN_KERNEL, DeferredChains, address_chains
 from pinprof.read.perf.chains import ChainGatherer, Chains
 from pinprof.read.perf.mappings import SpaceTable
 from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, Layouts, RawSamples, sizes_of
@@ -219,7 +219,11 @@ def chain_extent(words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: r
 def _own(words: UInt64, base: Int64, place: int) -> UInt64:
     """The addresses at which the samples at `base` were taken, as callchains would say them."""
     mode = (words[base] >> np.uint64(32)) & np.uint64(perf.MISC_CPUMODE_MASK)
-    return np.where(np.isin(mode, perf.MISC_GUEST), np.uint64(GUEST), words[base + place])
+    address = words[base + place]
+    # Kernels of 32 bits lie where programs of 64 bits may: the record says that it is the kernel.
+    low = (mode == np.uint64(perf.MISC_KERNEL)) & (address < np.uint64(UNKNOWN_KERNEL))
+    address = np.where(low, np.uint64(UNKNOWN_KERNEL), address)
+    return np.where(np.isin(mode, perf.MISC_GUEST), np.uint64(GUEST), address)
 
 
 class _Payloads:

@@ -12,7 +12,7 @@ from rich.text import Text
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import Purpose
+from pinprof.data.gpu_functions import Purpose, api_of
 from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
@@ -103,6 +103,11 @@ class CallsSection(Section[Explained]):
         )
 
     @property
+    def heading(self) -> str:
+        """After the vendor's API."""
+        return f"{api_of(call.name for call in self.activity.whole.calls)} calls"
+
+    @property
     def memory(self) -> list[CallResult]:
         """Those about memory, which come before all others."""
         return [call for call in self.activity.whole.calls if call.purpose in MEMORY_CALLS]
@@ -124,7 +129,7 @@ class CallsSection(Section[Explained]):
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """The calls about memory, or all others, and what samples say of the time inside them."""
-        yield from titled(self.title, _text(self))
+        yield from titled(self.heading, _text(self))
 
 
 def _text(data: CallsSection) -> Group:

@@ -17,7 +17,7 @@ from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report import markdown
 from pinprof.report.data import CaptureFacts, Explained
-from pinprof.report.names import event_label, printable
+from pinprof.report.names import event_label, event_labels, printable
 from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes import sampling
 from pinprof.report.sections.quality import activity_counts
@@ -46,7 +46,9 @@ class Hero(Section[Explained]):
     def build(cls, subject: Explained) -> Self:
         """Every report has a head."""
         counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(subject.shared.activity)]
-        facts = (*_scenario_facts(subject.shared.capture.scenario), *map(_event_fact, subject.shared.events), *counts)
+        labels = event_labels([event.name for event in subject.shared.events])
+        sampled = [_event_fact(event, labels[event.name]) for event in subject.shared.events]
+        facts = (*_scenario_facts(subject.shared.capture.scenario), *sampled, *counts)
         part = _part(subject.run.part) if subject.run.part else None
         return cls(subject.shared.headline, subject.shared.gaps, subject.shared.capture, facts, part)
 
@@ -101,15 +103,16 @@ def _scenario_facts(scenario: Mapping[str, Any]) -> list[str]:
     return facts
 
 
-def _event_fact(event: EventResult) -> str:
+def _event_fact(event: EventResult, label: str) -> str:
     if event.event.spans:
         idle = " of idle threads" if event_label(event.name) == "idle threads" else ""
         return units.format_counted(event.samples, "wait", "waits") + idle
     if event.name == event.unit:
         # Counts of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")
-    name = event.name if re.search("[/:]", event.name) else event_label(event.name) or event.name
-    count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {name}"
+    name = event.name if re.search("[/:]", event.name) else label
+    what = ("weighted stack", "weighted stacks") if event.event.merged else ("sample", "samples")
+    count = f"{units.format_counted(event.samples, *what)} of {name}"
     sampled = sampling(event.event)
     rate = re.search(r"\d+", sampled.replace(",", ""))
     in_name = rate is None or re.search(rf"={rate[0]}\b", event.name)

@@ -14,6 +14,7 @@ from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.activity.sampled import sample_words
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import api_of
 from pinprof.data.model import Losses
 from pinprof.data.rates import Rates
 from pinprof.report import markdown
@@ -112,8 +113,9 @@ def activity_counts(activity: ActivityAnalysis | None) -> list[tuple[int, str]]:
     if activity is None:
         return []
     whole = activity.whole
+    api = api_of(call.name for call in whole.calls)
     counts = [
-        (calls_recorded(activity), "CUDA call", "CUDA calls"),
+        (calls_recorded(activity), f"{api} call", f"{api} calls"),
         (whole.kernels, "kernel", "kernels"),
         (sum(copy.count for copy in whole.copies), "copy", "copies"),
         (sum(moved.count for moved in whole.migrations), "migration", "migrations"),

@@ -17,7 +17,7 @@ from rich.text import Text
 from pinprof.base import units
 from pinprof.report.data import share_of
 from pinprof.report.gather import ReportData
-from pinprof.report.names import event_label, printable, shortened
+from pinprof.report.names import event_labels, printable, shortened
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import GAP_STYLE, Hero
 from pinprof.report.sections.opportunities import Card, WhatToChange, site_words
@@ -115,13 +115,14 @@ def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
 
 def _causes(report: ReportData, console: Console) -> Iterator[Text]:
     """Where the time went, for who may not change anything: a line for each event."""
+    labels = event_labels([event.name for event in report.events])
     for event in [event for event in report.events if event.total][:_EVENTS]:
         leaves = [
             kept(f"{leaf} {units.format_weight(weight, event.unit) if event.too_few else share_of(event, weight)}")
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)
-        name = Text(f"{event_label(event.name) or shortened(event.name, 24)} {total}: ", "cyan")
+        name = Text(f"{shortened(labels[event.name], 24)} {total}: ", "cyan")
         yield from _cut(name + Text(", ".join(leaves)), console, 1)
 
 

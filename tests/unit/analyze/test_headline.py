@@ -175,6 +175,15 @@ def test_counts_of_which_nothing_is_known_are_called_samples_once() -> None:
     assert analyze(data).headline == "100 % of the samples is page faults (170 samples)."
 
 
+def test_idle_cpus_of_a_profiler_that_counts_samples_are_called_so() -> None:
+    event = Event("samples", "samples", None, None, merged=True)
+    idle = Sample(["do_idle", "cpuidle_enter_state"], 900)
+    made = capture(
+        [idle, Sample(["worker_thread", "process_one_work"], 50), Sample(["main@/app"], 50)], events=(event,)
+    )
+    assert analyze(made).headline == "90 % of the samples is idle CPUs; memory costs are low."
+
+
 def test_idle_cpus_are_no_answer() -> None:
     idle = [Sample(["do_idle", "cpuidle_enter_state"], MS, time_ns=time) for time in range(900)]
     busy = [Sample(["main@/app", "asm_exc_page_fault", "do_anonymous_page"], MS, time_ns=time) for time in range(100)]

@@ -7,6 +7,7 @@ import json
 import marshal
 import pickle
 import sqlite3
+import struct
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,14 @@ OTLP = message(
     1, message(1, message(1, message(1, b"service.name") + message(2, b"\x0a\x03app"))) + message(2, b"\x08\x01")
 )
 
-V8 = {"nodes": [{"id": 1, "callFrame": {"functionName": "(root)"}}], "startTime": 1}
+STACKPROF = {"version": 1.2, "mode": "cpu", "interval": 1000, "samples": 9, "gc_samples": 1, "frames": {}}
+PYINSTRUMENT = {"start_time": 1.5, "duration": 2.0, "sample_count": 9, "root_frame": {"function": "f"}}
+OPERATORS = {"schema": "1.0.1", "pid": 7, "start_ts": 3, "nodes": [{"name": "aten::add"}]}
+SAFARI = {"version": 1, "recording": {"displayName": "a", "records": []}}
+OLD_FIREFOX = {"label": "a", "duration": 7.5, "markers": [], "ticks": [], "profile": {"threads": []}}
+HASKELL = {"program": "trees", "total_ticks": 798, "cost_centres": []}
+SENTRY = {"event_id": "18bc", "organization_id": 1, "project_id": 4, "profile": {"samples": []}}
+PPROF_JSON = {"sample_types": [{"type": "off_cpu", "unit": "nanoseconds"}], "samples": []}
 SCALENE = {"alloc_samples": 1, "args": [], "elapsed_time_sec": 2.5, "files": {}}
 SNAPSHOT = {"segments": [{"device": 0}], "device_traces": [[]]}
 MESSAGE_OF_PROFILES = {"resourceProfiles": [{"resource": {"attributes": []}}], "dictionary": {}}
@@ -50,7 +58,26 @@ FILES = [
     ("dhat.out", in_json({"dhatFileVersion": 2, "mode": "heap", "pps": []}), "DHAT", "pinprof record"),
     ("results.json", in_json({"rocprofiler-sdk-tool": [{"metadata": {}}]}), "rocprofv3", "pftrace"),
     ("kernel_trace.csv", b'"Kind","Agent_Id","Queue_Id"\n"KERNEL_DISPATCH",1,2\n', "rocprofv3", "pftrace"),
-    ("a.cpuprofile", in_json(V8), "V8", "speedscope"),
+    ("stackprof.json", in_json(STACKPROF), "stackprof", "--stackcollapse"),
+    ("pyinstrument.json", in_json(PYINSTRUMENT), "pyinstrument", "--renderer speedscope"),
+    ("et.json", in_json(OPERATORS), "execution trace of PyTorch", "export_chrome_trace"),
+    ("safari.json", in_json(SAFARI), "Safari", "speedscope"),
+    ("tools.json", in_json(OLD_FIREFOX), "Firefox", "speedscope"),
+    ("trees.prof", in_json(HASKELL), "GHC", "speedscope"),
+    ("trees.prof", b"\tSun Aug  6 14:50 2023 Time and Allocation Profiling Report  (Final)\n", "GHC", "-pj"),
+    ("sentry.json", in_json(SENTRY), "Sentry", "pinprof record"),
+    ("pprof.json", in_json(PPROF_JSON), "JSON", "protobuf"),
+    ("java.cpu", struct.pack("<6I", 0, 3, 1, 10000, 0, 0) + bytes(40), "gperftools", "pprof -proto"),
+    ("streamed.trace", b"SLOW\xf3\0\x20\0" + bytes(60), "ART", "simpleperf"),
+    ("a.mojo", b"MOJ\3\1\2" + bytes(9), "Austin", "mojo2austin"),
+    ("a.perfparser", b"QPERFSTREAM\0\x13\0\0\0", "perfparser", "perf.data"),
+    ("a.trace.zip", b"PK\3\4\x0a\0\0\0", "zip", "Unpack"),
+    ("sample.txt", b"Analysis of sampling rg (pid 64751) every 1 millisecond\n", "macOS", "collapse-sample"),
+    ("copied.txt", b"Weight\tSelf Weight\tSymbol Names\n4.93 s  100.0%\t0 s\t start\n", "Instruments", "speedscope"),
+    ("a.stacks", b"CPU     ID    FUNCTION:NAME\n 30  76446   :tick-10ms \n", "DTrace", "stackcollapse.pl"),
+    ("b.stacks", b"\n\n      unix`i86_mwait+0xd\n      unix`idle+0x1f\n   12\n", "DTrace", "stackcollapse.pl"),
+    ("a.pmc", b"@ inst_retired.any [35705 samples]\n\n20.86%  [7447]  f @ /boot/kernel/a.ko\n", "pmcstat", "pmc"),
+    ("a.cali", b"__rec=node,id=12,attr=10,data=64,parent=3\n", "Caliper", "pinprof record"),
     ("gecko.json", in_json({"meta": {"interval": 1, "version": 29}, "libs": [], "threads": []}), "Gecko", "speedscope"),
     ("profile.json", in_json(SCALENE), "scalene", "py-spy record"),
     ("callgrind.out", b"# callgrind format\nversion: 1\ncreator: callgrind-3.19.0\n", "Valgrind", "pinprof record"),

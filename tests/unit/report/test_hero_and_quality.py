@@ -8,7 +8,7 @@ from pinprof.analyze import analyze
 from pinprof.data.model import Event
 from pinprof.report import gather
 from pinprof.report.gather import ReportData
-from pinprof.report.names import event_label
+from pinprof.report.names import event_label, event_labels
 from pinprof.report.page import html
 from pinprof.report.sections.causes import sampling
 from pinprof.report.sections.findings import Findings
@@ -64,6 +64,18 @@ def test_events_have_the_name_that_readers_know_them_by() -> None:
     assert event_label("cycles") == ""
     text = html.render(sample_report())
     assert '<span>CPU time</span> <span class="faint event-name">cpu-clock/freq=999/</span>' in text
+
+
+def test_two_events_that_would_be_called_alike_keep_their_own_names() -> None:
+    names = ("cpu-clock", "task-clock", "page-faults:u", "cycles")
+    assert list(event_labels(names).values()) == ["cpu-clock", "task-clock", "page faults", "cycles"]
+    assert event_labels(names[1:])["task-clock"] == "CPU time"
+
+
+def test_rows_that_another_tool_added_up_are_not_called_samples() -> None:
+    data = sample_report()
+    event = replace(data.events[0], event=Event("wall", "ns", None, None, merged=True), samples=64)
+    assert "64 weighted stacks of wall" in facts(rebuilt(data, events=(event,)))
 
 
 def test_rules_about_cuda_are_shown_where_the_program_uses_it() -> None:

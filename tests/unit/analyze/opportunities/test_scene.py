@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pinprof.data.activity import CallOverhead
-from tests.support.scenes import CREATED, FREE, MAIN, MS, POLLS, SMALL, Traced, ran, recorded, scene, waited
+from tests.support.scenes import CREATED, FREE, MAIN, MS, POLLS, SMALL, Traced, preempted, ran, recorded, scene, waited
 from tests.support.stacks import Range
 
 VENV = "/opt/venv/lib/python3.12/site-packages"
@@ -60,6 +60,15 @@ def test_call_that_waits_counts_once() -> None:
     made = recorded(ran(0, 10) + waited(10, 60, wait) + ran(60, 100), [Traced("cudaMalloc", 10, 60)])
     shown = scene(made)
     assert shown.cost_of_calls(ALL(1), shown.rows_inside(ALL(1))) == 50 * MS
+
+
+def test_time_in_which_the_machine_ran_something_else_is_no_cost_of_a_call() -> None:
+    off = (*MAIN, "asm_sysvec_apic_timer_interrupt", "irqentry_exit_to_user_mode", "schedule")
+    made = recorded(ran(0, 10) + waited(10, 60, off) + ran(60, 100, FREE), [Traced("cudaFree", 5, 80)])
+    shown = scene(preempted(made))
+    rows = shown.rows_inside(ALL(1))
+    assert shown.cost_of_calls(ALL(1), rows) == 25 * MS
+    assert (shown.ns(rows), shown.causes(rows)) == (25 * MS, {"free.unmap": 19 * MS, "user.app": 6 * MS})
 
 
 def test_wait_for_another_thread_s_call_inside_a_call_of_its_own_counts_once() -> None:

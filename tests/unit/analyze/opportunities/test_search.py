@@ -163,7 +163,18 @@ def test_a_large_cost_that_nobody_can_change_is_not_called_nothing_to_gain(monke
     assert searched(monkeypatch, made=made).headline == (
         "pinprof knows no cure for the host-memory costs: faults, pins and copies take 100 ms of 1 s of work (10 %)."
     )
-    assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline.startswith("Nothing to gain")
+
+
+def test_a_large_cost_whose_cures_save_little_is_neither_low_nor_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
+    assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline == (
+        "Faults, pins and copies take 100 ms of 1 s of work (10 %), and no known cure saves enough of it to pay."
+    )
+    # What no detector explains stands for itself, however much another cost is refused.
+    made = recorded(ran(0, 300, SMALL) + ran(300, 1000))
+    assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline.startswith("pinprof knows no cure")
 
 
 def test_few_samples_are_enough_where_the_thread_waits_nearly_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

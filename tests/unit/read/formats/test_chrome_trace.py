@@ -17,6 +17,7 @@ from pinprof.data.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKin
 from pinprof.data.model import Capture
 from pinprof.read import byte_source, read
 from pinprof.read.formats import chrome_trace, kineto
+from pinprof.report.sections.quality import activity_counts
 from tests.support.examples import examples
 from tests.support.work import calls
 
@@ -306,10 +307,9 @@ def test_spans_of_old_traces_are_told_apart_by_name(tmp_path: Path) -> None:
     assert [each[:3] for each in ranges_of(tmp_path, events)] == [("a", 0, 3), ("b", 1, 5)]
 
 
-def test_samples_of_v8_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    chunk = mark("P", "ProfileChunk", 1, id="0x1", args={"data": {"cpuProfile": {"samples": [1]}}})
-    capture = parse(tmp_path, [mark("P", "Profile", 0, id="0x1"), chunk, chunk])
-    assert any("2 chunks of a V8 profile" in note for note in capture.losses.notes)
+def test_hip_calls_are_called_so_where_they_cost_little(tmp_path: Path) -> None:
+    events = [x("cuda_runtime", "hipFree", 1, 1), x("kernel", "gemm", 5, 1000, device=0, stream=0, correlation=0)]
+    assert analyze(parse(tmp_path, {"traceEvents": events})).answer.startswith("HIP calls for memory take")
 
 
 def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> None:
@@ -319,5 +319,7 @@ def test_hip_calls_that_allocate_and_free_in_turn_are_pairs(tmp_path: Path) -> N
             x("cuda_runtime", "hipMalloc", 10_000 * turn + 100, 3000),
             x("cuda_runtime", "hipFree", 10_000 * turn + 5000, 3000),
         ]
-    (finding,) = [one for one in analyze(parse(tmp_path, {"traceEvents": events})).findings if one.rule == "alloc-loop"]
+    run = analyze(parse(tmp_path, {"traceEvents": events}))
+    assert [words for _, words in activity_counts(run.activity)] == ["HIP calls", "kernel"]
+    (finding,) = [one for one in run.findings if one.rule == "alloc-loop"]
     assert (finding.severity, "40 pairs of device memory" in finding.evidence[0]) == ("warning", True)

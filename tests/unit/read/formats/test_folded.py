@@ -61,6 +61,44 @@ def test_py_spy_raw_names_the_source_file(tmp_path: Path) -> None:
     assert [dso.name for dso in frames.dsos] == ["[not recorded]", "train.py", "net.py"]
 
 
+AUSTIN = """\
+# austin: 3.4.1
+# interval: 1000
+# mode: {}
+
+P7;T9;a.py:main:3;a.py:f:5 1500
+P7;T0:614;a.py:main:3 20
+# duration: 9000
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "unit", "weight", "clocks"),
+    [("wall", "ns", 1_500_000, False), ("cpu", "ns", 1_500_000, True), ("memory", "bytes", 1500 * 1024, False)],
+)
+def test_austins_stacks_count_microseconds_or_memory_and_its_remarks_are_no_stacks(
+    tmp_path: Path, mode: str, unit: str, weight: int, clocks: bool
+) -> None:
+    capture = parse(tmp_path, AUSTIN.format(mode))
+    ((event,), loss) = (capture.events, capture.losses)
+    assert (event.name, event.unit, event.clocks) == (mode, unit, clocks)
+    assert stacks(capture) == {
+        "P7|[not recorded]|u;T9|[not recorded]|u;a.py:main:3|[not recorded]|u;a.py:f:5|[not recorded]|u": weight,
+        "P7|[not recorded]|u;T0:614|[not recorded]|u;a.py:main:3|[not recorded]|u": weight // 1500 * 20,
+    }
+    assert loss.corrupt_bytes == 0
+
+
+def test_austins_of_old_without_remarks_are_times_of_a_wall_clock(tmp_path: Path) -> None:
+    (event,) = parse(tmp_path, "P7;T9;f (a.py);L5 1500\n").events
+    assert (event.unit, event.elsewhere) == ("ns", True)
+
+
+def test_a_stack_that_only_some_lines_have_a_process_in_is_counted_as_ever(tmp_path: Path) -> None:
+    (event,) = parse(tmp_path, "P7;T9;main 1500\nmain;work 3\n").events
+    assert (event.name, event.unit) == ("samples", "samples")
+
+
 @pytest.mark.parametrize(
     "stack",
     [

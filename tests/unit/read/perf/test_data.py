@@ -280,6 +280,14 @@ def test_recording_without_times_keeps_the_order_of_the_file(capture_of: Reader)
     assert [frames(capture, row) for row in range(2)] == [["[app]"], ["[later]"]]
 
 
+def test_an_address_of_a_32_bit_kernel_is_the_kernels_because_the_sample_says_so(capture_of: Reader) -> None:
+    spec = pf.Spec(sample_type=pf.BASIC & ~perf.SAMPLE_CALLCHAIN)
+    modes = (perf.MISC_KERNEL, perf.MISC_USER)
+    low = [pf.sample(spec, (), time=100 + mode, ip=0xC0173B60, misc=mode) for mode in modes]
+    capture = capture_of(pf.file_mode([spec], b"".join(low)))
+    assert [frames(capture, row) for row in range(2)] == [["[unknown kernel][k]"], ["[unknown]"]]
+
+
 def test_recording_without_callchains_says_so(capture_of: Reader) -> None:
     spec = pf.Spec(sample_type=pf.BASIC & ~perf.SAMPLE_CALLCHAIN)
     capture = capture_of(pf.file_mode([spec], pf.sample(spec)))

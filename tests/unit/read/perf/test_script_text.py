@@ -48,6 +48,14 @@ def test_where_perf_says_nothing_the_samples_are_there_without_their_callers(
     assert any("stopped perf script" in note and "not innermost" in note for note in capture.losses.notes)
 
 
+def test_where_an_older_perf_can_print_nothing_the_samples_are_there_without_their_callers(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = read_with("echo 'failed to process type: 83' >&2; exit 1", recording, monkeypatch)
+    assert capture.samples.time_ns.tolist() == [100, 200]
+    assert any("prints no sample" in note and "not innermost" in note for note in capture.losses.notes)
+
+
 def test_where_perf_stops_talking_what_it_said_is_kept(recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script_text, "SECONDS", 1.5)
     capture = read_with(f"printf '{SAMPLE}'; sleep 600", recording, monkeypatch)
