@@ -42,6 +42,7 @@ EXAMPLES: dict[str, str] = {
     "accelerate-offload": of("accelerate/hooks.py", "AlignDevicesHook.pre_forward"),
     "accelerate-pin-memory": of("accelerate/data_loader.py", "DataLoaderShard.__iter__"),
     "vllm-swap-space": of("vllm/worker/cache_engine.py", "CacheEngine._allocate_kv_cache"),
+    "vllm-kv-offload": of("vllm/v1/kv_offload/worker/cpu_gpu.py", "CpuGpuOffloadingHandlers.__init__"),
     "vllm-cpu-offload": of("vllm/model_executor/models/utils.py", "maybe_offload_to_cpu.<locals>.forward"),
     "sglang-host-cache": of("sglang/srt/mem_cache/memory_pool_host.py", "MHATokenToKVPoolHost.init_kv_buffer"),
     "fsdp2-offload": of("torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce", 626),
