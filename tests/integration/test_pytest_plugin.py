@@ -460,7 +460,7 @@ def test_what_passes_unjudged_is_said_loudly(counted: Ran) -> None:
     loud = counted.text.partition("NOT ASSESSED")[2]
     assert "2 of 5 recorded tests passed although their budgets could not be judged" in loud
     assert "test_holds" in loud
-    assert "pairs: pinprof is not permitted to sample programs here" in loud
+    assert "pairs: pinprof is not permitted to sample programs: " in loud
 
 
 def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:
@@ -470,7 +470,7 @@ def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:
     # Those with most page faults first, where nobody knows what memory took.
     first = {word.partition("::")[2] for row in rows[:2] for word in row if "::" in word}
     assert first == {"test_share_broken", "test_without_mark"}
-    assert "Only exact counts: pinprof is not permitted to sample programs here" in counted.text
+    assert "Only exact counts: pinprof is not permitted to sample programs: " in counted.text
     assert "2 workers ran tests in parallel" in counted.text
 
 

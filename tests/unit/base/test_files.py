@@ -25,6 +25,7 @@ ELSEWHERE = {
     "machine/nsys.py",  # a temporary file without a name
     "cli/bench.py",  # asks whether a folder can be written to, with a new file
     "collect/native/tracefs.py",  # the kernel's own files
+    "doctor/recording.py",  # the same, with a file without a name
     "fleet/mapping.py",  # a copy from an object store, in a folder of its own
     "fleet/store.py",  # its lock, which follows no link
 }

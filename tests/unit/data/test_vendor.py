@@ -24,6 +24,8 @@ from tests.support.sources import calls
 PACKAGE = Path(gpu_functions.__file__).parents[1]
 
 ACME = Vendor(
+    name="ACME",
+    names=r"ac\w+",
     functions={
         "acPinnedGet": Function(size=1, grants=True, memory=MemoryKind.PINNED),
         "acManagedGet": Function(size=1, grants=True, memory=MemoryKind.MANAGED),
