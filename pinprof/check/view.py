@@ -112,10 +112,10 @@ class RunView:
         return np.asarray(named[made.name])
 
     def missing(self, *kinds: str) -> str:
-        """Why calls of these kinds, all without any, may have been more than were recorded."""
-        if self.capture.losses.lost_samples:
-            return "Records were lost, so there may have been more."
-        if gap := next((gap.text for gap in self.analysis.gaps if gap.hides), ""):
+        """Why calls of these kinds, all without any, may have been more than were recorded. Samples that were lost hide
+        no call: calls have records and losses of their own.
+        """
+        if gap := next((gap.text for gap in self.analysis.gaps if gap.hides and gap.kind != "lost"), ""):
             return gap
         activity = self.capture.activity
         assert activity is not None

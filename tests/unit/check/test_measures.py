@@ -135,10 +135,10 @@ def test_a_program_without_cuda_passes_no_budget_of_calls() -> None:
                 MEASURES[name](view, budget(**{name: 0}))
 
 
-def test_lost_records_make_a_count_the_least_there_was() -> None:
-    analysis = analysed(LOOP)
-    lossy = with_capture(analysis, losses=Losses(lost_samples=3))
-    assert "lost" in MEASURES["pairs"](RunView(lossy), budget(pairs=0)).missing
+@pytest.mark.parametrize("lost", [3, 10**6])
+def test_lost_samples_hide_no_call(lost: int) -> None:
+    lossy = with_capture(analysed(LOOP), losses=Losses(lost_samples=lost))
+    assert MEASURES["pairs"](RunView(lossy), budget(pairs=0)).missing == ""
 
 
 def test_a_recording_that_was_interrupted_tells_nothing() -> None:
