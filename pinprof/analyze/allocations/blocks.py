@@ -67,11 +67,6 @@ class LineBlocks:
         return max(self.made - self.given, 0)
 
     @property
-    def each_bytes(self) -> int:
-        """The size of one."""
-        return self.made_bytes // max(self.made, 1)
-
-    @property
     def mean_lifetime_ns(self) -> int:
         """Of one that was given back."""
         return self.lifetime_ns // max(self.given, 1)
