@@ -280,10 +280,7 @@ static RARE struct thread *seat_for_samples(const ucontext_t *context)
     bool apart = !(context->uc_stack.ss_flags & SS_DISABLE) && here - low < context->uc_stack.ss_size;
     if (atomic_load(&process->stopped) || (apart && here - low < LEAST_SIGNAL_STACK))
         return NULL;
-    struct thread *t = seat();
-    if (t)
-        t->sampling.chance = (uint32_t)ticks() | 1;
-    return t;
+    return seat();
 }
 
 static void on_signal(int signal, siginfo_t *info, void *given)
