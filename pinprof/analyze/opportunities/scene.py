@@ -20,6 +20,7 @@ from pinprof.analyze.course.wall import RUNNABLE, disturbed_ns
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
@@ -137,6 +138,11 @@ class Scene(CourseTable):
             seen[ahead] = True
             ahead = stacks.parent[ahead]
         return stacks.frame[seen]
+
+    def under(self, *functions: Functions) -> Bool:
+        """Per wall row, whether one of these functions of libraries is on its stack."""
+        stacks = self.capture.stacks
+        return stacks.under(np.logical_or.reduce([one.among(stacks.frames) for one in functions]))[self.node]
 
     @property
     def at_least(self) -> str:
