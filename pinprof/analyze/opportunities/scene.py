@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.allocations.blocks import LineBlocks, blocks_of
+from pinprof.analyze.allocations.blocks import LineBlocks
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
@@ -102,6 +102,8 @@ class Scene(CourseTable):
     allocations: Allocations | None
     ledger: Ledger | None
     rates: RateBook
+    blocks: tuple[LineBlocks, ...] = ()
+    """Large memory of the host by line, exactly; empty where the recording has none."""
     blame: BlameResult | None = None
     """Who waits for whom, as far as that is known."""
     counted: View | None = None
@@ -111,11 +113,6 @@ class Scene(CourseTable):
     def view(self) -> View:
         """What was recorded, as claims ask for it."""
         return self.counted or View.of(self.capture, *summarise(self.capture, self.attribution, self.members))
-
-    @cached_property
-    def blocks(self) -> tuple[LineBlocks, ...]:
-        """Large memory of the host by line, exactly; empty where the recording has none."""
-        return blocks_of(self.capture.host_memory)
 
     @cached_property
     def framework(self) -> str:
