@@ -135,7 +135,7 @@ class Profiles:
     """The profiles of one recording."""
 
     by_id: dict[object, Profile] = field(default_factory=dict)
-    """Of a trace by process and id."""
+    """Those of a trace by process and id."""
 
     def __bool__(self) -> bool:
         return bool(self.by_id)
