@@ -51,8 +51,6 @@ class Rehearsal:
     problem: str = ""
     """Why there is none."""
     remedy: str = ""
-    said: tuple[str, ...] = ()
-    """What pinprof said meanwhile."""
     timers: bool = False
     """Timers inside the program sampled it."""
     samples: int = 0
@@ -87,14 +85,14 @@ def _recorded(folder: Path) -> Rehearsal:
     command = [sys.executable, "-P", "-m", "pinprof", "--no-settings", "record", "-o", str(folder / "rehearsal")]
     command += ["--no-report", "--no-calibrate", "--", sys.executable, "-I", "-S", "-c", _PROGRAM]
     done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), _environment(), errors=True)
-    said = tuple(line for line in done.output.splitlines() if line.startswith("pinprof: "))
+    lines = done.output.splitlines()
     if done.stopped or not (folder / "rehearsal.pinprof").exists():
-        problem = f"It {done.stopped}." if done.stopped else _last(said) or "It left no capture."
-        return Rehearsal(problem, "Run `pinprof record -- true` to see what happens.", said)
+        problem = f"It {done.stopped}." if done.stopped else _last_word(lines) or "It left no capture."
+        return Rehearsal(problem, "Run `pinprof record -- true` to see what happens.")
     # A program that was stopped has said nothing.
-    told = next((line for line in done.output.splitlines() if line.startswith("{")), '{"inside": false, "loaded": []}')
+    told = next((line for line in lines if line.startswith("{")), '{"inside": false, "loaded": []}')
     program: dict[str, Any] = json.loads(told)
-    return _seen(folder / "rehearsal.pinprof", said, program["inside"], program["loaded"])
+    return _seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"])
 
 
 def _environment() -> dict[str, str]:
@@ -103,7 +101,7 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
-def _seen(capture: Path, said: tuple[str, ...], inside: bool, loaded: Sequence[str]) -> Rehearsal:
+def _seen(capture: Path, inside: bool, loaded: Sequence[str]) -> Rehearsal:
     import numpy as np
 
     from pinprof.read import ReadOptions, read
@@ -116,7 +114,6 @@ def _seen(capture: Path, said: tuple[str, ...], inside: bool, loaded: Sequence[s
     innermost = samples.stack[of_time]
     in_kernel = frames.mode == _KERNEL
     return Rehearsal(
-        said=said,
         timers=_TIMER in events,
         samples=int(of_time.sum()),
         kernel=int(in_kernel[stacks.frame[innermost[innermost >= 0]]].sum()),
@@ -136,5 +133,7 @@ def _found(library: Library) -> Path | None:
         return None
 
 
-def _last(said: Sequence[str]) -> str:
+def _last_word(lines: Sequence[str]) -> str:
+    """The last message of pinprof's own, without its slug."""
+    said = [line for line in lines if line.startswith("pinprof: ")]
     return said[-1].removeprefix("pinprof: ").rpartition(" [")[0] if said else ""
