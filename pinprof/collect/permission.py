@@ -5,11 +5,8 @@ Both the recorders and `pinprof doctor` decide by these functions, and say what 
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
-import platform
 import struct
 from pathlib import Path
 
@@ -31,8 +28,6 @@ _YAMA_NOBODY = 3
 """The value of kernel.yama.ptrace_scope at which no capability helps."""
 _HIDDEN_FROM_ALL = 2
 """The value of kernel.kptr_restrict likewise."""
-_MLOCK2 = {"x86_64": 325, "ppc64le": 378, "s390x": 374}.get(platform.machine(), 284)
-_ON_FAULT, _NO_RESERVE, _FAILED = 1, 0x4000, ctypes.c_void_p(-1).value
 
 
 def paranoid() -> int | None:
@@ -206,18 +201,3 @@ def probes_refused() -> str:
 def _either(first: str, second: str) -> str:
     """Two sentences of which one is to be followed."""
     return f"{first[:-1]}, or {second[0].lower()}{second[1:]}"
-
-
-def may_lock(size: int) -> bool:
-    """Whether this process may lock `size` bytes of memory: tried, on pages that do not exist."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    start = libc.mmap(
-        None, ctypes.c_size_t(size), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE, -1, ctypes.c_long(0)
-    )
-    if start == _FAILED:
-        return False
-    place, length = ctypes.c_void_p(start), ctypes.c_size_t(size)
-    locked: int = libc.syscall(_MLOCK2, place, length, _ON_FAULT)
-    libc.munmap(place, length)
-    return locked == 0

@@ -43,7 +43,7 @@ def _place_of_captures(_: Rehearsal) -> Check:
         with tempfile.TemporaryFile(dir="."):
             return Check("captures", "ok", "can be written into the current folder")
     except OSError as error:
-        found = f"{os.path.abspath('.')} can't be written: {error.strerror}"  # noqa: PTH100 - as it is called
+        found = f"the current folder can't be written: {error.strerror}"
         return Check("captures", "warning", found, "Change to a writable folder, or give -o PATH to `pinprof record`.")
 
 

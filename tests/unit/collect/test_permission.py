@@ -192,11 +192,6 @@ def test_a_system_call_that_is_refused_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "docker run --cap-add SYS_PTRACE" in permission.allow()
 
 
-def test_a_limit_of_locked_memory_is_found_by_trying(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert permission.may_lock(4096)
-    assert not permission.may_lock(1 << 60), "more than there are addresses"
-
-
 @pytest.mark.parametrize(
     ("place", "said"),
     [
