@@ -14,11 +14,10 @@ from pinprof.collect import permission
 from pinprof.machine.libraries import compiler
 from pinprof.read import read
 from tests.support import agent
-from tests.support.recorded_programs import BUSY, PINPROF, outcome, python
+from tests.support.recorded_programs import BUSY, LEAST, PINPROF, outcome, python
 from tests.support.situation import SITUATION
 
 PROGRAM = ("sh", "-c", "echo done; exit 7")
-LEAST = ("--no-report", "--no-calibrate", "--python=off")
 may_sample = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 MAIN = "\nfrom pinprof.__main__ import main\nmain()"
 
@@ -83,7 +82,9 @@ def test_a_capture_whose_name_is_taken_gets_the_next_one(taken: str, tmp_path: P
         place.symlink_to("nowhere")
     else:
         place.mkdir() if taken == "folder" else place.touch()
-    ran(pinprof(tmp_path, "-o", "out"), "out.pinprof exists already, so the capture is out-2.pinprof.")
+    done = pinprof(tmp_path, "-o", "out")
+    ran(done, "out.pinprof exists already, so the capture is out-2.pinprof.")
+    assert "--force" in done.stderr
     assert captures(tmp_path) == ["out-2.pinprof", "out.pinprof"]
 
 
@@ -209,12 +210,15 @@ def test_a_disk_with_little_room_stops_no_program(free_kb: int, small_disk: Path
     assert all("Free some disk space" in line or "enough space" in line for line in said)
 
 
-def test_a_standard_error_that_cannot_be_written_stops_no_program(tmp_path: Path) -> None:
-    for program, status in ((PROGRAM, 7), (("echo", "done"), 0)):
-        with Path("/dev/full").open("w") as full:
+def test_a_standard_error_that_is_full_or_that_nobody_reads_stops_no_program(tmp_path: Path) -> None:
+    reader, unread = os.pipe()
+    os.close(reader)
+    for errors in (os.open("/dev/full", os.O_WRONLY), unread):
+        for program, status in ((PROGRAM, 7), (("echo", "done"), 0)):
             command = [*PINPROF, "record", "-o", "out", *LEAST, "--", *program]
-            done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
-        assert (done.returncode, done.stdout) == (status, "done\n")
+            done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
+            assert (done.returncode, done.stdout) == (status, "done\n")
+        os.close(errors)
 
 
 def test_settings_that_are_no_toml_stop_no_program(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def at(monkeypatch: pytest.MonkeyPatch, place: At, level: int | None = 2, *, fil
         (At(root=True), 2, False, errno.EACCES, ["root has no CAP_PERFMON here", BY_COMMAND], ["as root"]),
         (At(), 1, False, errno.EACCES, ["although kernel.perf_event_paranoid is 1", "dmesg"], ["sysctl"]),
         (At(), 1, True, errno.EPERM, ["seccomp", "--cap-add PERFMON", "SystemCallFilter"], ["paranoid"]),
+        (At(), 2, True, errno.ENOSYS, ["seccomp", "Function not implemented"], ["paranoid"]),
         (At("Docker", root=True), 2, True, errno.EPERM, ["docker run --cap-add PERFMON`"], ["unconfined", "--user"]),
         (At("Docker"), 2, True, errno.EPERM, ["docker run --cap-add PERFMON --user 0`"], ["unconfined"]),
         (At("Docker", effective=PERFMON, root=True), 2, True, 1, ["seccomp=unconfined`"], ["cap-add", "sysctl"]),
