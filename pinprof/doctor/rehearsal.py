@@ -7,7 +7,6 @@ recording can stop or hang who asks.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from pinprof.base import files
 from pinprof.base.errors import PinprofError, ToolMissing, system_error
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.machine.children import Limits, ran
+from pinprof.machine.children import Limits, finding_pinprof, ran
 from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
 
 LIMIT_S = 60.0
@@ -84,7 +83,7 @@ def _recorded(folder: Path) -> Rehearsal:
     # -P: not what lies in the current directory.
     command = [sys.executable, "-P", "-m", "pinprof", "--no-settings", "record", "-o", str(folder / "rehearsal")]
     command += ["--no-report", "--no-calibrate", "--", sys.executable, "-I", "-S", "-c", _PROGRAM]
-    done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), _environment(), errors=True)
+    done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), finding_pinprof(), errors=True)
     lines = done.output.splitlines()
     if done.stopped or not (folder / "rehearsal.pinprof").exists():
         problem = f"It {done.stopped}." if done.stopped else _last_word(lines) or "It left no capture."
@@ -93,12 +92,6 @@ def _recorded(folder: Path) -> Rehearsal:
     told = next((line for line in lines if line.startswith("{")), '{"inside": false, "loaded": []}')
     program: dict[str, Any] = json.loads(told)
     return _seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"])
-
-
-def _environment() -> dict[str, str]:
-    """This process's, in which pinprof is found where it was found for this process."""
-    places = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def _seen(capture: Path, inside: bool, loaded: Sequence[str]) -> Rehearsal:
