@@ -235,10 +235,7 @@ CASES = (
     Case(
         "no /proc",
         "tmpfs=/proc",
-        (
-            (NOT_SAMPLED, "The collector can't start"),
-            (NAMELESS, "There is no /proc/kallsyms here"),
-        ),
+        ((NOT_SAMPLED, "The collector can't start"), (NAMELESS, "There is no /proc/kallsyms here")),
         samples=False,
     ),
     Case(
@@ -259,12 +256,7 @@ CASES = (
     Case("temporary files that cannot be executed", "tmpfs={}/t:noexec", environment={"TMPDIR": "{}/t"}),
     Case("little room for temporary files", "tmpfs={}/t:size=4k", environment={"TMPDIR": "{}/t"}),
     Case("a small /dev/shm", "tmpfs=/dev/shm:size=4k"),
-    Case(
-        "16 open files",
-        "limit=NOFILE:16",
-        ((NOT_SAMPLED, "can't open enough files", "ulimit -n"),),
-        samples=False,
-    ),
+    Case("16 open files", "limit=NOFILE:16", ((NOT_SAMPLED, "can't open enough files", "ulimit -n"),), samples=False),
     Case(
         "12 open files",
         "limit=NOFILE:12",
