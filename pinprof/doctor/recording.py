@@ -79,8 +79,8 @@ def _kernel(found: Rehearsal) -> Check:
 
 def _kallsyms(found: Rehearsal) -> Check:
     name, gain = "kernel symbols", "names of kernel functions, without which causes are not known."
-    if not kallsyms.addresses_shown():
-        return lacking(name, permission.symbols_hidden(), gain)
+    if error := kallsyms.hidden():
+        return lacking(name, error, gain)
     if found.kernel and not found.named:
         return _unseen(name, found, "names of kernel functions", gain)
     return Check(name, "ok", f"shown (kernel.kptr_restrict is {small_files.number(permission.KPTR_RESTRICT)})")

@@ -26,7 +26,7 @@ def _everything_is_permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permission, "forbidden", str)
     monkeypatch.setattr(permission, "probes_refused", str)
     monkeypatch.setattr(permission, "here", Whereabouts)
-    monkeypatch.setattr(kallsyms, "addresses_shown", lambda: True)
+    monkeypatch.setattr(kallsyms, "hidden", lambda: None)
     monkeypatch.setattr(probe, "refusal", lambda: 0)
     monkeypatch.setattr(recording, "_loadable", lambda *_: None)
 
