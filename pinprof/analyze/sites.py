@@ -15,7 +15,7 @@ from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTabl
 
 _SYSTEM = re.compile(
     r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$|"
-    r"/libTools?Injection\w*\.so"
+    r"/lib(Tools?Injection\w*\.so|pinprof_\w+\.)"
 )
 """Paths of what is no program of somebody who looks for a line to change."""
 _NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|{RUNTIME_API})$")

@@ -48,7 +48,8 @@ def test_the_runtime_that_is_linked_into_a_program_is_not_its_own(name: str) -> 
 
 @pytest.mark.parametrize("path", ["/usr/lib/x86_64-linux-gnu/libgomp.so.1", "/usr/local/cuda/lib64/libcublas.so.13",
                                   "/opt/x/libcudart.so.12", "/opt/x/libtorch.so", "[vdso]",
-                                  "/opt/nsight-systems/target/libToolsInjection64.so"])  # fmt: skip
+                                  "/opt/nsight-systems/target/libToolsInjection64.so",
+                                  "/home/me/.cache/pinprof/libpinprof_inside.af1e1188fb3f.so"])  # fmt: skip
 def test_system_libraries_are_nobody_s_own(path: str) -> None:
     assert site(["main@/app", f"work@{path}"]).place == "main"
 
