@@ -141,7 +141,7 @@ def _through_the_filter(place: Whereabouts, level: int, wanted: int) -> str:
     """How perf_event_open comes through a seccomp filter. The runtimes' own filters let it pass with CAP_PERFMON."""
     if not place.contained:
         return place.flags("PERFMON", unconfined=True)
-    if not place.user_namespace and not place.may("PERFMON"):
+    if not (place.user_namespace or place.holds("PERFMON")):
         return place.flags("PERFMON")
     more = place.user_namespace and level > wanted
     return place.flags(unconfined=True) + (f" {place.setting(f'kernel.perf_event_paranoid={wanted}')}" if more else "")

@@ -15,7 +15,7 @@ from pinprof.machine.libraries import compiler
 from pinprof.read import read
 from tests.support import agent
 from tests.support.recorded_programs import BUSY, LEAST, PINPROF, outcome, python
-from tests.support.situation import SITUATION
+from tests.support.situation import SITUATION, UNAVAILABLE
 
 PROGRAM = ("sh", "-c", "echo done; exit 7")
 may_sample = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
@@ -187,22 +187,14 @@ def test_a_limit_of_few_processes_is_left_to_the_program(most: int, few_processe
         ran(pinprof(tmp_path, "-o", "again", through=enter, program=program), "which pinprof leaves to the program")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "small"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1100k", "tmpfs", disk]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
-
-
 @pytest.mark.parametrize("free_kb", [1100, 300, 100, 0])
-def test_a_disk_with_little_room_stops_no_program(free_kb: int, small_disk: Path, tmp_path: Path) -> None:
-    (small_disk / "filled").write_bytes(bytes((1100 - free_kb) << 10))
-    done = pinprof(tmp_path, "-o", str(small_disk / "out"), program=("sh", "-c", "sleep 0.2; echo done; exit 7"))
+def test_a_disk_with_little_room_stops_no_program(free_kb: int, tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    fill = f'head -c {(1100 - free_kb) << 10} /dev/zero > small/filled && exec "$@"'
+    through = (*SITUATION, f"tmpfs={tmp_path}/small:size=1100k", "--", "sh", "-c", fill, "sh")
+    done = pinprof(tmp_path, "-o", "small/out", program=("sh", "-c", "sleep 0.2; echo done; exit 7"), through=through)
+    if done.returncode == UNAVAILABLE:
+        pytest.skip(done.stderr)
     assert (done.returncode, done.stdout) == (7, "done\n"), done.stderr
     assert "Traceback" not in done.stderr
     said = [line for line in done.stderr.splitlines() if "[disk-full]" in line]
