@@ -204,7 +204,8 @@ class Run:
         return search(
             Scene(
                 capture, attribution, self.doing.course, members, self.sites,
-                self.calls, self.copies, self.allocations, self.ledger, self.rates, self.blame, self.view,
+                self.calls, self.copies, self.allocations, self.ledger, self.rates, self.blocks, self.blame,
+                self.view,
             )
         )  # fmt: skip
 

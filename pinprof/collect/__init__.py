@@ -171,7 +171,7 @@ def _recordable(name: str, request: RecordRequest, trouble: Trouble) -> bool:
 
 
 def leaves(request: RecordRequest) -> Sequence[str]:
-    """The files of the capture that hold what the request's collectors record."""
+    """Patterns of the capture's files that hold what the request's collectors record."""
     return [name for collector in chosen(request) for name in collector.leaves]
 
 

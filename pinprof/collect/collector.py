@@ -138,8 +138,8 @@ class Collector:
     """Raises ToolMissing, CollectError or UsageError when a request cannot be recorded here; writes nothing."""
     samples: bool = False
     """It samples the program's stacks on CLOCK_MONOTONIC; of those, one at a time."""
-    sees_python: bool = False
-    """Its samples have Python's functions and lines."""
+    inside: bool = False
+    """It samples inside the program: with Python's functions and lines, and without functions of the kernel."""
     launches: bool = False
     """It starts the program itself, and so cannot record one that runs already; of those, one at a time."""
     traces_cuda: bool = False

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.machine.children import asked
+from pinprof.machine.process_limits import control_groups
 from pinprof.machine.small_files import number, text
 
 _SYS = Path("/sys")
@@ -124,16 +125,8 @@ def memlock() -> int | None:
 
 def memory_limit() -> int | None:
     """The least memory that the control groups around this process may use; None where it is all of the machine's."""
-    limits = []
-    for line in (text(_PROC / "self/cgroup") or "").splitlines():
-        _, controllers, path = (*line.split(":", 2), "", "")[:3]
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root, name = (
-            (_SYS / "fs/cgroup/memory", "memory.limit_in_bytes") if controllers else (_SYS / "fs/cgroup", "memory.max")
-        )
-        group = root / path.lstrip("/")
-        limits += [number(folder / name) for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    names = ("memory.max", "memory.limit_in_bytes")
+    limits = [number(group / name) for group in control_groups("memory") for name in names]
     memory = meminfo("MemTotal") or 0
     return min((limit for limit in limits if limit is not None and limit < memory), default=None)
 

@@ -32,8 +32,8 @@ _LEVEL = 1
 
 def save(directory: Path) -> str:
     """Write `kallsyms.gz`; returns a note for the manifest when kernel frames will have no names, else empty."""
-    if not addresses_shown():
-        return str(permission.symbols_hidden())
+    if error := hidden():
+        return str(error)
     target = directory / KALLSYMS
     # No file name and no time in the header: the same symbols give the same bytes.
     with (
@@ -50,7 +50,7 @@ class Copying:
 
     def __init__(self, directory: Path, log: Path, *, fork: bool) -> None:
         """Begin. `fork`: this process may be forked."""
-        self._note = "" if addresses_shown() else str(permission.symbols_hidden())
+        self._note = str(hidden() or "")
         self._process: Recorder | None = None
         self._thread: threading.Thread | None = None
         self._error: OSError | None = None
@@ -104,6 +104,6 @@ def modules() -> frozenset[str]:
         return frozenset()
 
 
-def addresses_shown() -> bool:
-    """Whether kallsyms shows real addresses: a kernel that hides them prints zeros (kernel/kallsyms.c)."""
-    return reference_symbol(SOURCE)[1] != 0
+def hidden() -> CollectError | None:
+    """What to say where kallsyms shows no real addresses: a kernel that hides them prints zeros (kernel/kallsyms.c)."""
+    return None if reference_symbol(SOURCE)[1] else permission.symbols_hidden()

@@ -5,11 +5,8 @@ Both the recorders and `pinprof doctor` decide by these functions, and say what 
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import mmap
 import os
-import platform
 import struct
 from pathlib import Path
 
@@ -31,8 +28,6 @@ _YAMA_NOBODY = 3
 """The value of kernel.yama.ptrace_scope at which no capability helps."""
 _HIDDEN_FROM_ALL = 2
 """The value of kernel.kptr_restrict likewise."""
-_MLOCK2 = {"x86_64": 325, "ppc64le": 378, "s390x": 374}.get(platform.machine(), 284)
-_ON_FAULT, _NO_RESERVE, _FAILED = 1, 0x4000, ctypes.c_void_p(-1).value
 
 
 def paranoid() -> int | None:
@@ -115,20 +110,20 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
     """What to say about an errno of perf_event_open(2); `user`: not even the program's own code may be sampled."""
     level, place = paranoid(), here()
     if level is None:
-        remedy = "Use a kernel with CONFIG_PERF_EVENTS, or record on the container's host."
         if place.kind == "gVisor":
-            return CollectError("gVisor has no perf events.", place.flags("PERFMON"), "perf-permission")
-        return CollectError("This kernel has no perf events.", remedy, "perf-permission")
+            return _denied("gVisor has no perf events.", place.flags("PERFMON"))
+        remedy = "Use a kernel with CONFIG_PERF_EVENTS, or record on the container's host."
+        return _denied("This kernel has no perf events.", remedy)
     what = "every process" if system_wide else "programs" if user else "the kernel's part of a program"
     problem, wanted = f"pinprof is not permitted to sample {what}", _EVERYTHING if system_wide else _KERNEL
     if filtered():
         why = f"a seccomp filter refuses perf_event_open ({os.strerror(number)})"
-        return CollectError(f"{problem}: {why}.", _through_the_filter(place, level, wanted), "perf-permission")
+        return _denied(f"{problem}: {why}.", _through_the_filter(place, level, wanted))
     setting = f"kernel.perf_event_paranoid is {level}"
     if level <= (_USER_ONLY if user else wanted):
         why = f"perf_event_open fails with {os.strerror(number)} although {setting}"
         remedy = "Look for the refusal of a security module, such as SELinux, in the kernel's log (`dmesg`)."
-        return CollectError(f"{problem}: {why}.", remedy, "perf-permission")
+        return _denied(f"{problem}: {why}.", remedy)
     by_command = place.setting(f"kernel.perf_event_paranoid={wanted}")
     if place.user_namespace:
         why, remedy = f"{setting}, and capabilities of a user namespace do not count", by_command
@@ -139,14 +134,14 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
     else:
         why = f"{setting}, and root has no CAP_PERFMON here" if place.root else setting
         remedy = _either(by_command, place.flags("PERFMON"))
-    return CollectError(f"{problem}: {why}.", remedy, "perf-permission")
+    return _denied(f"{problem}: {why}.", remedy)
 
 
 def _through_the_filter(place: Whereabouts, level: int, wanted: int) -> str:
     """How perf_event_open comes through a seccomp filter. The runtimes' own filters let it pass with CAP_PERFMON."""
     if not place.contained:
         return place.flags("PERFMON", unconfined=True)
-    if not place.user_namespace and not place.may("PERFMON"):
+    if not (place.user_namespace or place.holds("PERFMON")):
         return place.flags("PERFMON")
     more = place.user_namespace and level > wanted
     return place.flags(unconfined=True) + (f" {place.setting(f'kernel.perf_event_paranoid={wanted}')}" if more else "")
@@ -179,18 +174,16 @@ def symbols_hidden() -> CollectError:
     no_names = "so kernel frames have no names"
     if not KALLSYMS.exists():
         remedy = place.flags("SYSLOG") if place.kind == "gVisor" else "Use a kernel with CONFIG_KALLSYMS."
-        return CollectError(f"There is no {KALLSYMS} here, {no_names}.", remedy, "perf-permission")
+        return _denied(f"There is no {KALLSYMS} here, {no_names}.", remedy)
     if restrict == _HIDDEN_FROM_ALL:
-        problem = (
-            f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well, {no_names}."
-        )
-        return CollectError(problem, place.setting("kernel.kptr_restrict=1"), "perf-permission")
+        why = f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well"
+        return _denied(f"{why}, {no_names}.", place.setting("kernel.kptr_restrict=1"))
     problem = f"The kernel hides its addresses (kernel.kptr_restrict is {restrict}), {no_names}."
     by_command = place.setting("kernel.kptr_restrict=0", "kernel.perf_event_paranoid=1")
     if place.user_namespace or place.slurm:
-        return CollectError(problem, by_command, "perf-permission")
+        return _denied(problem, by_command)
     by_right = place.flags("SYSLOG")
-    return CollectError(problem, by_right if place.contained else _either(by_command, by_right), "perf-permission")
+    return _denied(problem, by_right if place.contained else _either(by_command, by_right))
 
 
 def probes_refused() -> str:
@@ -203,21 +196,10 @@ def probes_refused() -> str:
     return "uprobes need CAP_SYS_ADMIN, which root does not have here" if place.root else "uprobes need root"
 
 
+def _denied(problem: str, remedy: str) -> CollectError:
+    return CollectError(problem, remedy, "perf-permission")
+
+
 def _either(first: str, second: str) -> str:
     """Two sentences of which one is to be followed."""
     return f"{first[:-1]}, or {second[0].lower()}{second[1:]}"
-
-
-def may_lock(size: int) -> bool:
-    """Whether this process may lock `size` bytes of memory: tried, on pages that do not exist."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    start = libc.mmap(
-        None, ctypes.c_size_t(size), 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE, -1, ctypes.c_long(0)
-    )
-    if start == _FAILED:
-        return False
-    place, length = ctypes.c_void_p(start), ctypes.c_size_t(size)
-    locked: int = libc.syscall(_MLOCK2, place, length, _ON_FAULT)
-    libc.munmap(place, length)
-    return locked == 0

@@ -82,7 +82,7 @@ def plan(request: RecordRequest) -> Plan:
     if request.python_rate is not None and not 1 <= request.python_rate <= MAX_RATE:
         problem = f"Python can't be sampled {request.python_rate} times per second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
-    if any(part.sees_python for part in chosen(request)):
+    if any(part.inside for part in chosen(request)):
         return NOTHING
     if not any(part.samples for part in chosen(request)):  # Python's stacks have nothing to fit into
         if request.python in ("auto", "off"):

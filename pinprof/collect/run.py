@@ -48,7 +48,7 @@ class CollectorRun:
         if few:
             trouble.met(few, "Samples and Python lines are not recorded")
             parts = [part for part in parts if not part.forks]
-        elif request.collectors and request.collectors != ("timers",):
+        elif not all(part.inside for part in chosen(request)):
             with trouble.kept(kallsyms.LOST):
                 self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
                 places.callback(self._kernel.end)

@@ -86,4 +86,4 @@ def _join(setup: Setup) -> Sequence[Tool]:
     return [_Timers(rate)]
 
 
-COLLECTOR = Collector(_join, check, samples=True, sees_python=True, lost=SAMPLES_LOST, leaves=(f"{FOLDER}/*.bin",))
+COLLECTOR = Collector(_join, check, samples=True, inside=True, lost=SAMPLES_LOST, leaves=(f"{FOLDER}/*.bin",))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinprof.base.units import format_bytes
-from pinprof.collect import host, permission
+from pinprof.collect import host
 from pinprof.doctor.check import Check
 from pinprof.machine import small_files, whereabouts
 
@@ -19,6 +19,8 @@ _ROOMY_BYTES = 2 << 30
 """A scenario of the default size holds 256 MiB twice, and perf its buffers."""
 _SYSCALL_IO_URING_SETUP = 425
 """The same number on every architecture (Linux 5.1)."""
+_SYSCALL_MLOCK2 = {"x86_64": 325, "ppc64le": 378, "s390x": 374}.get(platform.machine(), 284)
+_ON_FAULT, _NO_RESERVE = 1, 0x4000
 _SYSCALL_USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282, "ppc64le": 364, "s390x": 355}
 
 
@@ -104,7 +106,7 @@ def _memory() -> Check:
 def _memlock() -> Check:
     name, limit = "locked memory", host.memlock()
     most = format_bytes(limit) if limit is not None else "unlimited"
-    if permission.may_lock(_ROOMY_BYTES if limit is None else limit + mmap.PAGESIZE):
+    if _may_lock(_ROOMY_BYTES if limit is None else limit + mmap.PAGESIZE):
         return Check(name, "ok", most if limit is None else f"{most}, and this process is exempt from it")
     if limit is None:
         return Check(
@@ -115,6 +117,17 @@ def _memlock() -> Check:
         )
     fix = whereabouts.here().locked_memory()
     return Check(name, "warning" if limit < _ROOMY_BYTES else "ok", most, fix, "memory that host emulation can pin.")
+
+
+def _may_lock(size: int) -> bool:
+    """Whether this process may lock `size` bytes of memory: tried, on pages that do not exist (mlock2(2))."""
+    try:
+        pages = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+    except OSError:
+        return False
+    with pages:
+        start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+        return not ctypes.CDLL(None).syscall(_SYSCALL_MLOCK2, start, ctypes.c_size_t(size), _ON_FAULT)
 
 
 def _io_uring() -> Check:

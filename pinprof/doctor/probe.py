@@ -11,6 +11,7 @@ import sys
 import tempfile
 
 from pinprof.collect.native import events, perf_event, tracefs
+from pinprof.collect.own_processes import collector_environment
 from pinprof.machine.children import Limits, ran
 
 LIMIT_S = 20.0
@@ -19,9 +20,8 @@ _PAGE = 4096
 
 def refusal() -> int:
     """The errno with which the kernel refuses a uprobe to a process like this one; 0 where it allows it."""
-    environment = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
-        done = ran([sys.executable, "-P", "-m", __name__], Limits(LIMIT_S), environment)
+        done = ran([sys.executable, "-P", "-S", "-m", __name__], Limits(LIMIT_S), collector_environment())
     except OSError as error:
         return error.errno or errno.EPERM
     return errno.ETIMEDOUT if done.status is None else done.status

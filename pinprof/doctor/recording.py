@@ -16,12 +16,13 @@ from pinprof.collect.native import tracefs
 from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.uvm import beside, driver
 from pinprof.doctor import probe
-from pinprof.doctor.check import Check
+from pinprof.doctor.check import Check, lacking
 from pinprof.doctor.rehearsal import Rehearsal
 from pinprof.machine import small_files
 from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
 
 _LOOK = "Record a program; the capture's notes and its collector.log say more."
+_EXECUTABLE = "Set XDG_CACHE_HOME to a folder that is not mounted with noexec."
 
 
 def _unseen(name: str, found: Rehearsal, what: str, gain: str) -> Check:
@@ -42,15 +43,14 @@ def _place_of_captures(_: Rehearsal) -> Check:
         with tempfile.TemporaryFile(dir="."):
             return Check("captures", "ok", "can be written into the current folder")
     except OSError as error:
-        found = f"{os.path.abspath('.')} can't be written: {error.strerror}"  # noqa: PTH100 - as it is called
+        found = f"the current folder can't be written: {error.strerror}"
         return Check("captures", "warning", found, "Change to a writable folder, or give -o PATH to `pinprof record`.")
 
 
 def _native(found: Rehearsal) -> Check:
     name, gain = NATIVE, "CPU time and page faults by function and line."
     if number := permission.sampling_errno(kernel=False):
-        error = permission.refusal(number, system_wide=False, user=True)
-        return Check(name, "warning", error.problem, error.remedy, gain)
+        return lacking(name, permission.refusal(number, system_wide=False, user=True), gain)
     if not found.samples or found.timers:
         return _unseen(name, found, "samples", gain)
     if problem := _loadable(name, UNWINDING, found):
@@ -69,8 +69,7 @@ def _timers(found: Rehearsal) -> Check:
 def _kernel(found: Rehearsal) -> Check:
     name, gain = "sampling the kernel", "page faults, pinning and waits with their causes."
     if number := permission.sampling_errno():
-        error = permission.refusal(number, system_wide=False)
-        return Check(name, "warning", error.problem, error.remedy, gain)
+        return lacking(name, permission.refusal(number, system_wide=False), gain)
     if not found.kernel or not found.waits:
         return _unseen(name, found, "waits" if found.kernel else "stacks of the kernel", gain)
     return Check(
@@ -80,21 +79,18 @@ def _kernel(found: Rehearsal) -> Check:
 
 def _kallsyms(found: Rehearsal) -> Check:
     name, gain = "kernel symbols", "names of kernel functions, without which causes are not known."
-    if not kallsyms.addresses_shown():
-        error = permission.symbols_hidden()
-        return Check(name, "warning", error.problem, error.remedy, gain)
+    if error := kallsyms.hidden():
+        return lacking(name, error, gain)
     if found.kernel and not found.named:
         return _unseen(name, found, "names of kernel functions", gain)
     return Check(name, "ok", f"shown (kernel.kptr_restrict is {small_files.number(permission.KPTR_RESTRICT)})")
 
 
 def _system_wide(_: Rehearsal) -> Check:
+    name, gain = "--system-wide", "samples of every process and kernel thread."
     if number := permission.sampling_errno(system_wide=True):
-        error = permission.refusal(number, system_wide=True)
-        return Check(
-            "--system-wide", "info", error.problem, error.remedy, "samples of every process and kernel thread."
-        )
-    return Check("--system-wide", "ok", "permitted")
+        return lacking(name, permission.refusal(number, system_wide=True), gain, "info")
+    return Check(name, "ok", "permitted")
 
 
 def _python_lines(found: Rehearsal) -> Check:
@@ -123,10 +119,10 @@ def _cuda_calls(found: Rehearsal) -> Check:
     try:
         library = INSIDE.find()
     except ToolMissing as error:
-        return Check(name, "warning", error.problem, error.remedy, gain)
+        return lacking(name, error, gain)
     if found.problem:
         return _unseen(name, found, "", gain)
-    return Check(name, "warning", f"The agent was not loaded into a program: {library}.", _executable(), gain)
+    return Check(name, "warning", f"The agent was not loaded into a program: {library}.", _EXECUTABLE, gain)
 
 
 def _probes(_: Rehearsal) -> Check:
@@ -172,14 +168,10 @@ def _loadable(name: str, library: Library, found: Rehearsal) -> Check | None:
     try:
         path = library.find()
     except ToolMissing as error:
-        return Check(name, "warning", error.problem, error.remedy)
+        return lacking(name, error)
     if found.problem or str(path) in found.loaded:
         return None
-    return Check(name, "warning", f"The {library.title} can't be loaded into a program: {path}.", _executable())
-
-
-def _executable() -> str:
-    return "Set XDG_CACHE_HOME to a folder that is not mounted with noexec."
+    return Check(name, "warning", f"The {library.title} can't be loaded into a program: {path}.", _EXECUTABLE)
 
 
 def _managed_memory(_: Rehearsal) -> Check:

@@ -7,7 +7,6 @@ recording can stop or hang who asks.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 from pinprof.base import files
 from pinprof.base.errors import PinprofError, ToolMissing, system_error
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.machine.children import Limits, ran
+from pinprof.machine.children import Limits, finding_pinprof, ran
 from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
 
 LIMIT_S = 60.0
@@ -51,8 +50,6 @@ class Rehearsal:
     problem: str = ""
     """Why there is none."""
     remedy: str = ""
-    said: tuple[str, ...] = ()
-    """What pinprof said meanwhile."""
     timers: bool = False
     """Timers inside the program sampled it."""
     samples: int = 0
@@ -86,24 +83,18 @@ def _recorded(folder: Path) -> Rehearsal:
     # -P: not what lies in the current directory.
     command = [sys.executable, "-P", "-m", "pinprof", "--no-settings", "record", "-o", str(folder / "rehearsal")]
     command += ["--no-report", "--no-calibrate", "--", sys.executable, "-I", "-S", "-c", _PROGRAM]
-    done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), _environment(), errors=True)
-    said = tuple(line for line in done.output.splitlines() if line.startswith("pinprof: "))
+    done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), finding_pinprof(), errors=True)
+    lines = done.output.splitlines()
     if done.stopped or not (folder / "rehearsal.pinprof").exists():
-        problem = f"It {done.stopped}." if done.stopped else _last(said) or "It left no capture."
-        return Rehearsal(problem, "Run `pinprof record -- true` to see what happens.", said)
+        problem = f"It {done.stopped}." if done.stopped else _last_word(lines) or "It left no capture."
+        return Rehearsal(problem, "Run `pinprof record -- true` to see what happens.")
     # A program that was stopped has said nothing.
-    told = next((line for line in done.output.splitlines() if line.startswith("{")), '{"inside": false, "loaded": []}')
+    told = next((line for line in lines if line.startswith("{")), '{"inside": false, "loaded": []}')
     program: dict[str, Any] = json.loads(told)
-    return _seen(folder / "rehearsal.pinprof", said, program["inside"], program["loaded"])
+    return _seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"])
 
 
-def _environment() -> dict[str, str]:
-    """This process's, in which pinprof is found where it was found for this process."""
-    places = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
-
-
-def _seen(capture: Path, said: tuple[str, ...], inside: bool, loaded: Sequence[str]) -> Rehearsal:
+def _seen(capture: Path, inside: bool, loaded: Sequence[str]) -> Rehearsal:
     import numpy as np
 
     from pinprof.read import ReadOptions, read
@@ -116,7 +107,6 @@ def _seen(capture: Path, said: tuple[str, ...], inside: bool, loaded: Sequence[s
     innermost = samples.stack[of_time]
     in_kernel = frames.mode == _KERNEL
     return Rehearsal(
-        said=said,
         timers=_TIMER in events,
         samples=int(of_time.sum()),
         kernel=int(in_kernel[stacks.frame[innermost[innermost >= 0]]].sum()),
@@ -136,5 +126,7 @@ def _found(library: Library) -> Path | None:
         return None
 
 
-def _last(said: Sequence[str]) -> str:
+def _last_word(lines: Sequence[str]) -> str:
+    """The last message of pinprof's own, without its slug."""
+    said = [line for line in lines if line.startswith("pinprof: ")]
     return said[-1].removeprefix("pinprof: ").rpartition(" [")[0] if said else ""

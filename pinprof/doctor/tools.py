@@ -11,7 +11,7 @@ from pinprof.base.units import format_counted
 from pinprof.collect import host, nsys_keeper
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
-from pinprof.doctor.check import Check, State
+from pinprof.doctor.check import Check, State, lacking
 from pinprof.machine import nsys
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - nsys's choice
@@ -60,7 +60,7 @@ def _nsys_importer() -> Check:
     try:
         importers = nsys.find_importers(nsys.find_nsys())
     except ToolMissing as error:
-        return Check("nsys importer", "warning", error.problem, error.remedy)
+        return lacking("nsys importer", error)
     return Check("nsys importer", "ok" if importers else "info", str(importers[0]) if importers else "none found")
 
 

@@ -89,7 +89,7 @@ def cures() -> Iterator[Topic]:
 
     texts = {heading: body for _, heading, body in documents.parts("opportunities")}
     for name, entry in CURES.items():
-        blocks = [f"{_FRAMEWORKS.get(kind, kind.title())}:\n\n```\n{lines}\n```" for kind, lines in entry.code.items()]
+        blocks = [f"{_FRAMEWORKS[kind]}:\n\n```\n{lines}\n```" for kind, lines in entry.code.items()]
         for knob in (knob for knob in table() if name in knob.answers):
             kind = knob.versions if knob.framework is None else _FRAMEWORKS[knob.framework]
             lines = "\n".join(part for part in (knob.code, knob.environment) if part)

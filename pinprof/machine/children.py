@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from time import monotonic
 
 from pinprof.base.lazy_dataclass import dataclass
@@ -134,6 +135,12 @@ def started(
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
         process.wait()
+
+
+def finding_pinprof() -> dict[str, str]:
+    """This process's environment, in which a new Python finds pinprof where this process found it."""
+    places = filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def ran(

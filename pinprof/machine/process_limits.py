@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pinprof.base.errors import PinprofError
 from pinprof.base.units import format_bytes
-from pinprof.machine.small_files import number
+from pinprof.machine.small_files import number, text
 
 LEFT_TO_THE_PROGRAM = 16
 """Processes and threads: where fewer can be started, pinprof starts none."""
@@ -34,6 +34,17 @@ def require_memory() -> None:
         )
 
 
+def control_groups(controller: str) -> Iterator[Path]:
+    """The folders of the groups around this process in which a controller may have limits (cgroups(7), v1 and v2)."""
+    for line in (text(Path("/proc/self/cgroup")) or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = Path("/sys/fs/cgroup", controller if controllers else "")
+        group = root / path.lstrip("/")
+        yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
+
+
 def _soft(limit: int) -> int:
     """The limit, -1 for none."""
     return resource.getrlimit(limit)[0]
@@ -41,22 +52,10 @@ def _soft(limit: int) -> int:
 
 def _left() -> Iterator[int]:
     """How many more the groups of this process may have, and its user where that is few."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "pids"):
-            continue
-        root = Path("/sys/fs/cgroup", controllers)
-        place = root / path.lstrip("/")
-        for group in (place, *place.parents):
-            most, now = number(group / "pids.max"), number(group / "pids.current")
-            if most is not None and now is not None:
-                yield most - now
-            if group == root:
-                break
+    for group in control_groups("pids"):
+        most, now = number(group / "pids.max"), number(group / "pids.current")
+        if most is not None and now is not None:
+            yield most - now
     soft, user = resource.getrlimit(resource.RLIMIT_NPROC)[0], os.getuid()
     if user and 0 <= soft < _COUNTED_BELOW:
         yield soft - sum(map(_threads, _processes_of(user)))

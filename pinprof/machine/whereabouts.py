@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.machine import small_files
@@ -18,9 +18,12 @@ from pinprof.machine import small_files
 CAPABILITIES = {"IPC_LOCK": 14, "SYS_PTRACE": 19, "SYS_ADMIN": 21, "SYSLOG": 34, "PERFMON": 38}
 """Those that pinprof has a use for (capabilities(7))."""
 
-_DOCKER, _PODMAN, _KUBERNETES, _APPTAINER, _CONTAINER, _GVISOR, _WSL, _MACHINE = (
-    "Docker", "Podman", "Kubernetes", "Apptainer", "container", "gVisor", "WSL2", "machine",
-)  # fmt: skip
+Kind = Literal["Docker", "Podman", "Kubernetes", "Apptainer", "container", "gVisor", "WSL2", "machine"]
+_TITLES: Mapping[Kind, str] = {
+    "Docker": "a Docker container", "Podman": "a Podman container", "Kubernetes": "a container of Kubernetes",
+    "Apptainer": "an Apptainer container", "container": "a container", "gVisor": "a gVisor sandbox",
+    "WSL2": "WSL2", "machine": "a machine",
+}  # fmt: skip
 _RENTED = {"RUNPOD_POD_ID": "RunPod", "VAST_CONTAINERLABEL": "Vast.ai"}
 """Variables of providers that start containers by themselves."""
 _ROOT = Path("/")
@@ -35,7 +38,7 @@ _GVISOR_VERSION = "Sun Jan 10 15:06:54 PST 2016"
 class Whereabouts:
     """Where a process runs, and what it may do by itself."""
 
-    kind: str = _MACHINE
+    kind: Kind = "machine"
     provider: str = ""
     """Who starts the container, where its user cannot choose its flags."""
     slurm: bool = False
@@ -49,17 +52,12 @@ class Whereabouts:
     @property
     def contained(self) -> bool:
         """Whether settings of the kernel are another machine's to change."""
-        return self.kind not in (_MACHINE, _WSL)
+        return self.kind not in ("machine", "WSL2")
 
-    @cached_property
+    @property
     def title(self) -> str:
         """As a sentence names it."""
-        names = {
-            _DOCKER: "a Docker container", _PODMAN: "a Podman container", _KUBERNETES: "a container of Kubernetes",
-            _APPTAINER: "an Apptainer container", _CONTAINER: "a container", _GVISOR: "a gVisor sandbox",
-            _WSL: "WSL2", _MACHINE: "a machine",
-        }  # fmt: skip
-        words = [f"a container of {self.provider}" if self.provider else names[self.kind]]
+        words = [f"a container of {self.provider}" if self.provider else _TITLES[self.kind]]
         words += ["in a job of Slurm"] if self.slurm else []
         words += ["in a user namespace"] if self.user_namespace else []
         return ", ".join(words)
@@ -81,28 +79,26 @@ class Whereabouts:
             )
         if self.slurm:
             return f"Ask the cluster's administrators to run `{command}` on its nodes."
-        if self.kind == _KUBERNETES:
+        if self.kind == "Kubernetes":
             return f"On the node, run `sudo {command}`."
-        return (
-            f"On the host, run `sudo {command}`." if self.contained or self.user_namespace else f"Run `sudo {command}`."
-        )
+        below = self.contained or self.user_namespace
+        return f"On the host, run `sudo {command}`." if below else f"Run `sudo {command}`."
 
     def flags(self, *capabilities: str, unconfined: bool = False) -> str:
         """How to start it with capabilities, or without its seccomp filter."""
         if self.provider:
             return f"{self.provider} chooses the flags of its containers: rent a virtual machine."
-        if self.kind == _GVISOR:
+        if self.kind == "gVisor":
             return "Start the container with `--runtime=runc` (Kubernetes: without this runtimeClassName)."
-        if self.kind == _KUBERNETES:
+        if self.kind == "Kubernetes":
             return self._security_context(capabilities, unconfined=unconfined)
-        if self.kind == _APPTAINER:
+        if self.kind == "Apptainer":
             return self._apptainer(capabilities)
         if self.contained:
             flags = [f"--cap-add {name}" for name in capabilities]
             flags += ["--security-opt seccomp=unconfined"] if unconfined else []
             flags += ["--user 0"] if not self.root and capabilities else []
-            command = f"{'podman' if self.kind == _PODMAN else 'docker'} run {' '.join(flags)}"
-            return f"Start the container with `{command}`."
+            return self._run(*flags)
         names = " and ".join(f"CAP_{name}" for name in capabilities)
         if unconfined:
             tried = f"`docker run --cap-add {capabilities[0]}`, or if that does not help, with " if capabilities else ""
@@ -114,15 +110,16 @@ class Whereabouts:
 
     def locked_memory(self) -> str:
         """How to let it lock more memory."""
-        if self.kind in (_DOCKER, _PODMAN, _CONTAINER) and not self.provider:
-            return (
-                f"Start the container with `{'podman' if self.kind == _PODMAN else 'docker'} run --ulimit memlock=-1`."
-            )
-        if self.kind == _KUBERNETES:
+        if self.kind in ("Docker", "Podman", "container") and not self.provider:
+            return self._run("--ulimit memlock=-1")
+        if self.kind == "Kubernetes":
             return self.flags("IPC_LOCK")
         if self.slurm:
             return "Ask the cluster's administrators for `PropagateResourceLimitsExcept=MEMLOCK` in slurm.conf."
         return "Run `ulimit -l unlimited`, or raise `memlock` in /etc/security/limits.conf."
+
+    def _run(self, *flags: str) -> str:
+        return f"Start the container with `{'podman' if self.kind == 'Podman' else 'docker'} run {' '.join(flags)}`."
 
     def _security_context(self, capabilities: tuple[str, ...], *, unconfined: bool) -> str:
         parts = [f"capabilities: {{add: [{', '.join(capabilities)}]}}"] if capabilities else []
@@ -162,18 +159,18 @@ def here(environment: Mapping[str, str] = os.environ) -> Whereabouts:
     )
 
 
-def _kind(environment: Mapping[str, str]) -> str:
+def _kind(environment: Mapping[str, str]) -> Kind:
     release, named, mounts = os.uname().release.lower(), environment.get("container", ""), _read("proc/self/mountinfo")
-    known = (
-        (_GVISOR, "gvisor" in release or _GVISOR_VERSION in _read("proc/version")),
-        (_KUBERNETES, "KUBERNETES_SERVICE_HOST" in environment or "/kubelet/pods/" in mounts),
-        (_APPTAINER, "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment),
-        (_PODMAN, named == "podman" or _left("run/.containerenv")),
-        (_DOCKER, named == "docker" or _left(".dockerenv") or "/docker/containers/" in mounts),
-        (_CONTAINER, bool(named) or "/containerd/" in mounts or "/containers/storage/" in mounts),
-        (_WSL, "microsoft" in release),
+    known: tuple[tuple[Kind, bool], ...] = (
+        ("gVisor", "gvisor" in release or _GVISOR_VERSION in _read("proc/version")),
+        ("Kubernetes", "KUBERNETES_SERVICE_HOST" in environment or "/kubelet/pods/" in mounts),
+        ("Apptainer", "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment),
+        ("Podman", named == "podman" or _left("run/.containerenv")),
+        ("Docker", named == "docker" or _left(".dockerenv") or "/docker/containers/" in mounts),
+        ("container", bool(named) or "/containerd/" in mounts or "/containers/storage/" in mounts),
+        ("WSL2", "microsoft" in release),
     )
-    return next((kind for kind, true in known if true), _MACHINE)
+    return next((kind for kind, true in known if true), "machine")
 
 
 def _left(file: str) -> bool:

@@ -57,18 +57,22 @@ class TrialCure:
         return self.predicted_by | self.tried_for
 
 
-def _tunable(value: str) -> Setting:
-    return Setting("GLIBC_TUNABLES", value, ":", "=")
+def _settings(knob: str) -> tuple[Setting, ...]:
+    """The variables of a row of the table of options, each as one value."""
+    parts = (words.partition("=") for words in setting(knob).split())
+    return tuple(Setting(name, value) for name, _, value in parts)
 
 
-def _torch(value: str) -> Setting:
-    return Setting("PYTORCH_CUDA_ALLOC_CONF", value, ",", ":", ("PYTORCH_ALLOC_CONF",))
+def _entries(knob: str, separator: str, between: str, *others: str) -> tuple[Setting, ...]:
+    """The same, each entry of their lists by itself."""
+    return tuple(
+        Setting(one.name, entry, separator, between, others)
+        for one in _settings(knob)
+        for entry in one.value.split(separator)
+    )
 
 
-_HUGE = (_tunable(setting("glibc-huge-pages").partition("=")[2]),)
-_KEEP = tuple(
-    Setting(words.partition("=")[0], words.partition("=")[2]) for words in setting("glibc-keep-memory").split()
-)
+_HUGE, _KEEP = _entries("glibc-huge-pages", ":", "="), _settings("glibc-keep-memory")
 _FRESH = frozenset({"huge-pages", "reuse-memory"})
 """Cures of first writes to new memory."""
 _PAGEABLE = frozenset({"pinned-buffer", "pin-source"})
@@ -117,11 +121,11 @@ _ROWS = (
         "torch-huge-pages",
         "huge pages for PyTorch's CPU tensors",
         "PyTorch's CPU allocator aligns large tensors and requests huge pages.",
-        (Setting("THP_MEM_ALLOC_ENABLE", "1"),),
+        _settings("torch-huge-pages"),
         predicted_by=frozenset({"huge-pages"}),
         tried_for=frozenset({"reuse-memory"}) | _PAGEABLE,
         costs="Up to 2 MiB more for each large tensor.",
-        permanent=_export(Setting("THP_MEM_ALLOC_ENABLE", "1")),
+        permanent=_export(*_settings("torch-huge-pages")),
         source="PyTorch's c10/core/impl/alloc_cpu.cpp",
         needs="torch",
     ),
@@ -129,13 +133,11 @@ _ROWS = (
         "torch-register-pins",
         "registering what PyTorch pins",
         "PyTorch touches pinned memory with 8 threads and then registers it, instead of cudaHostAlloc.",
-        (_torch("pinned_use_cuda_host_register:True"), _torch("pinned_num_register_threads:8")),
+        _entries("torch-registers-pins", ",", ":", "PYTORCH_ALLOC_CONF"),
         predicted_by=frozenset({"touch-then-register"}),
         tried_for=frozenset({"pool-pinned"}),
         costs="None.",
-        permanent=_export(
-            Setting("PYTORCH_CUDA_ALLOC_CONF", "pinned_use_cuda_host_register:True,pinned_num_register_threads:8")
-        ),
+        permanent=_export(*_settings("torch-registers-pins")),
         source=_TORCH,
         needs="torch",
     ),
@@ -143,11 +145,11 @@ _ROWS = (
         "torch-exact-pins",
         "pinning the exact size",
         "PyTorch no longer rounds pinned blocks above 64 MiB up to a power of two.",
-        (Setting("PYTORCH_ALLOC_CONF", "pinned_max_round_threshold_mb:64", ",", ":", ("PYTORCH_CUDA_ALLOC_CONF",)),),
+        _entries("torch-pins-exactly", ",", ":", "PYTORCH_CUDA_ALLOC_CONF"),
         predicted_by=frozenset({"pin-exact"}),
         tried_for=frozenset({"pin-less"}),
         costs="None: it pins less.",
-        permanent=_export(Setting("PYTORCH_ALLOC_CONF", "pinned_max_round_threshold_mb:64")),
+        permanent=_export(*_settings("torch-pins-exactly")),
         source="PyTorch's pull request 171662 of 2026; only later releases",
         needs="torch",
     ),

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from random import Random
 
-from tests.fuzz import change_bytes, change_tables, change_text, check, check_others, seeds, slim
+from tests.fuzz import change_bytes, change_tables, change_text, check, check_others, seeds, slim, texts
 from tests.fuzz.seeds import DATA, Files
 
 Change = Callable[[Random, bytes], bytes]
@@ -134,7 +134,7 @@ def _any_file(random: Random, data: bytes) -> bytes:
 TARGETS: tuple[Target, ...] = (
     Target("perf.data", _perf_files, change_bytes.perf),
     Target("wake-ups", _wakeups, change_bytes.perf, weight=3),
-    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES, weight=8),
+    Target("perf script", _file("a.txt", lambda: texts.PERF_SCRIPT.encode()), _LINES, weight=8),
     Target("nsys sqlite", _exports, change_tables.sqlite, weight=3),
     Target(
         "nsys parquetdir",
@@ -145,24 +145,24 @@ TARGETS: tuple[Target, ...] = (
     ),
     Target(
         "folded",
-        _file("a.folded", lambda: seeds.exported("folded"), seeds.PY_SPY.encode, seeds.AUSTIN.encode),
+        _file("a.folded", lambda: seeds.exported("folded"), texts.PY_SPY.encode, texts.AUSTIN.encode),
         _LINES,
         weight=12,
     ),
     Target(
         "V8 CPU profile",
-        _file("a.cpuprofile", *(json.dumps(one).encode for one in (seeds.V8_PROFILE, seeds.OLD_V8_PROFILE))),
+        _file("a.cpuprofile", *(json.dumps(one).encode for one in (texts.V8_PROFILE, texts.OLD_V8_PROFILE))),
         _JSON,
         weight=12,
     ),
-    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON, weight=12),
+    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), texts.EVENTED.encode), _JSON, weight=12),
     Target("pprof", _profiles, change_bytes.protobuf, weight=8),
     Target(
         "Chrome trace",
         _file(
             "a.json",
             lambda: seeds.exported("trace", _NSYS),
-            *(json.dumps(one).encode for one in (seeds.TORCH_TRACE, seeds.V8_TRACE)),
+            *(json.dumps(one).encode for one in (texts.TORCH_TRACE, texts.V8_TRACE)),
         ),
         _JSON,
     ),
@@ -280,5 +280,5 @@ TARGETS: tuple[Target, ...] = (
     Target("program", seeds.programs, change_bytes.words, check=check_others.program, weight=16),
     Target("nsys-rep", _reports, change_bytes.words, weight=1),
     Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=10),
-    Target("budgets", _file("pinprof.toml", seeds.BUDGETS.encode), _LINES, check=check_others.budgets, weight=8),
+    Target("budgets", _file("pinprof.toml", texts.BUDGETS.encode), _LINES, check=check_others.budgets, weight=8),
 )

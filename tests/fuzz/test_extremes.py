@@ -14,7 +14,7 @@ import pytest
 from pinprof.analyze.selection import Selection
 from pinprof.base.errors import UsageError
 from pinprof.read import ReadOptions, read
-from tests.fuzz import check, seeds, slim
+from tests.fuzz import check, seeds, slim, texts
 from tests.fuzz.check import Known, Thorough
 from tests.support import perf_file as pf
 
@@ -44,7 +44,7 @@ def wakeups(value: int) -> Mapping[str, bytes]:
 def script(value: int) -> Mapping[str, bytes]:
     late = f"app 7 {abs(value)}.5: 999 cpu-clock: 401000 main (/app)\n\n"
     heavy = f"app 7 38.5: {abs(value)} cpu-clock: 401000 main (/app)\n\n"
-    return {"a.txt": (seeds.PERF_SCRIPT + "\n" + late + heavy).encode()}
+    return {"a.txt": (texts.PERF_SCRIPT + "\n" + late + heavy).encode()}
 
 
 def folded(value: int) -> Mapping[str, bytes]:
@@ -52,7 +52,7 @@ def folded(value: int) -> Mapping[str, bytes]:
 
 
 def speedscope(value: int) -> Mapping[str, bytes]:
-    document = json.loads(seeds.EVENTED)
+    document = json.loads(texts.EVENTED)
     document["profiles"][0]["events"][-1]["at"] = value
     document["profiles"][0]["endValue"] = value
     document["profiles"][1]["weights"][0] = value
@@ -61,7 +61,7 @@ def speedscope(value: int) -> Mapping[str, bytes]:
 
 def trace(key: str) -> Callable[[int], Mapping[str, bytes]]:
     def make(value: int) -> Mapping[str, bytes]:
-        document = json.loads(json.dumps(seeds.TORCH_TRACE))
+        document = json.loads(json.dumps(texts.TORCH_TRACE))
         document["traceEvents"][5][key] = value
         return {"a.json": json.dumps(document).encode()}
 

@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import sample_report, text_of
 
 HERE = Path(__file__).parent
 
@@ -21,9 +20,7 @@ def as_json() -> str:
 
 
 def as_text() -> str:
-    stream = io.StringIO()
-    sample_report().show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
+    return text_of(sample_report(), 100)
 
 
 @pytest.mark.parametrize(("name", "make"), [("report.json", as_json), ("report.txt", as_text)])

@@ -14,11 +14,10 @@ from pinprof.collect import permission
 from pinprof.machine.libraries import compiler
 from pinprof.read import read
 from tests.support import agent
-from tests.support.recorded_programs import BUSY, PINPROF, outcome, python
-from tests.support.situation import SITUATION
+from tests.support.recorded_programs import BUSY, LEAST, PINPROF, outcome, python
+from tests.support.situation import SITUATION, UNAVAILABLE
 
 PROGRAM = ("sh", "-c", "echo done; exit 7")
-LEAST = ("--no-report", "--no-calibrate", "--python=off")
 may_sample = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 MAIN = "\nfrom pinprof.__main__ import main\nmain()"
 
@@ -83,7 +82,9 @@ def test_a_capture_whose_name_is_taken_gets_the_next_one(taken: str, tmp_path: P
         place.symlink_to("nowhere")
     else:
         place.mkdir() if taken == "folder" else place.touch()
-    ran(pinprof(tmp_path, "-o", "out"), "out.pinprof exists already, so the capture is out-2.pinprof.")
+    done = pinprof(tmp_path, "-o", "out")
+    ran(done, "out.pinprof exists already, so the capture is out-2.pinprof.")
+    assert "--force" in done.stderr
     assert captures(tmp_path) == ["out-2.pinprof", "out.pinprof"]
 
 
@@ -186,22 +187,14 @@ def test_a_limit_of_few_processes_is_left_to_the_program(most: int, few_processe
         ran(pinprof(tmp_path, "-o", "again", through=enter, program=program), "which pinprof leaves to the program")
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "small"
-    disk.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1100k", "tmpfs", disk]
-    mounted = subprocess.run(command, capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
-
-
 @pytest.mark.parametrize("free_kb", [1100, 300, 100, 0])
-def test_a_disk_with_little_room_stops_no_program(free_kb: int, small_disk: Path, tmp_path: Path) -> None:
-    (small_disk / "filled").write_bytes(bytes((1100 - free_kb) << 10))
-    done = pinprof(tmp_path, "-o", str(small_disk / "out"), program=("sh", "-c", "sleep 0.2; echo done; exit 7"))
+def test_a_disk_with_little_room_stops_no_program(free_kb: int, tmp_path: Path) -> None:
+    (tmp_path / "small").mkdir()
+    fill = f'head -c {(1100 - free_kb) << 10} /dev/zero > small/filled && exec "$@"'
+    through = (*SITUATION, f"tmpfs={tmp_path}/small:size=1100k", "--", "sh", "-c", fill, "sh")
+    done = pinprof(tmp_path, "-o", "small/out", program=("sh", "-c", "sleep 0.2; echo done; exit 7"), through=through)
+    if done.returncode == UNAVAILABLE:
+        pytest.skip(done.stderr)
     assert (done.returncode, done.stdout) == (7, "done\n"), done.stderr
     assert "Traceback" not in done.stderr
     said = [line for line in done.stderr.splitlines() if "[disk-full]" in line]
@@ -209,12 +202,15 @@ def test_a_disk_with_little_room_stops_no_program(free_kb: int, small_disk: Path
     assert all("Free some disk space" in line or "enough space" in line for line in said)
 
 
-def test_a_standard_error_that_cannot_be_written_stops_no_program(tmp_path: Path) -> None:
-    for program, status in ((PROGRAM, 7), (("echo", "done"), 0)):
-        with Path("/dev/full").open("w") as full:
+def test_a_standard_error_that_is_full_or_that_nobody_reads_stops_no_program(tmp_path: Path) -> None:
+    reader, unread = os.pipe()
+    os.close(reader)
+    for errors in (os.open("/dev/full", os.O_WRONLY), unread):
+        for program, status in ((PROGRAM, 7), (("echo", "done"), 0)):
             command = [*PINPROF, "record", "-o", "out", *LEAST, "--", *program]
-            done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
-        assert (done.returncode, done.stdout) == (status, "done\n")
+            done = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
+            assert (done.returncode, done.stdout) == (status, "done\n")
+        os.close(errors)
 
 
 def test_settings_that_are_no_toml_stop_no_program(tmp_path: Path) -> None:

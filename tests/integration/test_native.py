@@ -24,7 +24,7 @@ from pinprof.data.model import Capture
 from pinprof.read import read
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
-from tests.support.other_user import reachable_python
+from tests.support.other_user import AS_NOBODY, reachable_python
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 
@@ -281,7 +281,7 @@ def test_an_ordinary_user_gets_user_stacks_and_hears_what_is_missing(tmp_path: P
     tmp_path.chmod(0o777)
     result = subprocess.run(
         [
-            *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", interpreter, "-m", "pinprof", "record"),
+            *(*AS_NOBODY, interpreter, "-m", "pinprof", "record"),
             *("-o", "out", "--no-report", "--python=off", "--", interpreter, "-c", TOUCH + BUSY.format(0.3)),
         ],
         cwd=tmp_path,

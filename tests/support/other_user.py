@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -11,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.situation import SITUATION
+
 NOBODY = 65534
+AS_NOBODY = (*SITUATION, f"user={NOBODY}", "--")
+"""Begins a command of that user."""
 _ROOT = Path(__file__).parents[2]
 _ASK = "import os, sys, numpy, pinprof.cli.record; sys.exit(not os.access(sys.executable, os.X_OK))"
 
@@ -20,10 +23,8 @@ _ASK = "import os, sys, numpy, pinprof.cli.record; sys.exit(not os.access(sys.ex
 def _found() -> tuple[str, str]:
     path = os.pathsep.join([str(_ROOT), *(entry for entry in sys.path if entry.endswith("-packages"))])
     for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
-        become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", interpreter, "-c", _ASK]
-        if not Path(interpreter).exists() or not shutil.which("setpriv"):
-            continue
-        if subprocess.run(become, capture_output=True, env={"PYTHONPATH": path}, check=False).returncode == 0:
+        asked = [*AS_NOBODY, interpreter, "-c", _ASK]
+        if subprocess.run(asked, capture_output=True, env={"PYTHONPATH": path}, check=False).returncode == 0:
             return interpreter, path
     return "", ""
 

@@ -38,6 +38,7 @@ both_samplers = pytest.mark.parametrize("sampler", ["native", pytest.param("perf
 """For what the sampler has a part in; elsewhere the default one takes part."""
 
 PINPROF = [sys.executable, "-m", "pinprof"]
+LEAST = ("--no-report", "--no-calibrate", "--python=off")
 # Processor time, of which a busy machine gives less in a second.
 BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: sum(range(1000))"
 TOUCH = """import mmap

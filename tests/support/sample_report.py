@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+from rich.console import Console
 
 from pinprof.analyze import Run
 from pinprof.analyze.ranges.paths import RangePath
@@ -28,6 +30,13 @@ CAUSES = (
 FUNCTIONS = ("all", "main", "cudaMallocHost", "pin_user_pages", "clear_page_erms", "gup_fast", "compute")
 SPREAD = (100_000_000, 300_000_000, 500_000_000)
 DSOS = ("", "app", "libcuda.so.1", "[kernel.kallsyms]")
+
+
+def text_of(report: ReportData, width: int = 80) -> str:
+    """What a terminal of so many columns shows, without colours."""
+    stream = io.StringIO()
+    report.show(Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
+    return stream.getvalue()
 
 
 def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses = Losses()) -> ReportData:  # noqa: B008

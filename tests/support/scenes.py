@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.allocations.blocks import blocks_of
 from pinprof.analyze.allocations.lifetimes import allocations_of
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.course.copies import copies_of
@@ -184,4 +185,5 @@ def scene(made: Capture, book: RateBook | None = None, steps: Steps | None = Non
     history = allocations_of(made, calls) if calls is not None else None
     ledger = ledger_of(made, calls, history, copies, np.zeros(0, np.int64)) if calls and history else None
     course, members, sites = replace(course, steps=steps), membership(made), Sites(made)
-    return Scene(made, attribution, course, members, sites, calls, copies, history, ledger, book or prices())
+    rates, blocks = book or prices(), blocks_of(made.host_memory)
+    return Scene(made, attribution, course, members, sites, calls, copies, history, ledger, rates, blocks)

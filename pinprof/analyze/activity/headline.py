@@ -7,7 +7,7 @@ from pinprof.analyze.activity.sampled import sample_words
 from pinprof.analyze.activity.uvm import at_most
 from pinprof.analyze.evidence import LEAST_SHARE
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_rate, format_share
-from pinprof.data.gpu_functions import Purpose, api_of
+from pinprof.data.gpu_functions import Purpose
 
 LINK_FULL = 0.90
 """Copies in one direction, of a GPU's time from its first work to its last: the link is what the GPU waits for."""
@@ -40,8 +40,7 @@ def activity_headline(activity: ActivityAnalysis, *, possible: bool = True) -> s
         if max(spent, copied) < LEAST_SHARE * activity.span_ns:
             share = format_share(spent, activity.span_ns)
             work = _gpu_work(activity, possible=possible)
-            api = api_of(call.name for call in activity.whole.calls)
-            return f"{api} calls for memory take {share} of the run{_waiting(activity)}; {work}."
+            return f"{activity.api} calls for memory take {share} of the run{_waiting(activity)}; {work}."
         size = dearest.size_bytes
         if dearest.purpose == "copy" and activity.whole.copies:
             # Copies tell more than calls: of some no call is known.

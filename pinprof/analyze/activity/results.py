@@ -16,7 +16,7 @@ from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.base.columns import Float64, Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import Purpose
+from pinprof.data.gpu_functions import Purpose, api_of
 from pinprof.data.model import Event, Int32, Int64, UInt64
 
 Direction = Literal["H2D", "D2H", "D2D", "H2H", "P2P", "other"]
@@ -467,6 +467,11 @@ class ActivityAnalysis:
     """What windows say of each GPU, where its work was recorded only in these."""
     failed_pins: tuple[FailedPin, ...] = ()
     """Most bytes first."""
+
+    @property
+    def api(self) -> str:
+        """What the calls are called, after their vendor's API: `CUDA`."""
+        return api_of(call.name for call in self.whole.calls)
 
     @property
     def rows(self) -> ActivityRows:

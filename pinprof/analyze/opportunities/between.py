@@ -8,14 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.candidate import Candidate, sampled
 from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.units import format_ns, format_share
-from pinprof.data.model import Bool, Int64
-from pinprof.data.rate_book import RUN, Estimate
+from pinprof.data.model import Int64
 
 _PASSES = (
     Functions(r"multiprocessing/(connection|reduction)\.py", ".+"),
@@ -33,7 +31,7 @@ REMAINS = (0.1, 0.0, 0.4)
 
 def pickled(scene: Scene) -> Iterator[Candidate]:
     """What processes spend to pass data to each other, by the line that waits for it."""
-    passing = np.flatnonzero(_under(scene, *_PASSES) & ~_under(scene, _SHARES) & scene.in_own() & ~scene.waits())
+    passing = np.flatnonzero(scene.under(*_PASSES) & ~scene.under(_SHARES) & scene.in_own() & ~scene.waits())
     piped = scene.caused_by(*_PIPE) & scene.has(_THROUGH)
     for group in _by_line(scene, passing):
         cost = scene.ns(group)
@@ -41,12 +39,6 @@ def pickled(scene: Scene) -> Iterator[Candidate]:
         if through < PIPED * max(cost, 1) or not piped[group].any():
             continue
         yield _candidate(scene, group, cost, through)
-
-
-def _under(scene: Scene, *functions: Functions) -> Bool:
-    stacks = scene.capture.stacks
-    frames = np.logical_or.reduce([one.among(stacks.frames) for one in functions])
-    return stacks.under(frames)[scene.node]
 
 
 def _by_line(scene: Scene, rows: Int64) -> Iterator[Int64]:
@@ -62,23 +54,19 @@ def _candidate(scene: Scene, group: Int64, cost: int, through: int) -> Candidate
     wall = scene.course.wall
     waited = group[wall.waiting[group] >= 0]
     site = scene.waiting_site(waited) if 2 * scene.ns(waited) > cost else scene.site_of(group)
-    likely, low, high = (share * cost for share in REMAINS)
     pids = scene.capture.samples.pid[wall.sample[group]]
     theirs = scene.ns(group[pids != scene.course.pid])
-    return Candidate(
-        title=f"{site.place} gets or gives data that is pickled and copied through a pipe between processes.",
-        site=site,
-        phase=scene.phase_of(group),
-        rows=group,
-        cost_ns=cost,
-        remains=Estimate(likely, low, high, RUN),
-        cure=cure("share-memory", scene.framework),
-        basis=("In shared memory that stays, data is written once, and read where it lies.",),
-        evidence=(
-            Evidence(
-                f"Of that, the pipe takes {format_ns(through)} ({format_share(through, max(cost, 1))}); pickling, and"
-                " making the data again, take the rest."
-            ),
-            Evidence(f"{format_share(theirs, max(cost, 1))} of it is the other processes' time."),
+    return sampled(
+        scene,
+        group,
+        site,
+        f"{site.place} gets or gives data that is pickled and copied through a pipe between processes.",
+        "share-memory",
+        REMAINS,
+        "In shared memory that stays, data is written once, and read where it lies.",
+        Evidence(
+            f"Of that, the pipe takes {format_ns(through)} ({format_share(through, max(cost, 1))}); pickling, and"
+            " making the data again, take the rest."
         ),
+        Evidence(f"{format_share(theirs, max(cost, 1))} of it is the other processes' time."),
     )

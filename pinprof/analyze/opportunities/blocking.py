@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.results import CERTAINTIES, BlameRow, Holder, HolderKind
-from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.candidate import Candidate, sampled
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
@@ -42,7 +42,7 @@ def blocking_pins(scene: Scene) -> Iterator[Candidate]:
 def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
     calls = scene.calls
     assert calls is not None
-    cost, largest = scene.ns(rows), int(calls.size_bytes[group].max())
+    largest = int(calls.size_bytes[group].max())
     tid = int(calls.table.tid[group][0])
     thread = scene.capture.threads.get((scene.course.pid, tid), "")
     site = replace(scene.site_of_calls(group, scene.rows_inside(group), library=True), thread=thread)
@@ -53,23 +53,20 @@ def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
         if in_pieces
         else f"{format_bytes(largest)} in one call"
     )
-    blamed = _blamed(scene, tid)
-    return Candidate(
-        title=f"{site.place} pins {pinned}, while {waiting.place} waits for the driver.",
-        site=site,
-        phase=scene.phase_of(rows),
-        rows=rows,
-        cost_ns=cost,
-        remains=Estimate(0, 0, 0.2 * cost, RUN) if in_pieces else Estimate(0.1 * cost, 0, 0.5 * cost, RUN),
-        cure=cure("pin-before-serving" if in_pieces else "pin-in-pieces", scene.framework),
+    return sampled(
+        scene,
+        rows,
+        site,
+        f"{site.place} pins {pinned}, while {waiting.place} waits for the driver.",
+        "pin-before-serving" if in_pieces else "pin-in-pieces",
+        (0.0, 0.0, 0.2) if in_pieces else (0.1, 0.0, 0.5),
+        "Before the work begins, the pins take the same time, but no thread waits for the driver."
+        if in_pieces
+        else "The driver runs other calls between pins, so small pins block them only briefly.",
+        Evidence(f"{format_ns(scene.ns(rows))} of waiting in {waiting.place} is during these pins."),
+        *_blamed(scene, tid),
         count=len(group),
-        bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
-        basis=(
-            "Before the work begins, the pins take the same time, but no thread waits for the driver."
-            if in_pieces
-            else "The driver runs other calls between pins, so small pins block them only briefly.",
-        ),
-        evidence=(Evidence(f"{format_ns(cost)} of waiting in {waiting.place} is during these pins."), *blamed),
+        size_bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
     )
 
 

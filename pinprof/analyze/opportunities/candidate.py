@@ -7,11 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from pinprof.analyze.course.results import PhaseName
+from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Cure, Evidence, Saving
+from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_share
 from pinprof.data.model import Int64
-from pinprof.data.rate_book import Estimate
+from pinprof.data.rate_book import RUN, Estimate
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,40 @@ class Candidate:
             for ns in (self.remains.ns, self.remains.high_ns, self.remains.low_ns)
         )
         return Saving(min(low, likely), likely, max(high, likely))
+
+
+def sampled(
+    scene: Scene,
+    rows: Int64,
+    site: Site,
+    title: str,
+    cure_id: str,
+    shares: tuple[float, float, float],
+    basis: str,
+    *evidence: Evidence,
+    count: int = 0,
+    size_bytes: int = 0,
+) -> Candidate:
+    """What these wall rows cost; `shares` are what remains of it with the cure: likely, least, most."""
+    cost = scene.ns(rows)
+    return Candidate(
+        title=title,
+        site=site,
+        phase=scene.phase_of(rows),
+        rows=rows,
+        cost_ns=cost,
+        remains=Estimate(*shares, RUN).times(cost),
+        cure=cure(cure_id, scene.framework),
+        count=count,
+        bytes=size_bytes,
+        basis=(basis,),
+        evidence=evidence,
+    )
+
+
+def share_of_own_time(scene: Scene, cost_ns: int) -> Evidence:
+    """How much of what the program itself does a cost is."""
+    return Evidence(f"This is {format_share(cost_ns, max(scene.own_ns, 1))} of the program's own time.")
 
 
 def total(parts: list[Estimate | None]) -> Estimate | None:

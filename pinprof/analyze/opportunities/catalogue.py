@@ -89,7 +89,6 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Pin the exact size: configure the allocator not to round large blocks up to a power of two, or register"
             " memory of the right size.",
             "pinning the exact size",
-            {},
         ),
         "register-once": Entry(
             "Register the memory once, before the loop, and unregister it at the end.",

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.candidate import Candidate, sampled
 from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, limits
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.units import format_counted, format_ns
 from pinprof.data.model import Int64
-from pinprof.data.rate_book import RUN, Estimate
 
 _TOUCHES = re.compile(r"filemap_fault(\.\w+)*")
 _READS = re.compile(r"(filemap_read_folio|\w*read_?ahead\w*|page_cache_\w*ra\w*|\w+_readpages|read_pages)(\.\w+)*")
@@ -55,52 +53,30 @@ def _cold(scene: Scene, group: Int64, waits: int, *, alone: bool) -> Candidate:
         if alone
         else "The kernel reads ahead of the accesses already; if the disk can do no more, nothing is saved."
     )
-    return _candidate(
+    site = scene.site_of(group)
+    return sampled(
         scene,
         group,
-        f"reads a mapped file from the disk {how}.",
+        site,
+        f"{scene.subject(group, site)} reads a mapped file from the disk {how}.",
         "read-ahead",
         _ALONE if alone else _AHEAD,
         why,
-        (Evidence(f"{format_counted(waits, 'page fault waits', 'page faults wait')} for the disk."),),
+        Evidence(f"{format_counted(waits, 'page fault waits', 'page faults wait')} for the disk."),
     )
 
 
 def _dropped(scene: Scene, group: Int64, freed: Int64, *, limited: bool) -> Candidate:
     reason = "its control group has reached its memory limit" if limited else "the machine has none left"
-    return _candidate(
+    site = scene.site_of(group)
+    return sampled(
         scene,
         group,
-        f"reads a mapped file from the disk while the kernel frees memory, as {reason}.",
+        site,
+        f"{scene.subject(group, site)} reads a mapped file from the disk while the kernel frees memory, as {reason}.",
         "memory-limit",
         _AGAIN,
         "Pages that the kernel drops are read again when they are touched again; how many are is not known.",
-        (
-            Evidence(f"In these faults, the kernel frees memory for {format_ns(scene.ns(freed))}."),
-            *(limit_of(scene) if limited else ()),
-        ),
-    )
-
-
-def _candidate(
-    scene: Scene,
-    group: Int64,
-    what: str,
-    name: str,
-    shares: tuple[float, float, float],
-    why: str,
-    evidence: tuple[Evidence, ...],
-) -> Candidate:
-    site, cost = scene.site_of(group), scene.ns(group)
-    likely, low, high = (share * cost for share in shares)
-    return Candidate(
-        title=f"{scene.subject(group, site)} {what}",
-        site=site,
-        phase=scene.phase_of(group),
-        rows=group,
-        cost_ns=cost,
-        remains=Estimate(likely, low, high, RUN),
-        cure=cure(name, scene.framework),
-        basis=(why,),
-        evidence=evidence,
+        Evidence(f"In these faults, the kernel frees memory for {format_ns(scene.ns(freed))}."),
+        *(limit_of(scene) if limited else ()),
     )

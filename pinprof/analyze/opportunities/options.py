@@ -106,9 +106,7 @@ class _Matching:
 
     def _rows_under(self, functions: Functions) -> Bool:
         if functions not in self._under:
-            stacks, node = self._scene.capture.stacks, self._scene.node
-            frames = functions.among(stacks.frames)
-            self._under[functions] = stacks.under(frames)[node] if frames.any() else np.zeros(len(node), np.bool_)
+            self._under[functions] = self._scene.under(functions)
         return self._under[functions]
 
     def _seen(self, functions: Functions) -> bool:

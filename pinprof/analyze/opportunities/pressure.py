@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.candidate import Candidate, sampled, share_of_own_time
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_bytes, format_share
+from pinprof.base.units import format_bytes
 from pinprof.data.model import Bool, Int64
-from pinprof.data.rate_book import RUN, Estimate
 
 _OF_GROUP = re.compile(r"(try_to_free_mem_cgroup_pages|(__)?mem_cgroup_handle_over_high|reclaim_high)(\.\w+)*")
 """Memory is freed since a control group has reached its limit."""
@@ -108,19 +106,15 @@ def limits(scene: Scene, rows: Int64) -> bool:
 
 
 def _candidate(scene: Scene, kind: _Kind, group: Int64) -> Candidate:
-    site, cost = scene.site_of(group), scene.ns(group)
-    likely, low, high = (share * cost for share in kind.remains)
-    return Candidate(
-        title=f"{scene.subject(group, site)} {kind.what}",
-        site=site,
-        phase=scene.phase_of(group),
-        rows=group,
-        cost_ns=cost,
-        remains=Estimate(likely, low, high, RUN),
-        cure=cure(kind.cure, scene.framework),
-        basis=(kind.why,),
-        evidence=(
-            Evidence(f"This is {format_share(cost, max(scene.own_ns, 1))} of the program's own time."),
-            *(limit_of(scene) if kind is _LIMIT else ()),
-        ),
+    site = scene.site_of(group)
+    return sampled(
+        scene,
+        group,
+        site,
+        f"{scene.subject(group, site)} {kind.what}",
+        kind.cure,
+        kind.remains,
+        kind.why,
+        share_of_own_time(scene, scene.ns(group)),
+        *(limit_of(scene) if kind is _LIMIT else ()),
     )

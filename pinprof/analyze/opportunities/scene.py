@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.allocations.blocks import LineBlocks, blocks_of
+from pinprof.analyze.allocations.blocks import LineBlocks
 from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.blame.results import BlameResult
@@ -20,6 +20,7 @@ from pinprof.analyze.course.wall import RUNNABLE, disturbed_ns
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
@@ -101,6 +102,8 @@ class Scene(CourseTable):
     allocations: Allocations | None
     ledger: Ledger | None
     rates: RateBook
+    blocks: tuple[LineBlocks, ...] = ()
+    """Large memory of the host by line, exactly; empty where the recording has none."""
     blame: BlameResult | None = None
     """Who waits for whom, as far as that is known."""
     counted: View | None = None
@@ -110,11 +113,6 @@ class Scene(CourseTable):
     def view(self) -> View:
         """What was recorded, as claims ask for it."""
         return self.counted or View.of(self.capture, *summarise(self.capture, self.attribution, self.members))
-
-    @cached_property
-    def blocks(self) -> tuple[LineBlocks, ...]:
-        """Large memory of the host by line, exactly; empty where the recording has none."""
-        return blocks_of(self.capture.host_memory)
 
     @cached_property
     def framework(self) -> str:
@@ -137,6 +135,11 @@ class Scene(CourseTable):
             seen[ahead] = True
             ahead = stacks.parent[ahead]
         return stacks.frame[seen]
+
+    def under(self, *functions: Functions) -> Bool:
+        """Per wall row, whether one of these functions of libraries is on its stack."""
+        stacks = self.capture.stacks
+        return stacks.under(np.logical_or.reduce([one.among(stacks.frames) for one in functions]))[self.node]
 
     @property
     def at_least(self) -> str:

@@ -256,26 +256,23 @@ def _cost_to_measure(searched: Searched) -> str:
 
 def _no_cure(searched: Searched) -> str:
     """A cost without a cure is a cost all the same."""
-    scene, spent = searched.scene, _spent(searched.scene)
-    unexplained = spent - searched.refused_ns
-    if unexplained < UNEXPLAINED_SHARE * scene.undisturbed_ns("work") or not _samples_suffice(scene):
+    if not _much(searched, searched.refused_ns):
         return ""
-    return f"pinprof knows no cure for the host-memory costs: {_costs(scene, spent)}"
+    return f"pinprof knows no cure for the host-memory costs: {_costs(searched.scene)}."
 
 
 def _cures_save_little(searched: Searched) -> str:
     """A cost whose cures cost as much."""
-    scene, spent = searched.scene, _spent(searched.scene)
-    if spent < UNEXPLAINED_SHARE * scene.undisturbed_ns("work") or not _samples_suffice(scene):
+    if not _much(searched):
         return ""
-    costs = _costs(scene, spent).rstrip(".")
-    return f"{costs[:1].upper()}{costs[1:]}, and no known cure saves enough of it to pay."
+    costs = _costs(searched.scene)
+    return f"{costs[0].upper()}{costs[1:]}, and no known cure saves enough of it to pay."
 
 
 def _nothing_to_gain(searched: Searched) -> str:
     if not _samples_suffice(searched.scene):
         return ""
-    return f"Nothing to gain in host memory: {_costs(searched.scene, _spent(searched.scene))}"
+    return f"Nothing to gain in host memory: {_costs(searched.scene)}."
 
 
 HEADLINES: tuple[Statement[Searched], ...] = (
@@ -286,6 +283,13 @@ HEADLINES: tuple[Statement[Searched], ...] = (
     Statement("nothing to gain", _nothing_to_gain, (*SHOWS_KERNEL, CLOCK, EVERY_CALL, WHOLE)),
 )
 """What the search says first; the first one that applies."""
+
+
+def _much(searched: Searched, explained_ns: int = 0) -> bool:
+    """Whether memory takes a good part of the work besides what is explained, and samples suffice to say so."""
+    scene = searched.scene
+    unexplained = _spent(scene) - explained_ns
+    return unexplained >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and _samples_suffice(scene)
 
 
 def _spent(scene: Scene) -> int:
@@ -299,10 +303,10 @@ def _memory(scene: Scene) -> Bool:
     return np.asarray(costly[scene.leaf] & scene.in_work())
 
 
-def _costs(scene: Scene, spent: int) -> str:
-    work = scene.phase_ns("work")
+def _costs(scene: Scene) -> str:
+    spent, work = _spent(scene), scene.phase_ns("work")
     share = format_share(spent, max(work, 1))
-    return f"faults, pins and copies take {format_ns(spent)} of {format_ns(work)} of work ({share})."
+    return f"faults, pins and copies take {format_ns(spent)} of {format_ns(work)} of work ({share})"
 
 
 def _samples_suffice(scene: Scene) -> bool:

@@ -49,7 +49,7 @@ _NOT_RANGES = {
 
 _NOT_SLICES = frozenset("MCiInsftTpNODPvVRc(),")
 """Phases of the format other than slices: metadata, counters, instants, flows, steps of spans, objects, dumps."""
-_HOLDS_PROFILES = frozenset("PIin")
+_HOLDS_PROFILES = ("P", "I", "i", "n")
 """Phases of events with profiles of V8."""
 _BEGINS, _ENDS = frozenset("BbS"), frozenset("EeF")
 """Phases of the marks at both ends of a thread's slice, and of an asynchronous span, which belongs to no thread."""
@@ -146,7 +146,7 @@ class _Trace:
             self._metadata(event)
         elif phase not in _NOT_SLICES:
             self.unknown += 1
-        if isinstance(phase, str) and phase in _HOLDS_PROFILES and _text(event, "name") in EVENTS:
+        if phase in _HOLDS_PROFILES and event.get("name") in EVENTS:
             self.profiles.take(event, *_track(event))
 
     def _mark(self, event: dict[str, Any], phase: str) -> None:
@@ -369,10 +369,6 @@ def _beside(columns: _Columns, outer: int, inner: int) -> bool:
     if columns.kind[outer] != columns.kind[inner]:
         return columns.kind[outer] == Api.DRIVER
     return not (columns.start[outer] < columns.start[inner] and columns.end[inner] < columns.end[outer])
-
-
-def _text(event: Mapping[str, Any], name: str) -> str:
-    return value if isinstance(value := event.get(name), str) else ""
 
 
 def _track(event: Mapping[str, Any]) -> tuple[int, int]:

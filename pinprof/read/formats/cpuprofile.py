@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pinprof.data.model import Capture, ClockSync, Losses
 from pinprof.read.assembly import NO_CLOCK, SampleColumns, StackBuilder, check_sum, foreign_capture
-from pinprof.read.formats.json_source import document, not_json
-from pinprof.read.formats.v8 import COUNTED, TIMED, Profile, Profiles, items, whole_us
+from pinprof.read.formats.json_source import document, items, not_json
+from pinprof.read.formats.v8 import COUNTED, TIMED, Profile, Profiles, whole_us
 from pinprof.read.reader import Certainty, Reader
 
 _FIRST = re.compile(rb'"(\w+)"\s*:\s*')
@@ -32,7 +32,7 @@ def sniff(path: Path, head: bytes) -> Certainty:
 def read(path: Path) -> Capture:
     """Samples of one thread; FormatError when the document has no tree."""
     root = document(path, "V8 CPU profile")
-    profile, profiles = Profile(), Profiles()
+    profile = Profile()
     if isinstance(root.get("head"), dict):
         profile.nest(root["head"])
         # The first of the `timestamps` is when the profile began.
@@ -45,7 +45,7 @@ def read(path: Path) -> Capture:
         profile.add(root, root.get("timeDeltas"))
     if not profile.function:
         raise not_json(path, "V8 CPU profile", 0, "no call tree")
-    profiles.put(profile)
+    profiles = Profiles({0: profile})
     columns, builder = SampleColumns(), StackBuilder()
     timed = len(profile.times_us()) > 0
     notes = (profiles.fill if timed else profiles.counted)(columns, builder)

@@ -36,6 +36,11 @@ def document(path: Path, what: str) -> dict[str, Any]:
     return value
 
 
+def items(value: object) -> list[Any]:
+    """A list; an empty one for what is none."""
+    return value if isinstance(value, list) else []
+
+
 def not_json(path: Path, what: str, offset: int, found: str) -> FormatError:
     """The error of a file that is not the JSON its format says."""
     remedy = "Write the file again with the tool that made it."

@@ -31,7 +31,7 @@ from pinprof.read.assembly import (
     unit_of,
 )
 from pinprof.read.formats.frame_names import OUTERMOST, Context, FrameNames
-from pinprof.read.formats.json_source import document
+from pinprof.read.formats.json_source import document, items
 from pinprof.read.reader import Reader, by_head
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
@@ -127,10 +127,10 @@ class _Importer:
             name = name or f"profile {number + 1}"
             self.events.append(Event(name, unit, None, None, merged=True, elsewhere=elsewhere))
         if profile.get("type") == "evented":
-            rows = self._evented(_list(profile, "events"), factor)
+            rows = self._evented(items(profile.get("events")), factor)
             self.timed = True
         else:
-            rows = self._sampled(_list(profile, "samples"), _list(profile, "weights"), factor)
+            rows = self._sampled(items(profile.get("samples")), items(profile.get("weights")), factor)
             self.timeless = True
         count = len(rows.stack)
         self.missing += rows.stack.count(NO_NODE)
@@ -252,11 +252,6 @@ class _Importer:
         return foreign_capture(
             path, "speedscope", self.events, samples, table, threads=self.threads, clock=clock, losses=losses
         )
-
-
-def _list(profile: dict[str, Any], key: str) -> list[Any]:
-    value = profile.get(key)
-    return value if isinstance(value, list) else []
 
 
 READER = Reader("speedscope file", by_head(sniff), lambda path, _: read(path), streams=True)

@@ -22,8 +22,9 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
 from pinprof.data.model import LONGEST_NAME, NO_NODE, USER, Dso, Event, Int64
 from pinprof.read.assembly import MAX_DEPTH, UNRECORDED, SampleColumns, StackBuilder
+from pinprof.read.formats.json_source import items
 
-EVENTS = frozenset({"Profile", "ProfileChunk", "CpuProfile"})
+EVENTS = ("Profile", "ProfileChunk", "CpuProfile")
 """The names of a trace's events that hold profiles."""
 TIMED = Event("JavaScript", "ns", None, None, elsewhere=True)
 COUNTED = Event("samples", "samples", None, None, merged=True)
@@ -95,8 +96,7 @@ class Profile:
         """By node its stack, where its callers lead to a root; the tree is walked a level at a time."""
         below = defaultdict(list)
         for number in self.function:
-            caller = self.callers.get(number, -1)
-            below[caller if caller in self.function else -1].append(number)
+            below[self._caller(number)].append(number)
         place: dict[int, int] = {-1: NO_NODE}
         level, depth = below.pop(-1, []), 0
         while level:
@@ -113,6 +113,7 @@ class Profile:
         return place
 
     def _caller(self, number: int) -> int:
+        """Who calls a node; -1 for a root."""
         caller = self.callers.get(number, -1)
         return caller if caller in self.function else -1
 
@@ -129,14 +130,15 @@ class Profile:
         return self.start_us + np.cumsum(deltas) if reach < _MAX_US else np.zeros(0, np.int64)
 
 
+@dataclass
 class Profiles:
     """The profiles of one recording."""
 
-    def __init__(self) -> None:
-        self._by_id: dict[tuple[object, object], Profile] = {}
+    by_id: dict[object, Profile] = field(default_factory=dict)
+    """Those of a trace by process and id."""
 
     def __bool__(self) -> bool:
-        return bool(self._by_id)
+        return bool(self.by_id)
 
     def take(self, event: Mapping[str, Any], pid: int, tid: int) -> None:
         """One of a trace's `EVENTS`."""
@@ -146,8 +148,8 @@ class Profiles:
             return
         whole = event.get("name") == "CpuProfile"
         key = (pid, tid if whole else str(event.get("id")))
-        known = key in self._by_id
-        profile = self._by_id.setdefault(key, Profile(pid, tid))
+        known = key in self.by_id
+        profile = self.by_id.setdefault(key, Profile(pid, tid))
         if event.get("name") == "Profile" and not known:
             profile.start_us = whole_us(data.get("startTime"))
             return
@@ -159,16 +161,12 @@ class Profiles:
 
     def threads(self) -> set[tuple[int, int]]:
         """(pid, tid) of those that were sampled."""
-        return {(profile.pid, profile.tid) for profile in self._by_id.values()}
-
-    def put(self, profile: Profile) -> None:
-        """A profile of its own."""
-        self._by_id[len(self._by_id), ""] = profile
+        return {(profile.pid, profile.tid) for profile in self.by_id.values()}
 
     def fill(self, columns: SampleColumns, builder: StackBuilder, base_ns: int = 0) -> tuple[str, ...]:
         """Append samples with their times; what to say of them."""
         idle = broken = 0
-        for profile in self._by_id.values():
+        for profile in self.by_id.values():
             place = profile.stacks(builder)
             times = profile.times_us() * 1000
             order = np.argsort(times, kind="stable")
@@ -188,7 +186,7 @@ class Profiles:
     def counted(self, columns: SampleColumns, builder: StackBuilder) -> tuple[str, ...]:
         """Append how many samples each function has, for there are no times; what to say of them."""
         broken = 0
-        for profile in self._by_id.values():
+        for profile in self.by_id.values():
             place, hits = profile.stacks(builder), dict(profile.hits)
             broken += profile.broken
             if not any(hits.values()):
@@ -222,11 +220,6 @@ def _notes(idle_ns: int, broken: int) -> Iterator[str]:
         yield f"The JavaScript threads were idle for {format_ns(idle_ns)}, which is left out."
     if broken:
         yield f"{broken} nodes or samples of V8's profiles are damaged or refer to nothing; left out."
-
-
-def items(value: object) -> list[Any]:
-    """A list; an empty one for what is none."""
-    return value if isinstance(value, list) else []
 
 
 def _whole(value: object) -> int:

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Self
 
+from pinprof.machine.children import finding_pinprof
 from pinprof.read.perf.addresses import DeferredChains
 from pinprof.read.perf.chains import ChainGatherer
 from pinprof.read.perf.chunk import Reduced, Reducer
@@ -119,8 +119,6 @@ class _Worker:
 @contextmanager
 def _worker(file: int) -> Iterator[_Worker]:
     """A process that ends with the block."""
-    package = str(Path(__file__).parents[3])
-    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         # -P: not what lies in the current directory, where captures of others may be.
         [sys.executable, "-P", "-m", __spec__.name],
@@ -129,7 +127,7 @@ def _worker(file: int) -> Iterator[_Worker]:
         stderr=subprocess.DEVNULL,
         pass_fds=(file,),
         # Numpy's library for matrices would start threads that wait busily.
-        env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+        env=finding_pinprof() | {"OPENBLAS_NUM_THREADS": "1"},
     )
     try:
         yield _Worker(process)

@@ -12,7 +12,7 @@ from rich.text import Text
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import Purpose, api_of
+from pinprof.data.gpu_functions import Purpose
 from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
@@ -105,7 +105,7 @@ class CallsSection(Section[Explained]):
     @property
     def heading(self) -> str:
         """After the vendor's API."""
-        return f"{api_of(call.name for call in self.activity.whole.calls)} calls"
+        return f"{self.activity.api} calls"
 
     @property
     def memory(self) -> list[CallResult]:

@@ -14,7 +14,6 @@ from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.activity.sampled import sample_words
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.gpu_functions import api_of
 from pinprof.data.model import Losses
 from pinprof.data.rates import Rates
 from pinprof.report import markdown
@@ -112,8 +111,7 @@ def activity_counts(activity: ActivityAnalysis | None) -> list[tuple[int, str]]:
     """How much a tracing tool recorded, by kind in the right number; without kinds of which there is nothing."""
     if activity is None:
         return []
-    whole = activity.whole
-    api = api_of(call.name for call in whole.calls)
+    whole, api = activity.whole, activity.api
     counts = [
         (calls_recorded(activity), f"{api} call", f"{api} calls"),
         (whole.kernels, "kernel", "kernels"),

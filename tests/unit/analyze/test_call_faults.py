@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import numpy as np
-from rich.console import Console
 
 from pinprof.analyze import Run, analyze
 from pinprof.analyze.activity.results import CallFaults
 from pinprof.report.gather import build
+from tests.support.sample_report import text_of
 from tests.support.scenes import CREATED, MIB, Traced, ran, recorded
 
 
@@ -30,10 +29,7 @@ def test_faults_are_summed_over_the_calls_of_which_they_are_known() -> None:
     assert call.faults == CallFaults(calls=2, minor=16484, major=2)
     report = build(found)
     assert report.to_json()["activity"]["calls"][0]["faults"] == {"calls": 2, "minor": 16484, "major": 2}
-    stream = io.StringIO()
-    for part in report.to_text(Console(file=stream, width=200)):
-        Console(file=stream, width=200).print(part)
-    assert "16,486 page faults in 2 calls, 2 of them with a wait for a disk" in stream.getvalue().replace("\ue000", " ")
+    assert "16,486 page faults in 2 calls, 2 of them with a wait for a disk" in text_of(report, 200)
 
 
 def test_calls_of_which_nobody_knows_have_none() -> None:

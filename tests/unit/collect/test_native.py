@@ -314,25 +314,13 @@ def test_a_frequency_above_the_kernels_limit_is_lowered_to_it(monkeypatch: pytes
     assert limits.at_the_kernels_rate(lowered) == (lowered, "")
 
 
-@pytest.mark.parametrize(
-    ("level", "number", "filtered", "words"),
-    [
-        (2, errno.EPERM, True, ["seccomp", "--cap-add PERFMON"]),
-        (2, errno.ENOSYS, True, ["seccomp"]),
-        (3, errno.EACCES, False, ["perf_event_paranoid is 3", "sysctl kernel.perf_event_paranoid=1"]),
-        (None, errno.ENOSYS, False, ["no perf events"]),
-    ],
-)
-def test_a_user_who_may_sample_nothing_hears_why(
-    level: int | None, number: int, filtered: bool, words: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(permission, "paranoid", lambda: level)
-    monkeypatch.setattr(permission, "sampling_errno", lambda **_: number)
-    monkeypatch.setattr(permission, "filtered", lambda: filtered)
+def test_a_user_who_may_sample_nothing_hears_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission, "paranoid", lambda: 3)
+    monkeypatch.setattr(permission, "sampling_errno", lambda **_: errno.EACCES)
+    monkeypatch.setattr(permission, "filtered", lambda: False)
     monkeypatch.setattr(permission, "here", Whereabouts)
-    with pytest.raises(CollectError) as caught:
+    with pytest.raises(CollectError, match=r"sample programs: .*_paranoid is 3.*kernel.perf_event_paranoid=1"):
         native.samples_kernel(RecordRequest(("true",)))
-    assert [word for word in words if word not in str(caught.value)] == []
 
 
 def test_rings_of_many_cpus_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ def _everything_is_permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(permission, "forbidden", str)
     monkeypatch.setattr(permission, "probes_refused", str)
     monkeypatch.setattr(permission, "here", Whereabouts)
-    monkeypatch.setattr(kallsyms, "addresses_shown", lambda: True)
+    monkeypatch.setattr(kallsyms, "hidden", lambda: None)
     monkeypatch.setattr(probe, "refusal", lambda: 0)
     monkeypatch.setattr(recording, "_loadable", lambda *_: None)
 
@@ -121,10 +121,15 @@ def test_locked_memory_is_tried(
     limit: int | None, may: bool, state: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "memlock", lambda: limit)
-    monkeypatch.setattr(permission, "may_lock", lambda size: may)
+    monkeypatch.setattr(machine, "_may_lock", lambda size: may)
     check = machine._memlock()
     assert (check.state, words in check.found) == (state, True)
     assert check.fix or state == "ok"
+
+
+def test_a_limit_of_locked_memory_is_found_by_trying() -> None:
+    assert machine._may_lock(4096)
+    assert not machine._may_lock(1 << 60), "more than there are addresses"
 
 
 def test_libraries_that_are_missing_or_cannot_be_loaded_are_not_ticked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ from pinprof.report.thinning import MERGED, Spans, thin
 from tests.support.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
 from tests.support.h200 import analysis
 from tests.support.nsys_file import real
+from tests.support.sample_report import text_of
 from tests.support.stacks import Range
 from tests.support.uvm_told import told_by_the_driver
 
@@ -58,12 +59,6 @@ def report(name: str) -> ReportData:
 
 def joined() -> ReportData:
     return build(analyze(join(analysis("both").capture, read(real("both.sqlite"), ReadOptions()))))
-
-
-def text_of(data: ReportData, width: int) -> str:
-    stream = io.StringIO()
-    data.show(Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
 
 
 def spans(count: int, seed: int = 1) -> Spans:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
-
-from rich.console import Console
 
 from pinprof.analyze import analyze
 from pinprof.data.activity import Caller
 from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory, Maker
 from pinprof.report.gather import ReportData, build
 from pinprof.report.sections.blocks import LEAST_SHOWN
+from tests.support.sample_report import text_of
 from tests.support.stacks import Sample, capture
 
 STEP = HostSite(Caller("step", "train.py", 3, "/home/me/train.py"), ())
@@ -51,16 +49,8 @@ def test_json_has_every_figure_of_a_line() -> None:
     assert report(1).to_json()["host_memory"]["lines"][0]["made_bytes"] == 10
 
 
-def text_of(shown: ReportData) -> str:
-    stream = io.StringIO()
-    console = Console(file=stream, width=120, no_color=True, highlight=False)
-    for part in shown.to_text(console):
-        console.print(part)
-    return stream.getvalue()
-
-
 def test_text_has_the_lines_of_programs_that_make_much() -> None:
-    text = " ".join(text_of(report(LEAST_SHOWN)).replace("\ue000", " ").split())
+    text = " ".join(text_of(report(LEAST_SHOWN)).split())
     assert "The program makes 10 large blocks of memory, 640 MiB in all; 576 MiB of it after" in text
     assert "step (train.py:3)" in text
     assert "Large memory" not in text_of(report(1))

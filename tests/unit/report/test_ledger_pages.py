@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from pinprof.analyze import Run, analyze
 from pinprof.analyze.ledger.results import Pages
@@ -16,6 +14,7 @@ from pinprof.read import read
 from pinprof.report.gather import ReportData, build
 from pinprof.report.page import html
 from tests.support.facts import with_facts
+from tests.support.sample_report import text_of
 
 GIB = 1 << 30
 CASE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
@@ -37,12 +36,6 @@ def report(pages: Pages | None) -> ReportData:
     return build(with_facts(analysis, ledger=replace(analysis.ledger, sites=sites)))
 
 
-def text_of(made: ReportData) -> str:
-    stream = io.StringIO()
-    made.show(Console(file=stream, width=200, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("pages", "text"),
@@ -54,7 +47,7 @@ def text_of(made: ReportData) -> str:
 )
 def test_every_output_says_where_pages_lie(pages: Pages, text: str) -> None:
     made = report(pages)
-    assert f"{text}." in text_of(made)
+    assert f"{text}." in text_of(made, 200)
     page = html.render(made).replace("\u00a0", " ")
     assert f"{text}</span>" in page
     assert "estimated from 64 pages" in page
@@ -67,6 +60,6 @@ def test_every_output_says_where_pages_lie(pages: Pages, text: str) -> None:
 @pytest.mark.slow
 def test_a_recording_that_knows_no_pages_has_no_column() -> None:
     made = report(None)
-    assert "Pages of" not in text_of(made)
+    assert "Pages of" not in text_of(made, 200)
     assert "<th>Pages</th>" not in html.render(made)
     assert "<th>Pages</th>" in html.render(report(Pages(0, {0: GIB}, 0, 0, 0.0, 8)))

@@ -23,6 +23,7 @@ from pinprof.report.terminal import summary
 from tests.support.facts import with_facts
 from tests.support.h200 import own_analysis
 from tests.support.opportunities import MS, course, opportunities, with_opportunities
+from tests.support.sample_report import text_of
 
 HOSTILE = "\x1b]0;owned\x07[bold]<script>alert(1)</script>\u202e" + "long name " * 300
 HERE = Path(__file__).parents[2]
@@ -40,9 +41,7 @@ def short(analysis: Run, width: int = 80, below: tuple[str, ...] = ("Page: a.htm
 
 
 def whole(analysis: Run) -> str:
-    stream = io.StringIO()
-    build(analysis).show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
+    return text_of(build(analysis), 100)
 
 
 def test_json_has_every_key_of_an_opportunity() -> None:

@@ -32,6 +32,7 @@ from pinprof.report.terminal.layout import titled
 from pinprof.report.trial.sections import FORMS as TRIAL
 from tests.support.checks import checked
 from tests.support.documented import code, module
+from tests.support.sample_report import text_of
 from tests.support.stacks import Sample, capture
 from tests.support.trials import trial_result
 
@@ -71,12 +72,6 @@ def with_toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(*samples: Sample) -> ReportData:
     return build(analyze(capture(samples)))
-
-
-def text_of(report: ReportData) -> str:
-    stream = io.StringIO()
-    report.show(Console(file=stream, width=80, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
 
 
 @pytest.mark.usefixtures("with_toy")

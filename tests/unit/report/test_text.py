@@ -11,15 +11,13 @@ from rich.console import Console
 
 from pinprof.base.errors import PinprofError
 from pinprof.data.model import Event
-from tests.support.sample_report import rebuilt, sample_report
+from tests.support.sample_report import rebuilt, sample_report, text_of
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
 
 
 def written(width: int, **options: str) -> str:
-    stream = io.StringIO()
-    sample_report(**options).show(Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
+    return text_of(sample_report(**options), width)
 
 
 def test_summary_tells_headline_causes_ranges_findings_and_losses() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
 from pinprof.analyze import analyze
 from pinprof.analyze.results import RangeWall
@@ -13,6 +10,7 @@ from pinprof.report import gather
 from pinprof.report.gather import ReportData
 from pinprof.report.page import html
 from pinprof.report.sections.ranges.walls import REMAINDER, Wall
+from tests.support.sample_report import text_of
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
@@ -30,14 +28,8 @@ def data() -> ReportData:
     return gather.build(analyze(capture(samples, [Range("step", 0, 100 * MS, 0, 100, 100)], events=(CLOCK, OFF_CPU))))
 
 
-def printed(data: ReportData) -> str:
-    stream = io.StringIO()
-    data.show(Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
-    return stream.getvalue()
-
-
 def test_the_terminal_says_how_much_of_a_range_ran_waited_or_neither(data: ReportData) -> None:
-    lines = printed(data).splitlines()
+    lines = text_of(data, 100).splitlines()
     (row,) = [line for line in lines if line.strip().startswith("step") and "20 %" in line and "70 %" in line]
     assert row.split()[:11] == ["step", "100", "ms", "20", "%", "20", "%", "70", "%", "10", "%"]
     assert "wait.sleep 50 %" in row

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
+from inspect import getfile
 from pathlib import Path
 
 import pytest
 
-from pinprof.analyze.opportunities import allocating, between, cold, copying, managed, pages, pressure
 from pinprof.analyze.opportunities.catalogue import CUPY, CURES, JAX, NATIVE, NUMPY, PYTHON, PYTORCH, cure
+from pinprof.analyze.opportunities.search import DETECTORS
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "opportunities.md"
-NAMED = re.compile(r'(?:cure\(\s*|cure=|_Kind\(\s*|, )"([a-z]+(?:-[a-z]+)+|spawn|prefetch)"')
-MODULES = (allocating, between, cold, copying, managed, pages, pressure)
+NAMED = re.compile(r'"([a-z]+(?:-[a-z]+)+|spawn|prefetch)"')
 OF_PYTHON = re.compile(r"torch|cupy|jax|np\.|multiprocessing|mmap\.mmap|\.copy_\(|\.pin_memory\(|DataLoader")
 OF_C = re.compile(r";\s*(//.*)?$|std::|nullptr|#pragma|size_t|\(char \*\)|(?<!\w)&\w", re.MULTILINE)
 
 
 def named_by_detectors() -> set[str]:
-    sources = [Path(module.__file__ or "").read_text() for module in MODULES]
+    sources = [Path(getfile(detector.find)).read_text() for detector in DETECTORS]
     return {name for source in sources for name in NAMED.findall(source)}
 
 
