@@ -9,7 +9,7 @@ from pinprof.data.model import Bool, Int64, UInt64
 from pinprof.read.inside.layout import LATEST_NS, Kind
 
 
-class Clock:
+class TickClock:
     """What ticks are on CLOCK_MONOTONIC, by moments at which both were read."""
 
     def __init__(self, header: np.void, records: NDArray[np.void]) -> None:

@@ -19,7 +19,7 @@ from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read import chunked_file
 from pinprof.read.chunked_file import Bytes
 from pinprof.read.inside import used
-from pinprof.read.inside.clock import Clock
+from pinprof.read.inside.clock import TickClock
 from pinprof.read.inside.layout import (
     CHUNK,
     HEADER,
@@ -151,7 +151,7 @@ def parse(data: Bytes) -> InsideFile | None:
         thread.append((owner & np.uint64(0x7FFF_FFFF)).astype(np.int64))
         taking.append((owner >> np.uint64(32)).astype(np.int64))
     records, tid, number = np.concatenate(parts), np.concatenate(thread), np.concatenate(taking)
-    clock = Clock(header, records)
+    clock = TickClock(header, records)
     kind = records["kind"]
     told = (kind == Kind.CALL) | (kind == Kind.SUM)
     good = told & (records["begin"] <= records["end"]) & (records["function"] < len(functions))
@@ -199,7 +199,7 @@ def parse(data: Bytes) -> InsideFile | None:
     )
 
 
-def _memory(records: NDArray[np.void], clock: Clock) -> Bool:
+def _memory(records: NDArray[np.void], clock: TickClock) -> Bool:
     """Which records are of large memory, and make sense."""
     kind = records["kind"]
     sums = np.isin(kind, SUMMED_BLOCKS)
@@ -211,7 +211,7 @@ def _memory(records: NDArray[np.void], clock: Clock) -> Bool:
     return np.asarray(good)
 
 
-def _blocks(records: NDArray[np.void], tid: Int64, clock: Clock, rows: Int64) -> BlockRecords:
+def _blocks(records: NDArray[np.void], tid: Int64, clock: TickClock, rows: Int64) -> BlockRecords:
     mine = records[rows]
     return BlockRecords(
         mine,
@@ -226,7 +226,7 @@ def _used(
     records: NDArray[np.void],
     tid: Int64,
     samples: Bool,
-    clock: Clock,
+    clock: TickClock,
     told: dict[Kind, list[tuple[np.void, bytes]]],
     names: dict[int, str],
 ) -> Used:
