@@ -30,6 +30,10 @@ class Groups:
     def __len__(self) -> int:
         return len(self.count)
 
+    def rows(self) -> list[Int64]:
+        """Per group its rows, ascending."""
+        return np.split(np.argsort(self.of, kind="stable"), np.cumsum(self.count)[:-1]) if len(self) else []
+
     def sum(self, values: NDArray[np.integer]) -> Int64:
         """Exact sums by group."""
         if len(self) == 1:

@@ -8,9 +8,6 @@ from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
 
-LEAST_BYTES = 256 << 10
-"""From this size on memory is large: what is smaller has no rows."""
-
 
 class HostEvent(IntEnum):
     """What happened to memory."""
@@ -81,7 +78,7 @@ class HostSite:
 
 @dataclass(frozen=True)
 class LargeMemory:
-    """The large memory of a program's processes."""
+    """The large memory of a program's processes: blocks and mappings of 256 KiB and more."""
 
     table: HostMemoryTable
     sites: tuple[HostSite, ...]

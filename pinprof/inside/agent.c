@@ -172,8 +172,7 @@ static void *wrapped(void *real, const struct role *role)
     size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
     if (place >= SLOTS)
         return real;
-    if (!__atomic_load_n(&driver_end, __ATOMIC_ACQUIRE))
-        dl_iterate_phdr(driver_code, real);
+    find_driver(real);
     slots[place].role = role;
     __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
     return (void *)wrappers[place];

@@ -228,7 +228,7 @@ struct sampling {
     char name[16];
     word readable[16]; /* pages, while a sample is taken */
     struct row row;
-    word address[SAMPLED_FRAMES];
+    word address[2 * SAMPLED_FRAMES]; /* native callers, and behind them what is said of Python's */
     struct frame frame[SAMPLED_FRAMES];
     char maps[MAPS_BYTES];
     struct {

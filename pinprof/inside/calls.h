@@ -116,15 +116,13 @@ static inline struct record *open_sum(struct thread *t, const struct tally *tall
 /* A sum of one record so far; false where there is no room. */
 static bool begin_sum(struct thread *t, struct tally *tally, const struct record *first)
 {
-    struct record *sum = room(t, 1);
-    if (!sum)
+    struct record sum = *first;
+    sum.kind++; /* a kind's sums follow it */
+    sum.address = 1;
+    if (!put_record(t, &sum))
         return false;
-    *sum = *first;
-    sum->kind++; /* a kind's sums follow it */
-    sum->address = 1;
     tally->chunk = t->chunk_number;
-    tally->unit = t->units;
-    publish(t, 1);
+    tally->unit = t->units - 1;
     return true;
 }
 
@@ -197,21 +195,9 @@ static __attribute__((noinline)) void note(
         call.flags |= FAULTED;
         call.extra = faults;
     }
-    if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
-                 atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
-        anchor(t, end);
+    anchor_if_due(t, end);
     struct tally *tally = NULL;
-    bool written = false;
-    if (is_single(t, &call, role, &tally)) {
-        struct record *record = room(t, 1);
-        if (record) {
-            *record = call;
-            publish(t, 1);
-            written = true;
-        }
-    } else {
-        written = add(t, tally, &call);
-    }
+    bool written = is_single(t, &call, role, &tally) ? put_record(t, &call) : add(t, tally, &call);
     if (UNLIKELY(!written))
         lose();
     atomic_signal_fence(memory_order_seq_cst);

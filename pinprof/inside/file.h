@@ -300,6 +300,39 @@ static inline struct record *room(struct thread *t, uint32_t units)
     return unit_at(t, t->units);
 }
 
+/* One record; false where there is no room. */
+static inline bool put_record(struct thread *t, const struct record *record)
+{
+    struct record *to = room(t, 1);
+    if (to) {
+        *to = *record;
+        publish(t, 1);
+    }
+    return to;
+}
+
+/* A record, and in the next units what it is about. */
+static RARE bool put_with(struct thread *t, const struct record *record, const void *about, size_t length)
+{
+    uint32_t units = 1 + (uint32_t)((length + UNIT - 1) / UNIT);
+    struct record *to = room(t, units);
+    if (to) {
+        *to = *record;
+        memcpy(to + 1, about, length);
+        publish(t, units);
+    }
+    return to;
+}
+
+/* The state by which is written what no thread's own call is about, with room for units; NULL: none. Under the lock. */
+static struct thread *any_thread(uint32_t units)
+{
+    struct thread *t = process->any;
+    if (!t && (t = process->any = new_thread(0)))
+        t->grown = 1; /* a chunk that another thread has left is small */
+    return t && (t->units + units <= t->capacity || give_chunk(t)) && t->units + units <= t->capacity ? t : NULL;
+}
+
 static void end_thread(void);
 
 /* What an ended thread leaves serves the next one. */
@@ -339,4 +372,11 @@ static RARE void anchor(struct thread *t, word now)
     record->end = nanoseconds();
     record->begin = first + (ticks() - first) / 2;
     publish(t, 1);
+}
+
+static inline void anchor_if_due(struct thread *t, word now)
+{
+    if (UNLIKELY(now - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
+                 atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
+        anchor(t, now);
 }

@@ -125,10 +125,7 @@ static void write_block(struct thread *t, const struct record *single, const str
 {
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    word end = summed->end;
-    if (UNLIKELY(end - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
-                 atomic_load_explicit(&process->anchor_after, memory_order_relaxed)))
-        anchor(t, end);
+    anchor_if_due(t, summed->end);
     unsigned class = 64u - (unsigned)__builtin_clzll(single->bytes | 1);
     word key = mixed(mixed(single->kind, (word)single->site << 32 | single->extra),
         (word)single->function << 16 | class << 8 | single->flags);
@@ -138,12 +135,8 @@ static void write_block(struct thread *t, const struct record *single, const str
     bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
     bool written = false;
     if (tally && tally->singles < (sparing ? SPARING_SINGLES : BLOCK_SINGLES)) {
-        struct record *record = room(t, 1);
-        if ((written = record)) {
+        if ((written = put_record(t, single)))
             tally->singles++;
-            *record = *single;
-            publish(t, 1);
-        }
     } else if (tally) {
         written = add_block(t, tally, summed);
     }
@@ -189,12 +182,10 @@ static bool is_early(word bytes)
 static void note_early(struct thread *t)
 {
     word count = atomic_exchange(&early_blocks, 0), bytes = atomic_exchange(&early_bytes, 0);
-    struct record *record = count ? room(t, 1) : NULL;
-    if (!record)
-        return;
-    *record = (struct record){
+    struct record sum = {
         .begin = begun_ticks, .end = ticks(), .bytes = bytes, .address = count, .kind = MADE_SUM, .flags = SAMPLE};
-    publish(t, 1);
+    if (count)
+        put_record(t, &sum);
 }
 
 /* Memory was made: it is recorded and known from now on. */
@@ -215,6 +206,12 @@ static RARE void note_made(enum maker by, void *made, size_t bytes, word begin, 
         }
     }
     errno = error;
+}
+
+static inline EARLY void note_if_large(enum maker by, void *made, size_t bytes, word begin, word place)
+{
+    if (blocks && bytes >= LEAST_BLOCK)
+        note_made(by, made, bytes, begin, 0, place);
 }
 
 /* Memory was given back, which took from `begin` on. */
@@ -328,8 +325,7 @@ static EARLY RARE void *large_malloc(size_t size)
         return take_first(size);
     word begin = now();
     void *made = next.malloc(size);
-    if (blocks && size >= LEAST_BLOCK)
-        note_made(MALLOC, made, size, begin, 0, RETURN_PLACE);
+    note_if_large(MALLOC, made, size, begin, RETURN_PLACE);
     return made;
 }
 
@@ -346,8 +342,7 @@ static EARLY RARE void *large_calloc(size_t count, size_t size)
         return take_first(bytes); /* zeros, and given once */
     word begin = now();
     void *made = next.calloc(count, size);
-    if (blocks && bytes >= LEAST_BLOCK)
-        note_made(CALLOC, made, bytes, begin, 0, RETURN_PLACE);
+    note_if_large(CALLOC, made, bytes, begin, RETURN_PLACE);
     return made;
 }
 
@@ -399,8 +394,7 @@ static EARLY RARE void *large_realloc(void *p, size_t size)
     }
     if (known)
         note_given(&block, p, begin, RETURN_PLACE);
-    if (blocks && size >= LEAST_BLOCK)
-        note_made(REALLOC, made, size, begin, 0, RETURN_PLACE);
+    note_if_large(REALLOC, made, size, begin, RETURN_PLACE);
     return made;
 }
 
@@ -416,31 +410,30 @@ EXPORTED EARLY int posix_memalign(void **p, size_t alignment, size_t size)
         return ENOMEM;
     word begin = now();
     int result = next.posix_memalign(p, alignment, size);
-    if (!result && blocks && size >= LEAST_BLOCK)
-        note_made(ALIGNED, *p, size, begin, 0, RETURN_PLACE);
+    if (!result)
+        note_if_large(ALIGNED, *p, size, begin, RETURN_PLACE);
     return result;
+}
+
+static inline EARLY __attribute__((always_inline)) void *make_aligned(
+    void *(*const *real)(size_t, size_t), size_t alignment, size_t size, word place)
+{
+    if (!found() || !*real)
+        return NULL;
+    word begin = now();
+    void *made = (*real)(alignment, size);
+    note_if_large(ALIGNED, made, size, begin, place);
+    return made;
 }
 
 EXPORTED EARLY void *memalign(size_t alignment, size_t size)
 {
-    if (!found() || !next.memalign)
-        return NULL;
-    word begin = now();
-    void *made = next.memalign(alignment, size);
-    if (blocks && size >= LEAST_BLOCK)
-        note_made(ALIGNED, made, size, begin, 0, RETURN_PLACE);
-    return made;
+    return make_aligned(&next.memalign, alignment, size, RETURN_PLACE);
 }
 
 EXPORTED EARLY void *aligned_alloc(size_t alignment, size_t size)
 {
-    if (!found() || !next.aligned_alloc)
-        return NULL;
-    word begin = now();
-    void *made = next.aligned_alloc(alignment, size);
-    if (blocks && size >= LEAST_BLOCK)
-        note_made(ALIGNED, made, size, begin, 0, RETURN_PLACE);
-    return made;
+    return make_aligned(&next.aligned_alloc, alignment, size, RETURN_PLACE);
 }
 
 /* ---- Mappings; mmap and munmap themselves are in mappings.h ---- */
@@ -487,8 +480,8 @@ EXPORTED EARLY void *mremap(void *address, size_t old, size_t size, int flags, .
     }
     if (known)
         note_given(&block, address, begin, RETURN_PLACE);
-    if (blocks && made != MAP_FAILED && size >= LEAST_BLOCK)
-        note_made(MREMAP, made, size, begin, 0, RETURN_PLACE);
+    if (made != MAP_FAILED)
+        note_if_large(MREMAP, made, size, begin, RETURN_PLACE);
     return made;
 }
 

@@ -6,19 +6,13 @@ enum { LEAST_MAPPING = 64 << 10, MOST_PATH = 1024, LINE = MOST_PATH + 128 };
 
 static word driver_begin, driver_end; /* its code */
 
-static int driver_code(struct dl_phdr_info *info, size_t size, void *function)
+static void find_driver(const void *function)
 {
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        word start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
-        if (part->p_type != PT_LOAD || (word)(uintptr_t)function < start || (word)(uintptr_t)function >= end)
-            continue;
-        __atomic_store_n(&driver_begin, start, __ATOMIC_RELAXED);
-        __atomic_store_n(&driver_end, end, __ATOMIC_RELEASE);
-        return 1;
-    }
-    return 0;
+    struct found_module found = {.address = (word)(uintptr_t)function};
+    if (__atomic_load_n(&driver_end, __ATOMIC_ACQUIRE) || !dl_iterate_phdr(in_module, &found))
+        return;
+    __atomic_store_n(&driver_begin, found.begin, __ATOMIC_RELAXED);
+    __atomic_store_n(&driver_end, found.end, __ATOMIC_RELEASE);
 }
 
 static bool is_driver(const void *code)
@@ -36,27 +30,12 @@ static void find_mapping(void *(*find)(void *, const char *))
     next_munmap = (int (*)(void *, size_t))find(RTLD_NEXT, "munmap");
 }
 
-static void put_mapping(struct thread *t, struct record *mapping, const char *path)
-{
-    size_t length = strlen(path), units = 1 + (length + UNIT - 1) / UNIT;
-    struct record *record = room(t, (uint32_t)units);
-    if (!record)
-        return;
-    mapping->bytes = length;
-    *record = *mapping;
-    memcpy(record + 1, path, length);
-    publish(t, (uint32_t)units);
-}
-
 /* Of no thread's own call; under the lock. */
-static void put_mapping_of_any(struct record *mapping, const char *path)
+static void put_mapping_of_any(const struct record *mapping, const char *path)
 {
-    struct thread *t = process->any;
-    if (!t && (t = process->any = new_thread(0)))
-        t->grown = 1; /* a chunk that another thread has left is small */
-    size_t units = 1 + (strlen(path) + UNIT - 1) / UNIT;
-    if (t && (t->units + units <= t->capacity || give_chunk(t)) && t->units + units <= t->capacity)
-        put_mapping(t, mapping, path);
+    struct thread *t = any_thread(1 + (uint32_t)((mapping->bytes + UNIT - 1) / UNIT));
+    if (t)
+        put_with(t, mapping, path, mapping->bytes);
 }
 
 /* The path of a file that is mapped; empty for none. */
@@ -85,6 +64,7 @@ static RARE void note_mapping(
     char path[MOST_PATH];
     path_of(of_file ? file : -1, path);
     struct record mapping = {.begin = ticks(),
+        .bytes = strlen(path),
         .address = (word)(uintptr_t)begin,
         .source = (word)(uintptr_t)begin + length,
         .stream = UINT64_MAX,
@@ -95,7 +75,7 @@ static RARE void note_mapping(
     if (of_call) {
         t->busy = 1;
         atomic_signal_fence(memory_order_seq_cst);
-        put_mapping(t, &mapping, path);
+        put_with(t, &mapping, path, mapping.bytes);
         atomic_signal_fence(memory_order_seq_cst);
         t->busy = 0;
     } else {
@@ -113,11 +93,11 @@ EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flag
     word begin = now();
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
-    if (UNLIKELY(process != NULL) && made != MAP_FAILED && file >= 0 && !(flags & MAP_ANONYMOUS))
-        atomic_fetch_add_explicit(
-            flags & MAP_PRIVATE && protection & PROT_WRITE ? &process->copies_mapped : &process->files_mapped, length,
-            memory_order_relaxed);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED) {
+        bool copies = flags & MAP_PRIVATE && protection & PROT_WRITE;
+        if (file >= 0 && !(flags & MAP_ANONYMOUS))
+            atomic_fetch_add_explicit(
+                copies ? &process->copies_mapped : &process->files_mapped, length, memory_order_relaxed);
         bool of_driver = is_driver(__builtin_return_address(0));
         note_mapping(MAPPED, made, length, protection, flags, file, of_driver);
         if (!of_driver)
@@ -141,13 +121,6 @@ EXPORTED EARLY int munmap(void *address, size_t length)
     return result;
 }
 
-/* A line of /proc/self/maps. */
-struct line {
-    unsigned long long begin, end;
-    char access[8];
-    const char *path;
-};
-
 static bool is_library(const char *path)
 {
     const char *name = strrchr(path, '/'), *suffix = strstr(name, ".so");
@@ -155,44 +128,32 @@ static bool is_library(const char *path)
 }
 
 /* Whether it is of a file that may hold data. */
-static bool is_data(struct line *line, char *text)
+static bool is_data(const struct line *line)
 {
-    int length = 0;
-    if (sscanf(text, "%llx-%llx %4s %*s %*s %*s %n", &line->begin, &line->end, line->access, &length) < 3 || !length)
-        return false;
-    line->path = text + length;
     return *line->path == '/' && line->end - line->begin >= LEAST_MAPPING && strncmp(line->path, "/dev/", 5) != 0 &&
-           !is_library(line->path);
+           strlen(line->path) < MOST_PATH && !is_library(line->path);
+}
+
+static void put_mapped_file(void *given, const struct line *line)
+{
+    (void)given;
+    if (!is_data(line))
+        return;
+    struct record mapping = {.begin = process->opened_ticks,
+        .end = process->opened_ticks,
+        .bytes = strlen(line->path),
+        .address = line->begin,
+        .source = line->end,
+        .stream = UINT64_MAX,
+        .kind = MAPPED,
+        .extra = (uint32_t)(line->access[0] == 'r') * PROT_READ | (uint32_t)(line->access[1] == 'w') * PROT_WRITE |
+                 (uint32_t)(line->access[2] == 'x') * PROT_EXEC |
+                 (uint32_t)(line->access[3] == 's' ? MAP_SHARED : MAP_PRIVATE) << 8};
+    put_mapping_of_any(&mapping, line->path);
 }
 
 static void put_mapped_files(void)
 {
-    int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     char text[4 * LINE];
-    size_t held = 0;
-    for (ssize_t more; maps >= 0 && (more = read(maps, text + held, sizeof text - 1 - held)) > 0;) {
-        char *begin = text, *end;
-        text[held += (size_t)more] = 0;
-        for (; (end = strchr(begin, '\n')); begin = end + 1) {
-            *end = 0;
-            struct line line;
-            if (strlen(begin) >= LINE || !is_data(&line, begin))
-                continue;
-            struct record mapping = {.begin = process->opened_ticks,
-                .end = process->opened_ticks,
-                .address = line.begin,
-                .source = line.end,
-                .stream = UINT64_MAX,
-                .kind = MAPPED,
-                .extra = (uint32_t)(line.access[0] == 'r') * PROT_READ |
-                         (uint32_t)(line.access[1] == 'w') * PROT_WRITE |
-                         (uint32_t)(line.access[2] == 'x') * PROT_EXEC |
-                         (uint32_t)(line.access[3] == 's' ? MAP_SHARED : MAP_PRIVATE) << 8};
-            put_mapping_of_any(&mapping, line.path);
-        }
-        held = strlen(begin) < sizeof text - 1 ? strlen(begin) : 0;
-        memmove(text, begin, held);
-    }
-    if (maps >= 0)
-        close(maps);
+    each_line(text, sizeof text, put_mapped_file, NULL);
 }

@@ -116,63 +116,99 @@ static word number_in(const char **text, unsigned base)
     }
 }
 
-static void put_module(struct thread *t, const struct module *module, const char *path)
+/* A line of /proc/self/maps: `begin-end access offset device inode path`. */
+struct line {
+    word begin, end, offset;
+    const char *access; /* four letters */
+    const char *path;   /* "" where there is none */
+};
+
+static struct line parts_of(const char *text)
 {
-    size_t length = strnlen(path, LONGEST_PATH), units = 1 + (length + UNIT - 1) / UNIT;
-    struct record *record = room(t, (uint32_t)units);
-    if (!record)
-        return;
-    *record = (struct record){.kind = MODULE,
-        .begin = ticks(),
-        .address = module->begin,
-        .source = module->end,
-        .stream = module->offset,
-        .bytes = length};
-    memcpy(record + 1, path, length);
-    publish(t, (uint32_t)units);
+    struct line line = {.begin = number_in(&text, 16)};
+    text += *text == '-';
+    line.end = number_in(&text, 16);
+    text += *text == ' ';
+    line.access = strnlen(text, 4) == 4 ? text : "----";
+    text += strcspn(text, " ");
+    text += strspn(text, " ");
+    line.offset = number_in(&text, 16);
+    for (int field = 0; field < 3; field++) {
+        text += strspn(text, " ");
+        text += field < 2 ? strcspn(text, " ") : 0;
+    }
+    line.path = text;
+    return line;
 }
 
-static bool knows(const struct modules *known, const struct module *module)
+/* Give each line of /proc/self/maps, by a buffer of the size; false where it cannot be read. */
+static bool each_line(char *text, size_t size, void (*take)(void *, const struct line *), void *given)
 {
-    uint32_t low = 0, high = known && known->generation == self->generation ? known->count : 0;
+    int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t held = 0;
+    for (ssize_t more; file >= 0 && (more = read(file, text + held, size - 1 - held)) > 0;) {
+        char *begin = text, *end;
+        text[held += (size_t)more] = 0;
+        for (; (end = strchr(begin, '\n')); begin = end + 1) {
+            *end = 0;
+            struct line line = parts_of(begin);
+            take(given, &line);
+        }
+        held = strlen(begin) < size - 1 ? strlen(begin) : 0;
+        memmove(text, begin, held);
+    }
+    if (file >= 0)
+        close(file);
+    return file >= 0;
+}
+
+static const struct module *module_in(const struct modules *of, word address)
+{
+    uint32_t low = 0, high = of->count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (known->module[middle].end <= module->begin)
+        if (of->module[middle].end <= address)
             low = middle + 1;
         else
             high = middle;
     }
-    return known && known->generation == self->generation && low < known->count &&
-           known->module[low].begin == module->begin && known->module[low].end == module->end &&
-           known->module[low].offset == module->offset;
+    return low < of->count && of->module[low].begin <= address ? &of->module[low] : NULL;
 }
 
-/* A line of /proc/self/maps: `begin-end access offset device inode path`. */
-static void take_line(struct thread *t, struct modules *made, const char *line, word *base)
+static bool knows(const struct modules *known, const struct module *module)
 {
-    struct module module = {0};
-    module.begin = number_in(&line, 16);
-    line += *line == '-';
-    module.end = number_in(&line, 16);
-    line += *line == ' ';
-    bool code = strnlen(line, 5) == 5 && line[2] == 'x';
-    line += strcspn(line, " ");
-    line += strspn(line, " ");
-    module.offset = number_in(&line, 16);
-    for (int field = 0; field < 3; field++) {
-        line += strspn(line, " ");
-        line += field < 2 ? strcspn(line, " ") : 0;
-    }
-    if (!module.offset)
-        *base = module.begin; /* a file's first pages are mapped before its others */
-    if (!code || made->count == MOST_MODULES || module.begin >= module.end)
+    bool current = known && known->generation == self->generation;
+    const struct module *one = current ? module_in(known, module->begin) : NULL;
+    return one && one->begin == module->begin && one->end == module->end && one->offset == module->offset;
+}
+
+/* The modules that are being read, and where the file of the last line begins. */
+struct reading {
+    struct thread *t;
+    struct modules *made;
+    word base;
+};
+
+static void take_line(void *given, const struct line *line)
+{
+    struct reading *to = given;
+    if (!line->offset)
+        to->base = line->begin; /* a file's first pages are mapped before its others */
+    if (line->access[2] != 'x' || to->made->count == MOST_MODULES || line->begin >= line->end)
         return;
-    bool in_file = *line == '/' || !strncmp(line, "[vdso]", 6);
-    if (in_file)
-        find_frames(&module, *base);
-    if (!knows(atomic_load(&modules), &module))
-        put_module(t, &module, line);
-    made->module[made->count++] = module;
+    struct module module = {.begin = line->begin, .end = line->end, .offset = line->offset};
+    if (*line->path == '/' || !strncmp(line->path, "[vdso]", 6))
+        find_frames(&module, to->base);
+    if (!knows(atomic_load(&modules), &module)) {
+        struct record record = {.kind = MODULE,
+            .begin = ticks(),
+            .address = line->begin,
+            .source = line->end,
+            .stream = line->offset,
+            .bytes = strnlen(line->path, LONGEST_PATH)};
+        put_with(to->t, &record, line->path, record.bytes);
+    }
+    to->made->module[to->made->count++] = module;
 }
 
 /* Read where code is; false where another thread does, or it was a moment ago. */
@@ -190,22 +226,9 @@ static RARE bool read_modules(struct thread *t)
         rows = made == MAP_FAILED ? NULL : made;
     }
     struct modules *made = map_pages(sizeof *made, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    int file = made == MAP_FAILED || !rows ? -1 : open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    char *text = t->sampling.maps;
-    size_t held = 0;
-    word base = 0;
-    for (ssize_t more; file >= 0 && (more = read(file, text + held, MAPS_BYTES - 1 - held)) > 0;) {
-        char *begin = text, *end;
-        text[held += (size_t)more] = 0;
-        for (; (end = strchr(begin, '\n')); begin = end + 1) {
-            *end = 0;
-            take_line(t, made, begin, &base);
-        }
-        held = strlen(begin) < MAPS_BYTES - 1 ? strlen(begin) : 0;
-        memmove(text, begin, held);
-    }
-    if (file >= 0) {
-        close(file);
+    struct reading reading = {.t = t, .made = made};
+    bool done = made != MAP_FAILED && rows && each_line(t->sampling.maps, MAPS_BYTES, take_line, &reading);
+    if (done) {
         made->generation = t->generation;
         atomic_store(&modules, made);
         tables_made = other ? 1 : tables_made + 1;
@@ -214,20 +237,7 @@ static RARE bool read_modules(struct thread *t)
         unmap_pages(made, sizeof *made);
     }
     atomic_store(&reading_maps, 0);
-    return file >= 0;
-}
-
-static const struct module *module_in(const struct modules *of, word address)
-{
-    uint32_t low = 0, high = of->count;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (of->module[middle].end <= address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < of->count && of->module[low].begin <= address ? &of->module[low] : NULL;
+    return done;
 }
 
 /* How to leave the function at `pc`, in `self`; found once for all threads. */

@@ -31,8 +31,9 @@ static void find_unwinder(void *(*find)(void *, const char *))
         backtrace = (_Unwind_Reason_Code (*)(_Unwind_Trace_Fn, void *))find(library, "_Unwind_Backtrace");
 }
 
+/* A mapped part of a file that holds an address. */
 struct found_module {
-    word address, base;
+    word address, begin, end, base;
     char path[512];
 };
 
@@ -42,9 +43,11 @@ static int in_module(struct dl_phdr_info *info, size_t size, void *given)
     struct found_module *to = given;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        word start = info->dlpi_addr + part->p_vaddr;
-        if (part->p_type != PT_LOAD || to->address < start || to->address >= start + part->p_memsz)
+        word start = info->dlpi_addr + part->p_vaddr, end = start + part->p_memsz;
+        if (part->p_type != PT_LOAD || to->address < start || to->address >= end)
             continue;
+        to->begin = start;
+        to->end = end;
         to->base = start - part->p_offset;
         snprintf(to->path, sizeof to->path, "%s", info->dlpi_name ? info->dlpi_name : "");
         return 1;

@@ -63,27 +63,16 @@ static uint32_t careful_line(const struct frame *frame)
 static uint32_t put_chain(struct thread *t, uint32_t native, uint32_t python, bool torn)
 {
     struct sampling *s = &t->sampling;
-    uint32_t said[2 * SAMPLED_FRAMES];
-    for (uint32_t i = 0; i < python; i++) { /* may put units of their own first */
-        said[2 * i] = code_number(t, s->frame[i].code);
-        said[2 * i + 1] = careful_line(&s->frame[i]);
-    }
-    uint32_t length = 8 * (native + python), units = 1 + (length + UNIT - 1) / UNIT;
-    struct record *record = room(t, units);
-    if (!record)
-        return 0;
-    uint32_t number = atomic_fetch_add(&process->chains, 1) + 1;
-    *record = (struct record){.begin = ticks(),
-        .bytes = length,
+    for (uint32_t i = 0; i < python; i++) /* may put units of their own first */
+        s->address[native + i] = code_number(t, s->frame[i].code) | (word)careful_line(&s->frame[i]) << 32;
+    struct record record = {.begin = ticks(),
+        .bytes = 8 * (native + python),
         .address = native,
         .source = python,
-        .site = number,
+        .site = atomic_fetch_add(&process->chains, 1) + 1,
         .kind = CHAIN,
         .flags = torn ? TORN : 0};
-    memcpy(record + 1, s->address, 8 * native);
-    memcpy((char *)(record + 1) + 8 * native, said, 8 * python);
-    publish(t, units);
-    return number;
+    return put_with(t, &record, s->address, record.bytes) ? record.site : 0;
 }
 
 /* Number of a chain of callers: native ones up to the evaluation loop, and Python's. */
@@ -195,10 +184,7 @@ static void put_resident(struct thread *t, uint32_t chain)
         place += strspn(place, " \t");
         part[i] = number_in(&place, 10);
     }
-    struct record *record = room(t, 1);
-    if (!record)
-        return;
-    *record = (struct record){.kind = RESIDENT,
+    struct record record = {.kind = RESIDENT,
         .site = chain,
         .begin = ticks(),
         .bytes = part[0],
@@ -206,7 +192,7 @@ static void put_resident(struct thread *t, uint32_t chain)
         .source = part[2],
         .stream = atomic_load_explicit(&process->files_mapped, memory_order_relaxed) >> 10,
         .end = atomic_load_explicit(&process->copies_mapped, memory_order_relaxed) >> 10};
-    publish(t, 1);
+    put_record(t, &record);
 }
 
 static void put_name(struct thread *t)
@@ -215,13 +201,9 @@ static void put_name(struct thread *t)
     char name[16] = {0};
     if (prctl(PR_GET_NAME, name) || !memcmp(name, s->name, sizeof name))
         return;
-    struct record *record = room(t, 2);
-    if (!record)
-        return;
-    *record = (struct record){.kind = NAMED, .begin = ticks(), .bytes = strnlen(name, sizeof name)};
-    memcpy(record + 1, name, sizeof name);
-    publish(t, 2);
-    memcpy(s->name, name, sizeof name);
+    struct record record = {.kind = NAMED, .begin = ticks(), .bytes = strnlen(name, sizeof name)};
+    if (put_with(t, &record, name, record.bytes))
+        memcpy(s->name, name, sizeof name);
 }
 
 static word ns_of(struct timeval time) { return (word)time.tv_sec * 1000000000u + (word)time.tv_usec * 1000u; }
@@ -279,14 +261,9 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     sample.site = chain_of(t, f);
     if (sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
         put_resident(t, sample.site);
-    if (sample.begin - atomic_load_explicit(&process->anchored, memory_order_relaxed) >
-        atomic_load_explicit(&process->anchor_after, memory_order_relaxed))
-        anchor(t, sample.begin);
-    struct record *record = room(t, 1);
-    if (!record)
+    anchor_if_due(t, sample.begin);
+    if (!put_record(t, &sample))
         return;
-    *record = sample;
-    publish(t, 1);
     s->samples++;
     s->user_ns = user;
     s->system_ns = system;
@@ -303,10 +280,7 @@ static RARE struct thread *seat_for_samples(const ucontext_t *context)
     bool apart = !(context->uc_stack.ss_flags & SS_DISABLE) && here - low < context->uc_stack.ss_size;
     if (atomic_load(&process->stopped) || (apart && here - low < LEAST_SIGNAL_STACK))
         return NULL;
-    struct thread *t = seat();
-    if (t)
-        t->sampling.chance = (uint32_t)ticks() | 1;
-    return t;
+    return seat();
 }
 
 static void on_signal(int signal, siginfo_t *info, void *given)

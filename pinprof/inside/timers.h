@@ -67,13 +67,9 @@ static RARE void withdraw(void)
     next_action(number, &ignored, NULL); /* which takes away those that are on their way */
     struct held held;
     hold(&held);
-    struct thread *t = process->generation && !atomic_load(&process->stopped) ? process->any : NULL;
-    if (!t && process->generation && !atomic_load(&process->stopped))
-        t = process->any = new_thread(0);
-    if (t && (t->units < t->capacity || give_chunk(t))) {
-        *unit_at(t, t->units) = (struct record){.kind = WITHDREW, .begin = ticks()};
-        publish(t, 1);
-    }
+    struct thread *t = process->generation && !atomic_load(&process->stopped) ? any_thread(1) : NULL;
+    if (t)
+        put_record(t, &(struct record){.kind = WITHDREW, .begin = ticks()});
     release(&held);
 }
 

@@ -15,7 +15,7 @@ import pytest
 from pinprof import read
 from pinprof.data.activity import MemoryKind
 from pinprof.machine.libraries import compiler
-from pinprof.read.inside.file import Kind
+from pinprof.read.inside.layout import Kind
 from pinprof.streams import share, store
 from tests.support import agent
 

@@ -39,11 +39,6 @@ static void begin(void) { free(malloc(64 * MIB)); } /* from here on all is recor
 Row = tuple[str, str, str, str]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "inside"
-
-
 def built(tmp_path: Path, text: str, *options: str, name: str = "program") -> Path:
     source = tmp_path / f"{name}.c"
     source.write_text(DECLARED + text)

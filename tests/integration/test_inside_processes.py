@@ -15,7 +15,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from pinprof.machine.libraries import INSIDE, compiler
-from pinprof.read.inside.file import Stop
+from pinprof.read.inside.layout import Stop
 from tests.support import agent
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")

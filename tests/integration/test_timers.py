@@ -16,7 +16,6 @@ from pinprof import read
 from pinprof.analyze.completeness import gaps_of
 from pinprof.data.model import Capture
 from pinprof.machine.libraries import INSIDE, compiler
-from pinprof.read.inside import file as inside_file
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.used import Used
 from tests.support import agent
@@ -66,11 +65,6 @@ __attribute__((noinline)) static void burn(unsigned ms)
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "inside"
-
-
 def built(tmp_path: Path, text: str, *options: str) -> Path:
     """A program of C."""
     source = tmp_path / "program.c"
@@ -91,8 +85,7 @@ def run(command: list[str | Path], folder: Path, *, rate: int = 250, status: int
 
 def sampled(folder: Path) -> list[InsideFile]:
     """The files of processes that have samples."""
-    found = [inside_file.load(path) for path in folder.glob("*.bin")]
-    return [file for file in found if file is not None and file.used is not None]
+    return [file for file in agent.all_files(folder) if file.used is not None]
 
 
 def only(folder: Path) -> tuple[InsideFile, Used]:

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from pinprof.read.chunked_file import CHUNK_MAGIC, VERSION
-from pinprof.read.inside.file import CHUNK, HEADER, MAGIC, NOT_KNOWN, RECORD, Kind
+from pinprof.read.inside.layout import CHUNK, HEADER, MAGIC, NOT_KNOWN, RECORD, Kind
 
 PAGE = 4096
 BEGUN_NS, TICKS_A_NS = 1_000_000, 2

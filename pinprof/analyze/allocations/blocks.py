@@ -67,11 +67,6 @@ class LineBlocks:
         return max(self.made - self.given, 0)
 
     @property
-    def each_bytes(self) -> int:
-        """The size of one."""
-        return self.made_bytes // max(self.made, 1)
-
-    @property
     def mean_lifetime_ns(self) -> int:
         """Of one that was given back."""
         return self.lifetime_ns // max(self.given, 1)
@@ -98,9 +93,8 @@ def _by_line(memory: LargeMemory, table: HostMemoryTable) -> Iterator[LineBlocks
     line = np.array([callers.setdefault(site.caller, len(callers)) for site in memory.sites] or [0], np.int64)
     grows = np.isin(table.maker, _GROWS)
     cells = group(table.pid.astype(np.int64), line[table.site], grows.astype(np.int64))
-    parts = np.split(np.argsort(cells.of, kind="stable"), np.cumsum(cells.count)[:-1]) if len(table) else []
-    for rows in parts:
-        yield _line(memory, table.take(np.sort(rows)), grows=bool(grows[rows[0]]))
+    for rows in cells.rows():
+        yield _line(memory, table.take(rows), grows=bool(grows[rows[0]]))
 
 
 def _line(memory: LargeMemory, table: HostMemoryTable, *, grows: bool) -> LineBlocks:

@@ -1,8 +1,8 @@
-"""What the agent knows of the large memory that a place makes: whether it makes it again, exactly.
+"""Whether a place makes its memory again each time: by the large memory that the agent knows, else by samples.
 
 Where pages fault, memory is new. Whether the place makes it each time, or once and keeps it, depends on when it was
-made and given back, which samples of faults can only suggest. Where large memory does not account for the faults, as
-with many small blocks, nothing is said here.
+made and given back. The agent knows that of large memory, exactly. Where this does not account for the faults, as with
+many small blocks, samples of faults and frees suggest it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyze.allocations.blocks import LineBlocks
+from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.page_marks import PageMarks
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
@@ -26,6 +28,24 @@ EXPLAINS = 0.5
 _SAMPLE = 1 << 20
 _BYTES_PER_NS = 4.0
 """How fast new pages are written to, where no rate is known."""
+LEAST_FREED = 0.05
+"""The share of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
+LEAST_FREED_OF_ALL = 0.08
+"""The same of what pages cost at all places, from the first page that one of them makes to its last."""
+HUGE_FREED = 0.35
+"""The part of these limits for huge pages: freeing takes 4 % of what a huge page costs, and 12 % of what a small page
+costs (docs/opportunities.md)."""
+LEAST_FREES = 4
+"""Samples: fewer of them do not show that huge pages are freed."""
+SHRINKS = 0.3
+"""The share of the growth of the program's memory: where it shrinks by more meanwhile, huge pages are freed and made
+again."""
+LEAST_TURNS = 4
+"""How often a place makes memory after frees: fewer times, an expression may free what it needs no longer."""
+AWAY_NS = 3_000_000
+"""A sample may show the line of a moment earlier: once seen elsewhere, a thread was there for this time."""
+ZERO_FREED = 0.5
+"""The part of LEAST_FREED and LEAST_FREED_OF_ALL for pages that fault twice."""
 
 
 @dataclass(frozen=True)
@@ -96,3 +116,76 @@ def _of_place(lines: Sequence[LineBlocks], site: Site, path: str) -> list[LineBl
         return caller.function == site.function and (not path or not caller.path or caller.path == path)
 
     return [line for line in lines if any(map(is_here, line.site.frames))]
+
+
+def made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
+    """Whether the place makes its memory repeatedly, and it is freed meanwhile; and whether so if its pages are huge.
+
+    That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
+    meanwhile, since Python frees here what it made there. Where the thread leaves the place and comes back several
+    times, another thread may free what it made. What the program builds before its work, it makes once. Where the
+    recording has all large memory with its life, that decides.
+    """
+    times, thread = scene.course.wall.time_ns, scene.thread
+    making = made[~marks.frees[made]]
+    if not len(making) or scene.phase_of(making) == "build":
+        return False, False
+    known = blocks_at(scene, making)
+    if known is not None and known.again is not None and not marks.drops[group].any():
+        return known.again, known.again
+    first, last = times[making].min(), times[making].max()
+    makers, made_by = np.unique(thread[making], return_counts=True)
+    maker = int(makers[made_by.argmax()])
+    anywhere = rows[(times[rows] >= first) & (times[rows] <= last)]
+    group, meanwhile = (part[thread[part] == maker] for part in (group, anywhere))
+    frees = meanwhile[marks.frees[meanwhile]]
+    returns = _returns(scene, making, maker)
+    if not (_in_steps(scene, making) or len(_turns(times[making], times[frees])) >= LEAST_TURNS or returns):
+        return False, False
+    if returns >= LEAST_TURNS:
+        meanwhile = anywhere
+        frees = meanwhile[marks.frees[meanwhile]]
+    part_of_limit = ZERO_FREED if 2 * scene.ns(made[marks.zero[made]]) > scene.ns(made[marks.anonymous[made]]) else 1
+    freed = max(
+        scene.ns(part[marks.frees[part]]) / (part_of_limit * least * max(scene.ns(part), 1))
+        for part, least in ((group, LEAST_FREED), (meanwhile, LEAST_FREED_OF_ALL))
+    )
+    often = freed >= HUGE_FREED and len(frees) >= LEAST_FREES
+    return freed >= 1, bool(freed >= 1 or often or _shrinks(scene, first, last))
+
+
+def _in_steps(scene: Scene, making: Int64) -> bool:
+    """Whether the place of these rows is seen in two steps."""
+    times, steps = scene.course.wall.time_ns, scene.course.steps
+    return steps is not None and len(np.unique(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1
+
+
+def _returns(scene: Scene, making: Int64, maker: int) -> int:
+    """How often the thread was elsewhere, outside of what the place of these rows calls, and came back to it."""
+    times = scene.course.wall.time_ns
+    place = np.unique(scene.place[making])
+    here = np.zeros(len(scene.capture.stacks.frames), np.bool_)
+    here[place[place != NOTHING]] = True
+    elsewhere = (scene.thread == maker) & (scene.place != NOTHING) & ~scene.capture.stacks.under(here)[scene.node]
+    other = np.flatnonzero(elsewhere & ~np.isin(scene.place, place))
+    returned = _turns(times[making], times[other])
+    alone = len(returned) == 1 and scene.ns(other[np.isin(times[other], returned[0])]) < AWAY_NS
+    return 0 if alone else len(returned)
+
+
+def _turns(making: Int64, other: Int64) -> list[Int64]:
+    """The times of other samples by the gap between two making ones that they lie in."""
+    making, other = np.sort(making), np.sort(other)
+    gap = np.searchsorted(making, other)
+    inside = (gap > 0) & (gap < len(making))
+    return [other[inside & (gap == number)] for number in np.unique(gap[inside]).tolist()]
+
+
+def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:
+    """Whether the program's memory shrinks by much of what it grows by, between these times."""
+    log = scene.capture.memory
+    for process in log.processes if log is not None else ():
+        if process.pid == scene.course.pid and "rss" in process.values:
+            steps = np.diff(process.values["rss"][(process.time_ns >= first_ns) & (process.time_ns <= last_ns)])
+            return bool(-steps[steps < 0].sum() > SHRINKS * steps[steps > 0].sum())
+    return False

@@ -13,10 +13,9 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import STARTS_PROGRAM
-from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.making import blocks_at
+from pinprof.analyze.opportunities.making import LEAST_FREED, blocks_at, made_again
 from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
 from pinprof.analyze.opportunities.pressure import pressed
 from pinprof.analyze.opportunities.results import Evidence
@@ -29,22 +28,6 @@ from pinprof.data.rate_book import RUN, Estimate
 _FAULTS = ("fault.anon", "fault.zero", "fault.entry", "fault.core", "fault.file", "fault.cow", "fault.shared")
 _LEAVES = (*_FAULTS, *FREES, *PINS, "sys.proc", "sys.signal")
 
-LEAST_FREED = 0.05
-"""The share of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
-LEAST_FREED_OF_ALL = 0.08
-"""The same of what pages cost at all places, from the first page that one of them makes to its last."""
-HUGE_FREED = 0.35
-"""The part of these limits for huge pages: freeing takes 4 % of what a huge page costs, and 12 % of what a small page
-costs (docs/opportunities.md)."""
-LEAST_FREES = 4
-"""Samples: fewer of them do not show that huge pages are freed."""
-SHRINKS = 0.3
-"""The share of the growth of the program's memory: where it shrinks by more meanwhile, huge pages are freed and made
-again."""
-LEAST_TURNS = 4
-"""How often a place makes memory after frees: fewer times, an expression may free what it needs no longer."""
-AWAY_NS = 3_000_000
-"""A sample may show the line of a moment earlier: once seen elsewhere, a thread was there for this time."""
 FREES_ALONE = 0.5
 """From this share of giving back on, a place only does that."""
 LEAST_SHARE = 0.05
@@ -54,8 +37,6 @@ LEAST_SIGNALS = 0.25
 """The part of what costs most at a place: from there on signals for protected pages are why."""
 READ_FILE_SAVES = (0.7, 0.9, 1.0)
 """The shares of all but copying: reading a page copies it once as well."""
-ZERO_FREED = 0.5
-"""The part of LEAST_FREED and LEAST_FREED_OF_ALL for pages that fault twice."""
 HUGE_PAGES_SAVE = 0.7
 """The share of the time in faults of small pages."""
 
@@ -134,7 +115,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     for made, group in _with_their_frees(scene, marks, _with_handlers(scene, marks, rows), ends):
         if scene.ns(group) < least:
             continue
-        again, huge_again = _made_again(scene, marks, made, group, rows)
+        again, huge_again = made_again(scene, marks, made, group, rows)
         if not (again or huge_again):
             # What is given back elsewhere is not this memory.
             group = np.sort(np.concatenate([made, group[~marks.frees[group] & ~np.isin(group, made)]]))
@@ -247,81 +228,8 @@ def _by_parent(scene: Scene, marks: PageMarks, groups: list[Int64]) -> tuple[lis
     return [group for group in left if len(group)], parent, np.concatenate([group[theirs[group]] for group in groups])
 
 
-def _made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
-    """Whether the place makes its memory repeatedly, and it is freed meanwhile; and whether so if its pages are huge.
-
-    That takes two executions of the place, and frees by its own thread: it frees memory itself, or any place does
-    meanwhile, since Python frees here what it made there. Where the thread leaves the place and comes back several
-    times, another thread may free what it made. What the program builds before its work, it makes once. Where the
-    recording has all large memory with its life, that decides.
-    """
-    times, thread = scene.course.wall.time_ns, scene.thread
-    making = made[~marks.frees[made]]
-    if not len(making) or scene.phase_of(making) == "build":
-        return False, False
-    known = blocks_at(scene, making)
-    if known is not None and known.again is not None and not marks.drops[group].any():
-        return known.again, known.again
-    first, last = times[making].min(), times[making].max()
-    makers, made_by = np.unique(thread[making], return_counts=True)
-    maker = int(makers[made_by.argmax()])
-    anywhere = rows[(times[rows] >= first) & (times[rows] <= last)]
-    group, meanwhile = (part[thread[part] == maker] for part in (group, anywhere))
-    frees = meanwhile[marks.frees[meanwhile]]
-    returns = _returns(scene, making, maker)
-    if not (_in_steps(scene, making) or len(_turns(times[making], times[frees])) >= LEAST_TURNS or returns):
-        return False, False
-    if returns >= LEAST_TURNS:
-        meanwhile = anywhere
-        frees = meanwhile[marks.frees[meanwhile]]
-    part_of_limit = ZERO_FREED if 2 * scene.ns(made[marks.zero[made]]) > scene.ns(made[marks.anonymous[made]]) else 1
-    freed = max(
-        scene.ns(part[marks.frees[part]]) / (part_of_limit * least * max(scene.ns(part), 1))
-        for part, least in ((group, LEAST_FREED), (meanwhile, LEAST_FREED_OF_ALL))
-    )
-    often = freed >= HUGE_FREED and len(frees) >= LEAST_FREES
-    return freed >= 1, bool(freed >= 1 or often or _shrinks(scene, first, last))
-
-
-def _in_steps(scene: Scene, making: Int64) -> bool:
-    """Whether the place of these rows is seen in two steps."""
-    times, steps = scene.course.wall.time_ns, scene.course.steps
-    return steps is not None and len(np.unique(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1
-
-
-def _returns(scene: Scene, making: Int64, maker: int) -> int:
-    """How often the thread was elsewhere, outside of what the place of these rows calls, and came back to it."""
-    times = scene.course.wall.time_ns
-    place = np.unique(scene.place[making])
-    here = np.zeros(len(scene.capture.stacks.frames), np.bool_)
-    here[place[place != NOTHING]] = True
-    elsewhere = (scene.thread == maker) & (scene.place != NOTHING) & ~scene.capture.stacks.under(here)[scene.node]
-    other = np.flatnonzero(elsewhere & ~np.isin(scene.place, place))
-    returned = _turns(times[making], times[other])
-    alone = len(returned) == 1 and scene.ns(other[np.isin(times[other], returned[0])]) < AWAY_NS
-    return 0 if alone else len(returned)
-
-
-def _turns(making: Int64, other: Int64) -> list[Int64]:
-    """The times of other samples by the gap between two making ones that they lie in."""
-    making, other = np.sort(making), np.sort(other)
-    gap = np.searchsorted(making, other)
-    inside = (gap > 0) & (gap < len(making))
-    return [other[inside & (gap == number)] for number in np.unique(gap[inside]).tolist()]
-
-
-def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:
-    """Whether the program's memory shrinks by much of what it grows by, between these times."""
-    log = scene.capture.memory
-    for process in log.processes if log is not None else ():
-        if process.pid == scene.course.pid and "rss" in process.values:
-            steps = np.diff(process.values["rss"][(process.time_ns >= first_ns) & (process.time_ns <= last_ns)])
-            return bool(-steps[steps < 0].sum() > SHRINKS * steps[steps > 0].sum())
-    return False
-
-
 def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again: bool) -> _Kind | None:
-    """What most of the time at this place says; `again` and `huge_again` are those of `_made_again`. None where nothing
+    """What most of the time at this place says; `again` and `huge_again` are those of `made_again`. None where nothing
     is known that would help.
     """
 

@@ -453,13 +453,9 @@ class Scene(CourseTable):
     def by_place(self, rows: Int64) -> Iterable[Int64]:
         """These wall rows by the place they belong to, heaviest first; those without one by their range, and last."""
         place = np.where(self.place[rows] == NOTHING, NOTHING - 1 - self._range[rows], self.place[rows])
-        places, which = np.unique(place, return_inverse=True)
-        sums = np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows], minlength=len(places))
-        order = np.lexsort((-sums, places < 0))
-        parts = np.split(
-            rows[np.argsort(which.reshape(-1), kind="stable")], np.cumsum(np.bincount(which.reshape(-1)))[:-1]
-        )
-        return (parts[number] for number in order.tolist())
+        cells = group(place)
+        order, parts = np.lexsort((-cells.sum(self.course.wall.ns[rows]), cells.keys[0] < 0)), cells.rows()
+        return (rows[parts[number]] for number in order.tolist())
 
     def call_groups(self, calls: Int64, *more: Int64) -> Iterable[Int64]:
         """Calls by the site they were made from, and by more columns of the calls' length, if given."""
@@ -469,7 +465,7 @@ class Scene(CourseTable):
         if (site < 0).all() and len(calls):
             site = self._sampled_places(calls)
         cells = group(site + 1, *more)
-        return np.split(calls[np.argsort(cells.of, kind="stable")], np.cumsum(cells.count)[:-1]) if len(calls) else []
+        return [calls[rows] for rows in cells.rows()]
 
     def _sampled_places(self, calls: Int64) -> Int64:
         """Per call the place of a sample inside it; those without a sample have that of most, for lack of better."""

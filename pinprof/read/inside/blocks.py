@@ -8,16 +8,14 @@ import numpy as np
 
 from pinprof.base.columns import Int32, Int64
 from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory
-from pinprof.read.inside.file import Flag, InsideFile, Kind
+from pinprof.read.inside.file import InsideFile
+from pinprof.read.inside.layout import SINGLE_BLOCKS, SUMMED_BLOCKS, Flag, Kind
 from pinprof.read.inside.sites import KnownSite
 
-_EVENTS = {
-    Kind.MADE: HostEvent.MADE,
-    Kind.MADE_SUM: HostEvent.MADE,
-    Kind.GIVEN: HostEvent.GIVEN,
-    Kind.GIVEN_SUM: HostEvent.GIVEN,
-    Kind.ADVISED: HostEvent.ADVISED,
-    Kind.ADVISED_SUM: HostEvent.ADVISED,
+_EVENTS: dict[int, HostEvent] = {
+    kind: event
+    for kinds in (SINGLE_BLOCKS, SUMMED_BLOCKS)
+    for kind, event in zip(kinds, (HostEvent.MADE, HostEvent.GIVEN, HostEvent.ADVISED), strict=True)
 }
 
 
@@ -35,8 +33,8 @@ def host_memory(files: Sequence[tuple[InsideFile, Mapping[int, KnownSite]]]) -> 
 def _table(file: InsideFile, known: Mapping[int, KnownSite], numbers: dict[HostSite, int]) -> HostMemoryTable:
     records, begin, end = file.blocks.records, file.blocks.begin_ns, file.blocks.end_ns
     kind = records["kind"].astype(np.int64)
-    event = np.array([_EVENTS.get(Kind(number), 0) if number else 0 for number in range(max(Kind) + 1)], np.uint8)[kind]
-    sums = np.isin(kind, (Kind.MADE_SUM, Kind.GIVEN_SUM, Kind.ADVISED_SUM))
+    event = np.array([_EVENTS.get(number, 0) for number in range(max(Kind) + 1)], np.uint8)[kind]
+    sums = np.isin(kind, SUMMED_BLOCKS)
     given = event == HostEvent.GIVEN
     ns = file.blocks.lengths_ns
     before = (event == HostEvent.MADE) & (records["flags"] & Flag.SAMPLE > 0)

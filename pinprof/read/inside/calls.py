@@ -23,7 +23,8 @@ from pinprof.read.directory import Reading
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import samples, sums
 from pinprof.read.inside.blocks import host_memory
-from pinprof.read.inside.file import Flag, InsideFile, Stop
+from pinprof.read.inside.file import InsideFile
+from pinprof.read.inside.layout import Flag, Stop
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments

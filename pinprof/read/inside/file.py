@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from enum import IntEnum, IntFlag
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,97 +15,28 @@ from numpy.typing import NDArray
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import MOST
 from pinprof.data.host_memory import Maker
-from pinprof.data.model import Bool, Int32, Int64, UInt64
+from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read import chunked_file
 from pinprof.read.chunked_file import Bytes
 from pinprof.read.inside import used
+from pinprof.read.inside.clock import TickClock
+from pinprof.read.inside.layout import (
+    CHUNK,
+    HEADER,
+    LATEST_NS,
+    MAGIC,
+    NOT_KNOWN,
+    RECORD,
+    SINGLE_BLOCKS,
+    SUMMED_BLOCKS,
+    Flag,
+    Kind,
+)
 from pinprof.read.inside.used import Used
 from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
-MAGIC = b"PINPCALL"
-HEADER = np.dtype(
-    [
-        *chunked_file.HEADER,
-        ("begun_ticks", "<u8"),
-        ("begun_ns", "<u8"),
-        ("opened_ticks", "<u8"),
-        ("unsited", "<u8"),
-        ("names", "<u4"),
-        ("lost_blocks", "<u4"),
-    ]
-)
-CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 6)])
-RECORD = np.dtype(
-    [
-        ("begin", "<u8"),
-        ("end", "<u8"),
-        ("bytes", "<u8"),
-        ("address", "<u8"),
-        ("source", "<u8"),
-        ("stream", "<u8"),
-        ("site", "<u4"),
-        ("function", "<u2"),
-        ("kind", "u1"),
-        ("flags", "u1"),
-        ("result", "<i4"),
-        ("extra", "<u4"),
-    ]
-)
-NOT_KNOWN = 2**64 - 1
-"""In `bytes` and `stream`."""
-
-
-class Kind(IntEnum):
-    """What a record is."""
-
-    CALL = 1
-    SUM = 2
-    THREAD = 3
-    ANCHOR = 4
-    SITE = 5
-    MAPPED = 6
-    UNMAPPED = 7
-    MADE = 8
-    MADE_SUM = 9
-    GIVEN = 10
-    GIVEN_SUM = 11
-    ADVISED = 12
-    ADVISED_SUM = 13
-    MODULE = 14
-    CODE = 15
-    CHAIN = 16
-    USED = 17
-    RESIDENT = 18
-    NAMED = 19
-    WITHDREW = 20
-
-
-class Stop(IntEnum):
-    """Why a process's recording ended before the process did."""
-
-    RUNNING = 0
-    NO_ROOM = 1
-    LIMIT = 2
-
-
-class Flag(IntFlag):
-    """What more a record says."""
-
-    SAMPLE = 1
-    """Of calls that are summed otherwise."""
-    INSIDE = 2
-    """A call of its thread made the mapping."""
-    FAULTED = 4
-    """`extra` has the page faults in the call: minor ones in 24 bits, and major ones above."""
-    ELSEWHERE = 8
-    """Another thread had made what was given back."""
-    INHERITED = 16
-    """A parent had made it, before the fork."""
-
-
 _LONGEST_TEXT = 1 << 13
-_LATEST_NS = 2**62
 _MOST_BYTES = 2**48
 
 
@@ -221,7 +151,7 @@ def parse(data: Bytes) -> InsideFile | None:
         thread.append((owner & np.uint64(0x7FFF_FFFF)).astype(np.int64))
         taking.append((owner >> np.uint64(32)).astype(np.int64))
     records, tid, number = np.concatenate(parts), np.concatenate(thread), np.concatenate(taking)
-    clock = _Clock(header, records)
+    clock = TickClock(header, records)
     kind = records["kind"]
     told = (kind == Kind.CALL) | (kind == Kind.SUM)
     good = told & (records["begin"] <= records["end"]) & (records["function"] < len(functions))
@@ -233,9 +163,7 @@ def parse(data: Bytes) -> InsideFile | None:
     maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
     samples = (kind == Kind.USED) & clock.sound(records["begin"]) & used.sound(records)
     named = {int(tid[row]): paths[int(records["site"][row])] for row in np.flatnonzero(kind == Kind.NAMED).tolist()}
-    settled = (
-        good | memory | samples | np.isin(kind, (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW))
-    )
+    settled = good | memory | samples | np.isin(kind, _ALWAYS_SOUND)
     settled[maps] = True
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
@@ -255,8 +183,8 @@ def parse(data: Bytes) -> InsideFile | None:
         pid=pid,
         token=int(header["token"]),
         stop=int(header["stop"]),
-        lost=min(int(header["lost"]), _LATEST_NS),
-        unsited=min(int(header["unsited"]), _LATEST_NS),
+        lost=min(int(header["lost"]), LATEST_NS),
+        unsited=min(int(header["unsited"]), LATEST_NS),
         lost_blocks=int(header["lost_blocks"]),
         damaged=damaged,
         names=functions,
@@ -271,20 +199,19 @@ def parse(data: Bytes) -> InsideFile | None:
     )
 
 
-def _memory(records: NDArray[np.void], clock: _Clock) -> Bool:
+def _memory(records: NDArray[np.void], clock: TickClock) -> Bool:
     """Which records are of large memory, and make sense."""
     kind = records["kind"]
-    single = np.isin(kind, (Kind.MADE, Kind.GIVEN, Kind.ADVISED))
-    sums = np.isin(kind, (Kind.MADE_SUM, Kind.GIVEN_SUM, Kind.ADVISED_SUM))
-    good = (single | sums) & (records["begin"] <= records["end"]) & (records["function"] <= max(Maker))
-    good &= clock.sound(records["begin"]) & clock.sound(records["end"])
-    good &= records["bytes"] < np.where(sums, _LATEST_NS, _MOST_BYTES).astype(np.uint64)
+    sums = np.isin(kind, SUMMED_BLOCKS)
+    good = (np.isin(kind, SINGLE_BLOCKS) | sums) & (records["begin"] <= records["end"])
+    good &= (records["function"] <= max(Maker)) & clock.sound(records["begin"]) & clock.sound(records["end"])
+    good &= records["bytes"] < np.where(sums, LATEST_NS, _MOST_BYTES).astype(np.uint64)
     good &= ~sums | ((records["address"] > 0) & (records["address"] < 2**40))
-    good &= (records["source"] < _LATEST_NS) & (records["stream"] < _LATEST_NS)
+    good &= (records["source"] < LATEST_NS) & (records["stream"] < LATEST_NS)
     return np.asarray(good)
 
 
-def _blocks(records: NDArray[np.void], tid: Int64, clock: _Clock, rows: Int64) -> BlockRecords:
+def _blocks(records: NDArray[np.void], tid: Int64, clock: TickClock, rows: Int64) -> BlockRecords:
     mine = records[rows]
     return BlockRecords(
         mine,
@@ -299,7 +226,7 @@ def _used(
     records: NDArray[np.void],
     tid: Int64,
     samples: Bool,
-    clock: _Clock,
+    clock: TickClock,
     told: dict[Kind, list[tuple[np.void, bytes]]],
     names: dict[int, str],
 ) -> Used:
@@ -339,46 +266,9 @@ def _areas(records: NDArray[np.void], pid: int, tid: Int64, time: Int64, paths: 
 def _is_sum(records: NDArray[np.void]) -> Bool:
     """Whether what is said of several calls can be."""
     span = records["end"] - records["begin"]
-    known = (records["bytes"] == NOT_KNOWN) | (records["bytes"] < _LATEST_NS)
+    known = (records["bytes"] == NOT_KNOWN) | (records["bytes"] < LATEST_NS)
     several = (records["address"] > 0) & (records["address"] < 2**40) & (records["source"] <= span + 1)
     return np.asarray(several & known)
-
-
-class _Clock:
-    """What ticks are on CLOCK_MONOTONIC, by moments at which both were read."""
-
-    def __init__(self, header: np.void, records: NDArray[np.void]) -> None:
-        anchors = records[records["kind"] == Kind.ANCHOR]
-        ticks = np.concatenate([[header["begun_ticks"], header["opened_ticks"]], anchors["begin"]]).astype(np.uint64)
-        ns = np.concatenate([[header["begun_ns"], header["opened_ns"]], anchors["end"]]).astype(np.uint64)
-        order = np.lexsort((ns, ticks))
-        ticks, ns = ticks[order], ns[order]
-        # Each later than those before it; damage may say anything.
-        rising = (ns < _LATEST_NS) & (ticks < 2**63)
-        rising[1:] &= (ticks[1:] > ticks[:-1]) & (ns[1:] > ns[:-1])
-        ticks, ns = ticks[rising], ns[rising]
-        if len(ticks) < 2:
-            ticks, ns = np.array([0, 1], np.uint64), np.array([0, 1], np.uint64)
-        self._first, self._first_ns = ticks[0], int(ns[0])
-        self._ticks = (ticks - ticks[0]).astype(np.float64)
-        self._ns = (ns - ns[0]).astype(np.float64)
-        last = max(len(ticks) - 4, 0)
-        self._rate = float((self._ns[-1] - self._ns[last]) / (self._ticks[-1] - self._ticks[last]))
-
-    def sound(self, ticks: UInt64) -> Bool:
-        """Which of them are moments of the recording."""
-        return np.asarray((ticks >= self._first) & (ticks < 2**63))
-
-    def ns(self, ticks: UInt64) -> Int64:
-        """CLOCK_MONOTONIC."""
-        since = (np.maximum(ticks, self._first) - self._first).astype(np.float64)
-        inside = np.interp(since, self._ticks, self._ns)
-        beyond = np.maximum(since - self._ticks[-1], 0) * self._rate
-        return np.asarray(np.minimum(np.rint(inside + beyond), 2.0**61).astype(np.int64) + self._first_ns)
-
-    def length_ns(self, ticks: UInt64) -> Int64:
-        """The length of some ticks."""
-        return np.asarray(np.minimum(np.rint(ticks.astype(np.float64) * self._rate), 2.0**61).astype(np.int64))
 
 
 _ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW)

@@ -100,7 +100,7 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
 def ask_symbols(file: InsideFile, resolver: Resolver) -> None:
     """Have the resolver know every address of a process's samples."""
     if file.used is not None:
-        UsedStacks(file.pid, file.used, resolver, StackBuilder()).frames()
+        UsedStacks(file.pid, file.used, resolver, StackBuilder())
 
 
 def _notes(sampled: Sequence[Used]) -> Iterator[str]:

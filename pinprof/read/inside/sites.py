@@ -62,12 +62,8 @@ def _chain(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]], stac
         for frame in reversed(site.python)
     ]
     for frame in reversed(site.native):
-        dso = dso_of(frame)
-        unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind == "file" else "[anon]", "", 0)]
-        chain += [
-            stacks.frame(function.name, dso, USER, function.file, function.line)
-            for function in reversed(names.get(frame) or unnamed)
-        ]
+        dso, functions = at_place(frame, names)
+        chain += [stacks.frame(function.name, dso, USER, function.file, function.line) for function in functions]
     return chain
 
 
@@ -99,6 +95,13 @@ def dso_of(frame: NativeFrame) -> Dso:
     if frame.file == "[vdso]":
         return Dso(frame.file, "", "vdso")
     return Dso(frame.file, "", "file") if frame.file.startswith("/") else Dso("[anon]", "", "jit")
+
+
+def at_place(frame: NativeFrame, names: dict[NativeFrame, list[NativeFunction]]) -> tuple[Dso, list[NativeFunction]]:
+    """The object that holds a place, and the functions there, outermost first; a stand-in where none is known."""
+    dso = dso_of(frame)
+    unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind != "jit" else "[anon]", "", 0)]
+    return dso, (names.get(frame) or unnamed)[::-1]
 
 
 def named_frames(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict[NativeFrame, list[NativeFunction]]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int64
 from pinprof.read.by_thread import threads
-from pinprof.read.inside.file import NOT_KNOWN, InsideFile, Kind
+from pinprof.read.inside.file import InsideFile
+from pinprof.read.inside.layout import NOT_KNOWN, Kind
 
 MOST_ROWS = 1 << 21
 """Calls of sums that are laid out by themselves; beyond these a row stands for several."""

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64, UInt64
+from pinprof.read.inside.layout import LATEST_NS, Flag
 
 NO_CALL, UNKNOWN_CALL = -2, -1
 """`Used.call` of samples that no call of the kernel has led to, and where it is not known which one."""
-TORN, CALLED = 32, 64
-_LATEST_NS = 2**62
 _SIZES = ("bytes", "address", "source", "stream", "end")
 _MOST = 1 << 40
 
@@ -69,8 +68,6 @@ class Used:
     delayed_ns: Int64
     """For which others kept the thread from running, since the sample before."""
     faults: Int64
-    disk_faults: Int64
-    """Of them those that read a disk."""
     address: UInt64
     chain: Int64
     call: Int32
@@ -99,14 +96,13 @@ def sound(records: NDArray[np.void]) -> Bool:
 def columns(records: NDArray[np.void]) -> dict[str, Any]:
     """The columns of records of samples."""
     faults, number = records["stream"], records["function"].astype(np.int32)
-    called = records["flags"] & CALLED > 0
+    called = records["flags"] & Flag.CALLED > 0
     return {
         "ticks": records["begin"].copy(),
         "user_ns": records["bytes"].astype(np.int64),
         "system_ns": records["source"].astype(np.int64),
         "delayed_ns": records["extra"].astype(np.int64) * 1000,
         "faults": ((faults & np.uint64(0xFFFF_FFFF)) + (faults >> np.uint64(32))).astype(np.int64),
-        "disk_faults": (faults >> np.uint64(32)).astype(np.int64),
         "address": records["address"].copy(),
         "chain": records["site"].astype(np.int64),
         "call": np.where(called, np.where(number > 0, number - 1, UNKNOWN_CALL), NO_CALL).astype(np.int32),
@@ -127,7 +123,7 @@ def chains(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, Chain]]
             continue  # damage
         places = np.frombuffer(text[: 8 * native], "<u8").tolist()
         lines = np.frombuffer(text[8 * native :], "<u4").reshape(-1, 2).tolist()
-        torn = bool(int(record["flags"]) & TORN)
+        torn = bool(int(record["flags"]) & Flag.TORN)
         yield (
             int(record["site"]),
             Chain(tuple(places), tuple((code, min(line, 2**31 - 1)) for code, line in lines), torn),
@@ -138,9 +134,9 @@ def modules(told: Iterable[tuple[np.void, bytes]]) -> Iterator[MappedCode]:
     """Code, by what was read of the process's mappings."""
     for record, text in told:
         begin, end = int(record["address"]), int(record["source"])
-        if begin < end < _LATEST_NS:
+        if begin < end < LATEST_NS:
             path = text.decode("utf-8", "replace").removesuffix(" (deleted)")
-            yield MappedCode(int(record["begin"]), begin, end, min(int(record["stream"]), _LATEST_NS), path)
+            yield MappedCode(int(record["begin"]), begin, end, min(int(record["stream"]), LATEST_NS), path)
 
 
 def codes(told: Iterable[tuple[np.void, bytes]]) -> Iterator[tuple[int, tuple[str, str]]]:

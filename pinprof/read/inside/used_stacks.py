@@ -14,7 +14,7 @@ from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
 from pinprof.read.inside import used
 from pinprof.read.inside.fault_kinds import ENTERED, SHARED
 from pinprof.read.inside.file import NativeFrame
-from pinprof.read.inside.sites import NativeFunction, dso_of, named_frames
+from pinprof.read.inside.sites import at_place, named_frames
 from pinprof.read.inside.used import Used
 from pinprof.read.python.frames import is_machinery
 from pinprof.read.symbols.resolver import Resolver
@@ -25,8 +25,6 @@ _UNKNOWN = ("[unknown kernel]",)
 _MOSTLY = {"munmap": "unmap_region", "brk": "unmap_region", "madvise": "zap_page_range_single"}
 _OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "close": "shmem_evict_inode"}
 """Calls whose time is nearly all in one thing; the second ones in processes that fill shared memory."""
-
-
 _PINS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("ioctl", "io_uring_register"), ("pin_user_pages", "faultin_page")),
     **dict.fromkeys(("mlock", "mlock2", "mlockall"), ("__mm_populate",)),
@@ -54,8 +52,8 @@ class UsedStacks:
     """The stacks of a process's samples."""
 
     def __init__(self, pid: int, each: Used, resolver: Resolver, builder: StackBuilder, machine: str = "") -> None:
-        """`machine`: what processor it is of."""
-        self._pid, self._used, self._resolver, self._builder = pid, each, resolver, builder
+        """`machine`: what processor it is of. The resolver is asked for all places."""
+        self._used, self._builder = each, builder
         self._kernel = kernel_functions(machine)
         numbers = list(each.chains)
         lengths = [len(each.chains[number].native) for number in numbers]
@@ -71,6 +69,8 @@ class UsedStacks:
         }
         self.leaves = [NativeFrame(file, place + 1) for file, place in self._places(each.address, each.ticks)]
         """Per sample its instruction."""
+        self._everywhere = {*self.leaves, *(frame for chain in self._callers.values() for frame in chain)}
+        self._names = named_frames(self._everywhere, pid, resolver)
 
     def _places(self, addresses: UInt64, ticks: UInt64) -> list[NativeFrame]:
         found = self._used.modules
@@ -86,14 +86,6 @@ class UsedStacks:
             )
         return frames
 
-    def frames(self) -> dict[NativeFrame, list[NativeFunction]]:
-        """What is at each place."""
-        return named_frames(self._everywhere, self._pid, self._resolver)
-
-    @property
-    def _everywhere(self) -> set[NativeFrame]:
-        return {*self.leaves, *(frame for chain in self._callers.values() for frame in chain)}
-
     def calls(self, *names: str) -> Bool:
         """Which of the samples came from these calls of the kernel."""
         numbers = [number for number, name in self._kernel.items() if name.partition("_sys_")[2] in names]
@@ -102,31 +94,34 @@ class UsedStacks:
     @property
     def forks(self) -> bool:
         """Whether the process was seen to fork."""
-        names, calls = self.frames(), self.calls("clone", "fork").tolist()
+        calls = self.calls("clone", "fork").tolist()
         leaves = {leaf for leaf, forks in zip(self.leaves, calls, strict=True) if forks}
-        return any(_FORK.fullmatch(function.name) for leaf in leaves for function in names.get(leaf, ()))
+        return any(_FORK.fullmatch(function.name) for leaf in leaves for function in self._names.get(leaf, ()))
 
     def nodes(self, places: Sequence[SamplePlace], faults: Mapping[int, tuple[str, ...]]) -> Int64:
         """The innermost node of each stack; `faults`: what serves those of each chain."""
-        names = self.frames()
-        native = {frame: self._native(frame, names) for frame in self._everywhere}
+        shares = any(SHARED in each for each in faults.values())
+        native = {frame: self._native(frame) for frame in self._everywhere}
         outer = {number: self._outer(number, native) for number in {place.chain for place in places}}
         chains = [
-            [*outer[place.chain], *(frame for frame, _ in native[place.frame]), *self._served(place, faults)]
+            [
+                *outer[place.chain],
+                *(frame for frame, _ in native[place.frame]),
+                *self._served(place, faults.get(place.chain, ENTERED), shares),
+            ]
             for place in places
         ]
         return self._builder.stacks(chains).astype(np.int64)
 
-    def _native(self, frame: NativeFrame, names: dict[NativeFrame, list[NativeFunction]]) -> list[tuple[int, bool]]:
+    def _native(self, frame: NativeFrame) -> list[tuple[int, bool]]:
         """The functions at a place, outermost first, and which of them are the interpreter's machinery."""
-        dso = dso_of(frame)
-        unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind != "jit" else "[anon]", "", 0)]
+        dso, functions = at_place(frame, self._names)
         return [
             (
                 self._builder.frame(function.name, dso, USER, function.file, function.line),
                 is_machinery(function.name, dso.name),
             )
-            for function in reversed(names.get(frame) or unnamed)
+            for function in functions
         ]
 
     def _outer(self, number: int, native: Mapping[NativeFrame, list[tuple[int, bool]]]) -> list[int]:
@@ -142,18 +137,14 @@ class UsedStacks:
             frames += [made for made, machinery in native[frame] if not (machinery and chain.python)]
         return frames
 
-    def _served(self, place: SamplePlace, faults: Mapping[int, tuple[str, ...]]) -> list[int]:
-        """The frames of what the kernel did."""
+    def _served(self, place: SamplePlace, served: tuple[str, ...], shares: bool) -> list[int]:
+        """The frames of what the kernel did; `served`: by faults; `shares`: in a process that fills shared memory."""
         kernel = place.kernel
         if kernel == NOT_IN_KERNEL:
             return []
-        served = faults.get(place.chain, ENTERED)
         names = served if kernel == BY_FAULT else _UNKNOWN
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
-            shares = any(SHARED in each for each in faults.values())
-            inside = (_MOSTLY | (_OF_SHARED if shares else {})).get(name.partition("_sys_")[2])
-            names = (name, inside) if inside else (name,)
-            if place.faults:
-                call = name.partition("_sys_")[2]
-                names = (name, *_PINS.get(call, ()), *served)
+            call = name.partition("_sys_")[2]
+            inside = _MOSTLY.get(call) or (_OF_SHARED.get(call) if shares else None)
+            names = (name, *_PINS.get(call, ()), *served) if place.faults else (name, inside) if inside else (name,)
         return [self._builder.frame(name, KERNEL_IMAGE, KERNEL) for name in names]

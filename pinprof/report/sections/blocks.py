@@ -126,8 +126,7 @@ class BlocksSection(Section[Explained]):
         table = self.memory.table
         count: Counter[tuple[int, int]] = Counter()
         size: Counter[tuple[int, int]] = Counter()
-        rows = np.flatnonzero(np.isin(table.event, HostEvent.ADVISED))
-        for row in rows.tolist():
+        for row in np.flatnonzero(table.event == HostEvent.ADVISED).tolist():
             key = int(table.maker[row]), int(table.site[row])
             count[key] += int(table.count[row])
             size[key] += int(table.size_bytes[row])

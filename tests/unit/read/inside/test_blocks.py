@@ -11,7 +11,7 @@ from pinprof.data.time_window import TimeWindow
 from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside.calls import InsideCalls
-from pinprof.read.inside.file import Flag, Kind
+from pinprof.read.inside.layout import Flag, Kind
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.agent_file import TICKS_A_NS, block, call, chunk, header, site
 from tests.support.stacks import Sample, capture

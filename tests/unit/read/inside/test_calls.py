@@ -12,7 +12,7 @@ from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import sums
 from pinprof.read.inside.calls import InsideCalls
-from pinprof.read.inside.file import Flag
+from pinprof.read.inside.layout import Flag
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.agent_file import call, chunk, header, site, total
 

@@ -9,6 +9,7 @@ import pytest
 
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside.file import AgentSite, InsideFile, NativeFrame, PythonFrame
+from pinprof.read.inside.layout import NOT_KNOWN, Kind
 from tests.support import agent_file
 from tests.support.agent_file import anchor, call, chunk, header, record, site, total
 
@@ -40,7 +41,7 @@ def test_a_threads_chunks_are_in_the_order_in_which_it_took_them() -> None:
 
 
 def test_a_chunk_passes_from_thread_to_thread() -> None:
-    handed = record(inside_file.Kind.THREAD, address=2 << 32 | 71)
+    handed = record(Kind.THREAD, address=2 << 32 | 71)
     file = parsed(header(), chunk(call(T, T + 1), handed, call(T + 5, T + 6), tid=70))
     assert file.tid.tolist() == [70, 71]
 
@@ -82,7 +83,7 @@ def test_lines_of_a_site_that_make_no_sense_are_left_out(text: str) -> None:
         call(T + 5, T),
         call(T, T + 1, function=99),
         call(T, T + 1, bytes=2**50),
-        record(inside_file.Kind.CALL, T, T + 1, "cuMemAlloc")[:54] + b"M" + bytes(9),
+        record(Kind.CALL, T, T + 1, "cuMemAlloc")[:54] + b"M" + bytes(9),
         total(T, T + 100, 0, 10),
         total(T, T + 100, 2**41, 10),
         total(T, T + 100, 5, 1000),
@@ -122,4 +123,4 @@ def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
     assert file is not None
     assert file.begin_ns.tolist() == [T]
     assert file.tid.tolist() == [agent_file.TID]
-    assert np.all(file.records["bytes"] == inside_file.NOT_KNOWN)
+    assert np.all(file.records["bytes"] == NOT_KNOWN)

@@ -13,7 +13,8 @@ from pinprof.data.model import KERNEL, Capture, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import samples
-from pinprof.read.inside.file import InsideFile, Kind
+from pinprof.read.inside.file import InsideFile
+from pinprof.read.inside.layout import Kind
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.agent_file import chunk, header, record, ticks
 
