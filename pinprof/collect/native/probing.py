@@ -116,11 +116,13 @@ class Probes:
 
     def _counted(self) -> dict[str, int]:
         """How many calls of each kind there were since the last time."""
-        calls = {}
-        for name, kind in self._kinds.items():
-            total = sum(perf_event.count(file) for file in self._opened.files[kind.enter])
-            calls[name], kind.counted = total - kind.counted, total
-        self._calls += sum(calls.values())
+        return {name: self._made(kind) for name, kind in self._kinds.items()}
+
+    def _made(self, kind: _Kind) -> int:
+        """How many calls of this kind there were since the last time."""
+        total = sum(perf_event.count(file) for file in self._opened.files[kind.enter])
+        calls, kind.counted = total - kind.counted, total
+        self._calls += calls
         return calls
 
     def _give_up(self, name: str) -> None:
@@ -129,4 +131,5 @@ class Probes:
         for event in (kind.enter, kind.leave):
             for file in opened.files[event]:
                 perf_event.disable(file)
+        self._made(kind)
         opened.let_go((kind.enter, kind.leave))
