@@ -120,6 +120,10 @@ enum kind {
                * KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,    /* bytes: length of the thread's name in the next unit */
     WITHDREW, /* the program handles the signal by which it was sampled: nothing more comes */
+    MET, /* as CALL, of a function in which processes meet. address: the communicator's identity, 0 where it has none;
+          * source: its number among the calls of that; stream: as CALL, or the other's rank and above 32 bits the tag
+          */
+    COMMUNICATOR, /* address: its identity; source: the rank in it and above 32 bits its size; extra: whose it is */
 };
 enum flag {
     SAMPLE = 1,     /* of calls that are summed otherwise */
@@ -252,7 +256,7 @@ struct thread {
         word hash;
         uint32_t site;
     } site[SITES];
-    uint32_t sites;
+    uint32_t sites, meetings;
     struct tallies tallies[USERS];
     uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {
