@@ -14,7 +14,7 @@
  *   native.h     the thread's return addresses
  *   site.h       both, by number
  *   calls.h      what is recorded of a call
- *   meetings.h   calls in which processes meet: with whom, and the how manieth
+ *   meetings.h   calls in which processes meet: with whom, and which number it has
  *   sampler.h    where threads spend processor time, where nothing else tells it
  *   timers.h     the sampler's timers and signal
  *   host_memory.h  large memory of the host, from who makes it to who gives it back
@@ -45,11 +45,11 @@
 
 #include "sampler.h"
 
+#include "host_memory.h"
+
 static void *of_library(const char *name);
 
 #include "meetings.h"
-
-#include "host_memory.h"
 
 #include "mappings.h"
 

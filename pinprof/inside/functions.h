@@ -14,9 +14,9 @@ enum role_flag {
     ENDS = 64,     /* it ends its communicator */
 };
 
-/* Places of arguments; -1: none. Of a function that MEETS, `pointer` is its communicator, `size` counts what `target` is
- * the type of, `source` is the rank that it sends to or receives from, `rows` the tag, and at `properties` it writes
- * the handle of a communicator that it makes.
+/* Places of arguments; -1: none. Of a function that MEETS, `pointer` is its communicator, `size` counts what `target`
+ * is the type of, `source` is the rank that it sends to or receives from, `rows` the tag, and at `properties` it
+ * writes the handle of a communicator that it makes.
  */
 struct role {
     uint8_t flags, unit;

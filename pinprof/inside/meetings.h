@@ -47,7 +47,10 @@ static enum mpi mpi_library(void)
     if (known != NOBODY_ASKED)
         return known;
     Dl_info of = {0};
-    void *size = of_library(ASKED_NAMES[COMM_SIZE]), *open_mpi = of_library("ompi_mpi_comm_world");
+    /* A program may have the library's own variable as a copy, which stands first. */
+    void *open_mpi = next_dlsym()(RTLD_DEFAULT, "ompi_mpi_comm_world"), *size = of_library(ASKED_NAMES[COMM_SIZE]);
+    if (!open_mpi)
+        open_mpi = of_library("ompi_mpi_comm_world");
     if (open_mpi) {
         world = (word)(uintptr_t)open_mpi;
         known = OPEN_MPI;
