@@ -28,14 +28,16 @@ from pinprof.data.rates import Rate
 from pinprof.scenario import Backend
 
 HOST_SIZES = (1 << 20, 8 << 20)
-"""Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist. A measure holds three times as
-much, no more."""
+"""Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist."""
+LARGE_SIZES = (8 << 20, 64 << 20)
+"""The same of what depends on whether caches hold it."""
 CUDA_SIZES = (64 << 10, 1 << 20, 32 << 20)
 SHARE = 4
 """No more than a quarter of the free memory is taken."""
 HOST = (
-    "touch.first", "touch.huge", "memcpy.host", "free.pageable", "touch.cow", "file.read", "file.map-touch",
+    "touch.first", "memcpy.host", "free.pageable", "touch.cow", "file.read", "file.map-touch",
 )  # fmt: skip
+LARGE = ("touch.huge", "refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept")
 CUDA = (
     "pin.alloc", "h2d.pageable", "h2d.pinned", "d2h.pageable", "d2h.pinned", "h2d.small", "pin.register-touched",
     "prefault.tN", "free.pinned", "free.unregister", "h2d.staged", "kernel.launch-sync",
@@ -74,6 +76,7 @@ def _answers(*, cuda: bool) -> Iterator[dict[str, Any]]:
     cpus = sorted(os.sched_getaffinity(0))
     with contextlib.closing(backends.HostBackend()) as host:
         yield from map(asdict, rates_of(host, HOST, HOST_SIZES, cpus))
+        yield from map(asdict, rates_of(host, LARGE, LARGE_SIZES, cpus))
     if not cuda:
         return
     driver: Any = importlib.import_module("pinprof.workloads.backends.driver")
