@@ -490,8 +490,7 @@ __attribute__((constructor)) static void begin(void)
         if (made != MAP_FAILED && !pthread_key_create(&at_thread_exit, thread_ends)) {
             bool wipes = !madvise(made, page, MADV_WIPEONFORK);
             counts_ticks = has_steady_ticks();
-            begun_ticks = ticks();
-            begun_ns = nanoseconds();
+            both_clocks(&begun_ticks, &begun_ns);
             find_python(next_dlsym());
             find_unwinder(next_dlsym());
             find_mapping(next_dlsym());
