@@ -37,8 +37,8 @@ enum role_flag {
 };
 
 /* Places of arguments; -1: none. Of a function that MEETS, `pointer` is its communicator, `size` counts what `target`
- * is the type of, `source` is the rank that it sends to or receives from, `rows` the tag, and at `properties` it
- * writes the handle of a communicator that it makes.
+ * is the type of, `source` is the root, or the rank that it sends to or receives from, `rows` the tag, and at
+ * `properties` it writes the handle of a communicator that it makes.
  */
 struct role {
     uint8_t flags, unit;
@@ -117,7 +117,7 @@ def _role(name: str, role: Function) -> str:
 def _meeting(role: MeetingFunction) -> str:
     places = {
         "size": role.count, "rows": role.tag, "pointer": role.communicator, "target": role.datatype,
-        "source": role.peer, "stream": role.stream, "properties": role.makes,
+        "source": role.root if role.peer is None else role.peer, "stream": role.stream, "properties": role.makes,
     }  # fmt: skip
     library = LIBRARIES.index(role.library) + 1
     return _row({"MEETS": True, "NUMBERED": role.numbered, "ENDS": role.ends}, library, places)

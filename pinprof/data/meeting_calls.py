@@ -34,7 +34,7 @@ class MeetingCalls(Table):
     number: Int64
     """Its number among the calls of its communicator that all ranks make in one order, from 1; 0 for other calls."""
     peer: Int64
-    """The rank in the communicator that it sends to or receives from, -1 for other calls, and where it may be any."""
+    """The root, or the rank in the communicator that it sends to or receives from; -1 for other calls, and for any."""
     tag: Int64
     size_bytes: Int64
     """-1 where arguments do not say it."""

@@ -16,10 +16,10 @@ from pinprof.base.lazy_dataclass import dataclass
 
 _MANGLED = re.compile(r"_ZN4gloo(\d+)([a-z]+)E")
 
-Waits = Literal["all", "some", "pair", "whom", "later", "none"]
-"""For all others of its communicator; for some of them, as the root; for the one that it sends to or receives from; for
-whom the call does not say; on the GPU, after the call; not at all."""
-
+Waits = Literal["all", "root", "gather", "chain", "pair", "whom", "later", "none"]
+"""For whom the call waits: all others of its communicator; the root, all others; all others, the root, and these for
+it; some of them; the one that it sends to or receives from; whom the call does not say; all, on the GPU, after the
+call; nobody."""
 Library = Literal["NCCL", "MPI", "Gloo"]
 LIBRARIES: tuple[Library, ...] = get_args(Library)
 
@@ -35,6 +35,7 @@ class MeetingFunction:
     """What `count` counts."""
     peer: int | None = None
     """The rank that it sends to or receives from."""
+    root: int | None = None
     tag: int | None = None
     stream: int | None = None
     makes: int | None = None
@@ -56,8 +57,9 @@ def _all(communicator: int, count: int | None = None, datatype: int | None = Non
     return MeetingFunction("all", communicator, count, datatype)
 
 
-def _some(communicator: int, count: int | None = None, datatype: int | None = None) -> MeetingFunction:
-    return MeetingFunction("some", communicator, count, datatype)
+def _rooted(waits: Waits, communicator: int, count: int, datatype: int) -> MeetingFunction:
+    """Of MPI: the root stands before the communicator."""
+    return MeetingFunction(waits, communicator, count, datatype, root=communicator - 1)
 
 
 def _later(communicator: int, count: int, datatype: int, peer: int | None = None) -> MeetingFunction:
@@ -81,13 +83,13 @@ _MPI: Mapping[str, MeetingFunction] = {
     **dict.fromkeys(("MPI_Alltoallv", "MPI_Alltoallw"), _all(8)),
     "MPI_Reduce_scatter": _all(5),
     "MPI_Reduce_scatter_block": _all(5, 2, 3),
-    "MPI_Bcast": _some(4, 1, 2),
-    "MPI_Reduce": _some(6, 2, 3),
-    "MPI_Gather": _some(7, 1, 2),
-    "MPI_Gatherv": _some(8, 1, 2),
-    "MPI_Scatter": _some(7, 4, 5),
-    "MPI_Scatterv": _some(8, 5, 6),
-    **dict.fromkeys(("MPI_Scan", "MPI_Exscan"), _some(5, 2, 3)),
+    "MPI_Bcast": _rooted("root", 4, 1, 2),
+    "MPI_Reduce": _rooted("gather", 6, 2, 3),
+    "MPI_Gather": _rooted("gather", 7, 1, 2),
+    "MPI_Gatherv": _rooted("gather", 8, 1, 2),
+    "MPI_Scatter": _rooted("root", 7, 4, 5),
+    "MPI_Scatterv": _rooted("root", 8, 5, 6),
+    **dict.fromkeys(("MPI_Scan", "MPI_Exscan"), MeetingFunction("chain", 5, 2, 3)),
     **dict.fromkeys(("MPI_Send", "MPI_Ssend", "MPI_Rsend"), _SENDS),
     "MPI_Recv": replace(_SENDS, sends=False),
     **dict.fromkeys(
@@ -135,7 +137,7 @@ _GLOO: Mapping[str, MeetingFunction] = {
             "_ZN4gloo9broadcastERNS_16BroadcastOptionsE", "_ZN4gloo6reduceERNS_13ReduceOptionsE",
             "_ZN4gloo6gatherERNS_13GatherOptionsE", "_ZN4gloo7scatterERNS_14ScatterOptionsE",
         ),
-        _some(0),
+        MeetingFunction("chain", 0),
     ),
 }  # fmt: skip
 """Their one argument has the communicator first."""

@@ -15,8 +15,8 @@ enum role_flag {
 };
 
 /* Places of arguments; -1: none. Of a function that MEETS, `pointer` is its communicator, `size` counts what `target`
- * is the type of, `source` is the rank that it sends to or receives from, `rows` the tag, and at `properties` it
- * writes the handle of a communicator that it makes.
+ * is the type of, `source` is the root, or the rank that it sends to or receives from, `rows` the tag, and at
+ * `properties` it writes the handle of a communicator that it makes.
  */
 struct role {
     uint8_t flags, unit;
@@ -164,12 +164,12 @@ static const struct role ROLES[] = {
     {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallw */
     {MEETS | NUMBERED, 2, -1, -1, 5, -1, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter */
     {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter_block */
-    {MEETS | NUMBERED, 2, 1, -1, 4, 2, -1, -1, -1, -1, -1}, /* MPI_Bcast */
-    {MEETS | NUMBERED, 2, 2, -1, 6, 3, -1, -1, -1, -1, -1}, /* MPI_Reduce */
-    {MEETS | NUMBERED, 2, 1, -1, 7, 2, -1, -1, -1, -1, -1}, /* MPI_Gather */
-    {MEETS | NUMBERED, 2, 1, -1, 8, 2, -1, -1, -1, -1, -1}, /* MPI_Gatherv */
-    {MEETS | NUMBERED, 2, 4, -1, 7, 5, -1, -1, -1, -1, -1}, /* MPI_Scatter */
-    {MEETS | NUMBERED, 2, 5, -1, 8, 6, -1, -1, -1, -1, -1}, /* MPI_Scatterv */
+    {MEETS | NUMBERED, 2, 1, -1, 4, 2, 3, -1, -1, -1, -1}, /* MPI_Bcast */
+    {MEETS | NUMBERED, 2, 2, -1, 6, 3, 5, -1, -1, -1, -1}, /* MPI_Reduce */
+    {MEETS | NUMBERED, 2, 1, -1, 7, 2, 6, -1, -1, -1, -1}, /* MPI_Gather */
+    {MEETS | NUMBERED, 2, 1, -1, 8, 2, 7, -1, -1, -1, -1}, /* MPI_Gatherv */
+    {MEETS | NUMBERED, 2, 4, -1, 7, 5, 6, -1, -1, -1, -1}, /* MPI_Scatter */
+    {MEETS | NUMBERED, 2, 5, -1, 8, 6, 7, -1, -1, -1, -1}, /* MPI_Scatterv */
     {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Scan */
     {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Exscan */
     {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Send */
