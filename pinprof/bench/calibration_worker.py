@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 
 from pinprof.base.errors import CudaError, PinprofError
-from pinprof.bench.calibration import needs_gpu
+from pinprof.bench.calibration import LARGE, needs_gpu
 from pinprof.bench.measures import TrialSite, trial_of
 from pinprof.data.rates import Rate
 from pinprof.scenario import Backend
 
 HOST_SIZES = (1 << 20, 8 << 20)
-"""Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist. A measure holds three times as
-much, no more."""
+"""Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist."""
+LARGE_SIZES = (8 << 20, 64 << 20)
+"""The same of what depends on whether caches hold it."""
 CUDA_SIZES = (64 << 10, 1 << 20, 32 << 20)
 SHARE = 4
 """No more than a quarter of the free memory is taken."""
@@ -65,7 +66,8 @@ def answers_to(measures: Sequence[str]) -> Iterator[Rate | dict[str, str]]:
     cpus = sorted(os.sched_getaffinity(0))
     with contextlib.closing(backends.HostBackend()) as host:
         for measure in measures:
-            if not needs_gpu(measure) and (yield from rates_of(host, measure, HOST_SIZES, cpus)):
+            sizes = LARGE_SIZES if measure in LARGE else HOST_SIZES
+            if not needs_gpu(measure) and (yield from rates_of(host, measure, sizes, cpus)):
                 yield {"finished": measure}
     on_gpu = list(filter(needs_gpu, measures))
     if on_gpu:

@@ -2,9 +2,9 @@
 
     $XDG_CACHE_HOME/pinprof/calibration-KEY.json    (default ~/.cache)
 
-KEY stands for what decides what an operation costs (`rates.machine_of`), the host, and the GPUs that a program sees. A
-file that is damaged, too old, or may be another user's counts as none, and where nothing can be kept, every recording
-measures: neither is an error.
+KEY stands for what decides what an operation costs (`rates.machine_of`), the host, the GPUs that a program sees, and
+the version that measured. A file that is damaged, too old, or may be another user's counts as none, and where nothing
+can be kept, every recording measures: neither is an error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pinprof import __version__
 from pinprof.base import cache, files, shapes
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import TEXT, Each, Record
@@ -77,5 +78,5 @@ def keep(known: KeptRates, environment: Mapping[str, str]) -> None:
 
 def _name(machine: Mapping[str, Any], environment: Mapping[str, str]) -> Path:
     """The file's name: the host's is only in the hash, as everywhere."""
-    facts = [rates.key_of(machine), os.uname().nodename, environment.get("CUDA_VISIBLE_DEVICES")]
+    facts = [rates.key_of(machine), os.uname().nodename, environment.get("CUDA_VISIBLE_DEVICES"), __version__]
     return Path(f"calibration-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json")

@@ -62,11 +62,16 @@ MEASURES = {
     "memcpy.host": "memcpy between two touched host buffers",
     "file.read": "read() of a cached file into a touched buffer",
     "file.map-touch": "first read of every 4 KiB page of a mapped, cached file",
+    "refill.copy-new": "memcpy into new memory in huge pages, made and unmapped",
+    "refill.copy-kept": "memcpy into memory in huge pages that stays",
+    "refill.add-new": "the sum of two arrays into new memory in huge pages, made and unmapped",
+    "refill.add-kept": "the sum of two arrays into memory in huge pages that stays",
 }
 """Name of a measure → what one call of it is, in CUDA's words. `prefault.tN` stands for `prefault.t1`, `.t2`, …"""
 NEED_NO_GPU = frozenset(
     {"alloc.malloc", "touch.first", "touch.huge", "touch.cow", "free.pageable", "free.munmap", "memcpy.host"}
     | {"file.read", "file.map-touch"}
+    | {"refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept"}
 )
 """Measures that mean the same with and without a GPU; all others, the backend `host` emulates or leaves out."""
 
@@ -132,7 +137,7 @@ class Rates:
         return tuple(sorted((rate for rate in self.rates if rate.measure == measure), key=lambda rate: rate.size_bytes))
 
     def older_than(self, utc: str) -> timedelta | None:
-        """By how much they are older than a time (ISO 8601), 0 where they are younger; None where a time cannot be read."""
+        """By how much they are older than a time (ISO 8601), 0 where they are younger; None where one is unreadable."""
         try:
             return max(datetime.fromisoformat(utc) - datetime.fromisoformat(self.measured_utc), timedelta())
         except (ValueError, TypeError):  # the last one: one of them has no zone
