@@ -339,7 +339,7 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
             f"The waits of {rank_names(blind)} were not recorded, so meetings of their threads are not visible."
         )
     notes += _by_windows(runs)
-    silent = [run for run in runs if run.uses_nccl and not len(run.collectives)]
+    silent = [run for run in runs if run.uses_nccl and not len(run.collectives) and not len(run.calls)]
     short = [run.number for run in silent if run.sampled and not any(gpu.collectives for gpu in run.sampled)]
     if short:
         notes.append(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
+from pinprof.ranks.calls import RankCalls, busy, rank_calls
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
 
@@ -37,6 +38,7 @@ SPINS = re.compile(
 )
 """Functions in which a thread waits for other ranks though it stays on its processor: MPI looks repeatedly."""
 _LONGEST_NAME = 512
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,12 @@ class RankRun:
     """Whether waits were recorded."""
     gaps: tuple[Gap, ...] = ()
     """What of the run is missing."""
+    calls: RankCalls = field(default_factory=RankCalls.empty)
+    """Those in which it meets others, where the agent has recorded them."""
+    busy: Intervals = field(default_factory=lambda: union(_NOTHING, _NOTHING))
+    """When its thread does not wait."""
+    blocking: Intervals = field(default_factory=lambda: union(_NOTHING, _NOTHING))
+    """When its thread is in a call in which ranks meet."""
 
     @property
     def work_start_ns(self) -> int:
@@ -111,6 +119,10 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     capture, course = doing.capture, doing.course
     places, spent = _spent(doing)
     spans, range_names = _spans(capture, course)
+    calls, blocking, places = rank_calls(capture.meetings, course, places)
+    # In such a call a thread waits for others, though it may look repeatedly whether they have come.
+    inside = 2 * blocking.covered(spent.start_ns, spent.end_ns) > spent.end_ns - spent.start_ns
+    spent = replace(spent, outside=spent.outside | inside)
     collectives, names, computing = _gpu(capture, course)
     memory = capture.memory
     return RankRun(
@@ -123,7 +135,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         phases={phase.name: phase.intervals for phase in course.phases},
         places=places,
         spent=spent,
-        waits=_apart(waits_for_others(spent, _runnable(spent)), collectives),
+        waits=apart(waits_for_others(spent, _runnable(spent)), union(collectives.start_ns, collectives.end_ns)),
         collectives=collectives,
         collective_names=names,
         computing=computing,
@@ -141,6 +153,9 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         sampled=analysis.activity.sampled if analysis.activity else (),
         sampled_waits=any(event.spans for event in capture.events),
         gaps=analysis.gaps,
+        calls=calls,
+        busy=busy(spent),
+        blocking=blocking,
     )
 
 
@@ -217,12 +232,9 @@ def _gpu(capture: Capture, course: Course) -> tuple[RankWaits, tuple[str, ...], 
     return found, ops.names if len(rows) else (), union(ops.start_ns[work], ops.end_ns[work])
 
 
-def _apart(waits: RankWaits, collectives: RankWaits) -> RankWaits:
-    """Waits in which no collective runs: what a thread waits for there is the GPU's meeting, which is known better."""
-    if not len(collectives) or not len(waits):
-        return waits
-    meeting = union(collectives.start_ns, collectives.end_ns)
-    inside = meeting.covered(waits.start_ns, waits.end_ns)
+def apart(waits: RankWaits, meetings: Intervals) -> RankWaits:
+    """Waits that are not for the most part in meetings that are known better."""
+    inside = meetings.covered(waits.start_ns, waits.end_ns)
     return waits.take(2 * inside < waits.end_ns - waits.start_ns)
 
 
@@ -243,4 +255,7 @@ def moved(run: RankRun, offset_ns: int) -> RankRun:
         collectives=run.collectives.moved(offset_ns),
         computing=Intervals(run.computing.start + offset_ns, run.computing.end + offset_ns),
         spans=run.spans.moved(offset_ns),
+        calls=run.calls.moved(offset_ns),
+        busy=Intervals(run.busy.start + offset_ns, run.busy.end + offset_ns),
+        blocking=Intervals(run.blocking.start + offset_ns, run.blocking.end + offset_ns),
     )
