@@ -1,8 +1,8 @@
 """Where ranks meet, by their own calls: the calls of one communicator with one number are one meeting.
 
 Who waits for whom is what the function says: all for all, all for the root, the root for all, one for another. By a
-call that comes back before its work is done (NCCL's), or that another thread makes (Gloo's), a rank loses only while its
-critical thread does nothing.
+call that comes back before its work is done (NCCL's), or that another thread makes (Gloo's), a rank loses only while
+its critical thread does nothing.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ from pinprof.ranks.lanes import lanes_of
 from pinprof.ranks.late import Late, lasts, latecomers, together_ns, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
 from pinprof.ranks.nodes import nodes_of
+from pinprof.ranks.path import job_opportunities
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.results import Excess, Hold, Launch, Meet, RankFacts, RankLane, Start, Verdict
+from pinprof.ranks.results import Excess, Hold, JobOpportunity, Launch, Meet, RankFacts, RankLane, Start, Verdict
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.why import excess
 
@@ -58,7 +59,8 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     work_ns = int(np.median([run.phase_ns("work") or run.end_ns - run.start_ns for run in runs]))
     found = latecomers(meetings, work_ns)
     first_ns = int(early.release_ns[-1]) if len(early) else 0
-    held = [_hold(runs, meetings, late, work_ns, first_ns) for late in found]
+    opportunities = job_opportunities(runs, every)
+    held = [_hold(runs, meetings, late, work_ns, first_ns, opportunities) for late in found]
     # Whoever gets its processor late does nothing that the others do not.
     holds = tuple(hold for hold in held if not hold.crowded)
     crowded = [hold for hold in held if hold.crowded]
@@ -80,7 +82,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         size=size,
         missing=tuple(rank for rank in range(size) if rank not in known)[:1000],
         verdict=verdict,
-        headline=headline(verdict, holds, start, uneven, work_ns, len(runs), len(meetings)),
+        headline=headline(verdict, holds, start, opportunities, uneven, work_ns, len(runs), len(meetings)),
         work_ns=work_ns,
         holds=holds,
         uneven_ns=uneven,
@@ -91,6 +93,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         clock=clocks.how,
         uncertainty_ns=clocks.uncertainty_ns,
         meetings=Meet(meetings.release_ns, np.array([run.number for run in runs], np.int32)[last], lost),
+        opportunities=opportunities,
         lanes=lanes_of(runs, every, begin, end, shown),
         closeup=_closeup(runs, every, found, shown),
         incomplete=tuple(f"Rank {run.number}: {gap.text}" for run in runs for gap in run.gaps)[:_FIRST],
@@ -144,13 +147,21 @@ def _start(runs: Sequence[RankRun], early: Meetings, work_ns: int) -> Start | No
     return Start(runs[rank].number, late, waited)
 
 
-def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int, first_ns: int) -> Hold:
+def _hold(
+    runs: Sequence[RankRun],
+    meetings: Meetings,
+    late: Late,
+    work_ns: int,
+    first_ns: int,
+    opportunities: Sequence[JobOpportunity],
+) -> Hold:
     lines, causes, gpu, crowded = excess(runs, meetings, late, first_ns)
     rows = late.rows[late.held]
     low, high = late.interval_ns()
     unit, held, count = _steps(runs[late.ranks[0]], meetings, late)
     places = Counter(number for number in meetings.place[rows].tolist() if number != NO_PLACE)
     shows = np.asarray(meetings.shown[rows][:, list(late.ranks)].any(axis=1))
+    cure = _cure([runs[rank].number for rank in late.ranks], lines, opportunities)
     phases = Counter(runs[late.ranks[0]].phase_at(int(release) - 1) for release in meetings.release_ns[rows])
     return Hold(
         ranks=tuple(runs[rank].number for rank in late.ranks),
@@ -173,7 +184,8 @@ def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int,
         causes=causes,
         gpu_more_ns=gpu,
         crowded=crowded,
-        cure=_cure(runs, late, lines),
+        cure=cure.cure if cure else "",
+        saves_ns=cure.saves_ns if cure else 0,
         losses=late.losses,
         release_ns=late.release_ns,
     )
@@ -203,16 +215,19 @@ def _step_name(run: RankRun) -> int | None:
     return best[2] if best else None
 
 
-def _cure(runs: Sequence[RankRun], late: Late, lines: Sequence[Excess]) -> str:
-    """What the awaited ranks' own reports say to change at the first line."""
+def _cure(
+    ranks: Sequence[int], lines: Sequence[Excess], opportunities: Sequence[JobOpportunity]
+) -> JobOpportunity | None:
+    """What the awaited ranks' own reports say to change at the first line, by what that saves the job."""
     place: ProgramPlace | None = lines[0].place if lines else None
-    if place is None:
-        return ""
-    for rank in late.ranks:
-        for one in runs[rank].found:
-            if (one.site.file.rpartition("/")[2], one.site.line) == (place.key[0], place.line) and place.line:
-                return one.cure.text
-    return ""
+    if place is None or not place.line:
+        return None
+    here = (
+        one
+        for one in opportunities
+        if (one.file.rpartition("/")[2], one.line) == (place.key[0], place.line) and set(one.ranks) & set(ranks)
+    )
+    return next(here, None)
 
 
 def _closeup(

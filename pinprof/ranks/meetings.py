@@ -1,10 +1,10 @@
 """Where ranks meet: collectives, barriers, and whatever else makes one wait until another has come.
 
-Calls that the agent has recorded say it (calls.py). Of other waits nothing records who ends them. But who waits for others
-goes on when the last of them has come: waits of several ranks that end together are one meeting, and who did not wait then
-came last. A rank that came last shows itself where it waits there too, if only for a moment, or where its own samples lie
-in the function that others wait in. GPUs meet in collective kernels: who has the shortest one came last, whatever their
-clocks say.
+Calls that the agent has recorded say it (calls.py). Of other waits nothing records who ends them. But who waits for
+others goes on when the last of them has come: waits of several ranks that end together are one meeting, and who did
+not wait then came last. A rank that came last shows itself where it waits there too, if only for a moment, or where
+its own samples lie in the function that others wait in. GPUs meet in collective kernels: who has the shortest one came
+last, whatever their clocks say.
 """
 
 from __future__ import annotations

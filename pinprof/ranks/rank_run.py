@@ -22,7 +22,7 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.run import Run
-from pinprof.base.columns import Int32, Int64, Table
+from pinprof.base.columns import Float64, Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
@@ -53,6 +53,16 @@ class RangeSpans(Table):
 
 
 @dataclass(frozen=True)
+class Savings(Table):
+    """When a cure saves a thread's time."""
+
+    start_ns: Int64
+    end_ns: Int64
+    ns: Float64
+    """How much of [start, end)."""
+
+
+@dataclass(frozen=True)
 class RankRun:
     """One rank, as far as the launch needs it. Times are on the clock of its own recording."""
 
@@ -79,6 +89,8 @@ class RankRun:
     machine: Mapping[str, tuple[int, int, int]]
     """Counter of the machine → (first, least, most)."""
     found: tuple[Opportunity, ...] = ()
+    savings: tuple[Savings, ...] = ()
+    """Of each of these."""
     answer: str = ""
     sampled: tuple[GpuSample, ...] = ()
     """What windows say of its GPUs, where their work was recorded only in these: no meeting is seen then."""
@@ -119,6 +131,8 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     capture, course = doing.capture, doing.course
     places, spent = _spent(doing)
     spans, range_names = _spans(capture, course)
+    found = analysis.opportunities.found if analysis.opportunities else ()
+    savings = tuple(_savings(doing, one) for one in found)
     calls, blocking, places = rank_calls(capture.meetings, course, places)
     # In such a call a thread waits for others, though it may look repeatedly whether they have come.
     inside = 2 * blocking.covered(spent.start_ns, spent.end_ns) > spent.end_ns - spent.start_ns
@@ -148,7 +162,8 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
             for name, values in (memory.machine if memory else {}).items()
             if len(values)
         },
-        found=analysis.opportunities.found if analysis.opportunities else (),
+        found=found,
+        savings=savings,
         answer=analysis.answer,
         sampled=analysis.activity.sampled if analysis.activity else (),
         sampled_waits=any(event.spans for event in capture.events),
@@ -177,6 +192,21 @@ def _spent(doing: CourseTable) -> tuple[tuple[ProgramPlace, ...], Spent]:
         outside=(own & AWAITS[doing.leaf]) | (((wall.waiting < 0) | own) & doing.has(SPINS)),
     )
     return places, spent.take(np.argsort(start, kind="stable"))
+
+
+def _savings(doing: CourseTable, one: Opportunity) -> Savings:
+    """When an opportunity saves time: in its samples as far as these are known, else evenly through its phase."""
+    wall = doing.course.wall
+    rows = np.flatnonzero(np.isin(doing.node, list(one.samples)) & (wall.ns > 0))
+    if not len(rows):
+        parts = next((phase.intervals for phase in doing.course.phases if phase.name == one.phase), ())
+        start = np.array([part.start_ns for part in parts], np.int64)
+        end = np.array([part.end_ns for part in parts], np.int64)
+        length = end - start
+    else:
+        start, length = wall.time_ns[rows], wall.ns[rows]
+        end = start + length
+    return Savings(start, end, length * (one.saving.likely_ns / max(int(length.sum()), 1)))
 
 
 def _places(doing: CourseTable) -> tuple[Int32, tuple[ProgramPlace, ...]]:
@@ -256,6 +286,7 @@ def moved(run: RankRun, offset_ns: int) -> RankRun:
         computing=Intervals(run.computing.start + offset_ns, run.computing.end + offset_ns),
         spans=run.spans.moved(offset_ns),
         calls=run.calls.moved(offset_ns),
+        savings=tuple(one.moved(offset_ns) for one in run.savings),
         busy=Intervals(run.busy.start + offset_ns, run.busy.end + offset_ns),
         blocking=Intervals(run.blocking.start + offset_ns, run.blocking.end + offset_ns),
     )
