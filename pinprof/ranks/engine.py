@@ -36,6 +36,9 @@ _LATEST_START = 0.25
 """The start is over by this part of the meetings."""
 _FIRST = 20
 """Meetings of a hold that are listed."""
+_LEAST_APART = 0.2
+"""A part of their time by which waits of ranks for GPUs differ notably."""
+_WAITS_FOR_GPU = np.array([row.name.startswith("sync.") or row.name == "wait.gpu" for row in CATEGORIES])
 _MUCH = 1.25
 """By so much longer GPUs are in collectives that wait there for a rank, not only work faster."""
 
@@ -340,6 +343,20 @@ def _apart_from(shares: Mapping[int, SampledShare], ordered: Sequence[int], at: 
     return above > _MUCH * below
 
 
+def _gpu_waits(runs: Sequence[RankRun]) -> list[str]:
+    """For how much of their work ranks wait for GPUs, where that differs much: they may wait for other ranks' there."""
+    shares = {}
+    for run in runs:
+        spent = run.spent.take(run.spent.start_ns >= run.work_start_ns)
+        shares[run.number] = float(spent.ns[_WAITS_FOR_GPU[spent.cause]].sum() / max(int(spent.ns.sum()), 1))
+    most, least = max(shares, key=lambda one: shares[one]), min(shares, key=lambda one: shares[one])
+    if shares[most] - shares[least] < _LEAST_APART:
+        return []
+    longest, shortest = format_share(shares[most], 1), format_share(shares[least], 1)
+    said = f"Rank {most} waits for its GPU for {longest} of its work, rank {least} for {shortest}."
+    return [f"{said} A GPU that waits for another rank's looks like that."]
+
+
 def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int, str], size: int) -> list[str]:
     notes = [f"Rank {number} is left out: {reason}" for number, reason in list(unreadable.items())[:_FIRST]]
     lost = [rank for rank in range(size) if rank not in {run.number for run in runs} and rank not in unreadable]
@@ -364,9 +381,11 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
     deaf = [run.number for run in silent if not run.sampled]
     if deaf:
         notes.append(
-            f"{rank_names(deaf).capitalize()} used NCCL, but the GPUs' work was not recorded, so collectives are not"
-            " visible. Record with --gpu auto."
+            f"{rank_names(deaf).capitalize()} used NCCL, but neither its calls nor the GPUs' work was recorded, so"
+            " collectives are not visible. Record again without --inside off."
         )
+    if silent:
+        notes += _gpu_waits(runs)
     if not len(meetings) and not blind:
         notes.append("No wait of one rank ends when another arrives. Programs that spin while waiting look busy.")
     return notes

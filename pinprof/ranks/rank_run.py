@@ -206,7 +206,8 @@ def _savings(doing: CourseTable, one: Opportunity) -> Savings:
     else:
         start, length = wall.time_ns[rows], wall.ns[rows]
         end = start + length
-    return Savings(start, end, length * (one.saving.likely_ns / max(int(length.sum()), 1)))
+    share = one.saving.likely_ns / max(int(length.sum()), 1)
+    return Savings(start, end, length.astype(np.float64) * share)
 
 
 def _places(doing: CourseTable) -> tuple[Int32, tuple[ProgramPlace, ...]]:

@@ -238,7 +238,7 @@ class Launch:
     uncertainty_ns: int
     meetings: Meet
     opportunities: tuple[JobOpportunity, ...]
-    """Of all ranks, by what they save the job; empty where it is not seen where the ranks meet."""
+    """By what they save the job; empty where it is not seen where the ranks meet."""
     lanes: Mapping[int, RankLane]
     """Rank → what it did, start to end; of many ranks some of each group."""
     closeup: Mapping[int, RankLane]
