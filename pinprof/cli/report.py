@@ -171,7 +171,7 @@ def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool) 
     if form in ("text", "json", "markdown"):
         from pinprof.report.gather import build
 
-        build(analysis, drawn=False, all_frames=all_frames).save(form, output)
+        build(analysis, form, all_frames=all_frames).save(form, output)
     else:
         from pinprof.report.export import formats
 

@@ -16,8 +16,8 @@ from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import Opportunity
-from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.ranges.paths import RangePath
+from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.run import Run
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.lazy_dataclass import dataclass
