@@ -35,7 +35,8 @@ def summed(scopes: Scopes, events: Events, code: Int64, first: Int64, second: In
         crowded |= paths
     for scope, row in scopes.only(~crowded).members(events):
         cells = group(scope, code[row])
-        yield Sums(*cells.keys, cells.sum(first[row]), cells.sum(second[row]))
+        of, what = cells.keys
+        yield Sums(of, what, cells.sum(first[row]), cells.sum(second[row]))
 
 
 def _crowded(scopes: Scopes, events: Events, code: Int64) -> Iterator[tuple[int, Bool]]:
@@ -76,5 +77,6 @@ def _differences(
         interval, which = np.nonzero(end > start)
         last, begin = end[interval, which], start[interval, which]
         cells = group(scopes.path[part][interval] + 1, present[which])
-        sums = (cells.sum(total[last] - total[begin]) for total in running)
-        yield Sums(*cells.keys, *sums)
+        of, what = cells.keys
+        first, second = (cells.sum(total[last] - total[begin]) for total in running)
+        yield Sums(of, what, first, second)

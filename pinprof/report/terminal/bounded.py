@@ -1,4 +1,4 @@
-"""A text of at most so many lines: each section begins as it always does, and what is left out is counted."""
+"""A text of few lines: each section begins as it always does, and what is left out is counted."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.cli import main
+from pinprof.cli import cli
+from pinprof.report.terminal import bounded as bounded_text
 from pinprof.report.terminal.bounded import MOST_LINES, Block, bounded
 from pinprof.report.terminal.layout import plain_console
-from tests.support.unpacked import UNPACKED, capture_dir
 
 LONG = ("first", 400), ("second", 90), ("third", 3)
 
@@ -50,15 +50,19 @@ def test_few_lines_for_many_sections_are_still_few(count: int) -> None:
     assert len(fitted(sections(*((f"section {n}", 50) for n in range(count))))) <= MOST_LINES
 
 
-def test_the_command_prints_a_part_and_all_on_request(capsys: pytest.CaptureFixture[str]) -> None:
-    recording = str(capture_dir("h200/prefault-curve"))
+def test_the_command_prints_a_part_and_all_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_text, "MOST_LINES", 24)
+    recording = tmp_path / "run.folded"
+    recording.write_text("".join(f"main;work_{n};asm_exc_page_fault_[k];f{n}_[k] {70 - n}\n" for n in range(50)))
 
     def printed(*options: str) -> list[str]:
-        with pytest.raises(SystemExit):
-            main(["report", recording, "--format", "text", *options])
+        cli.main(["report", str(recording), "--format", "text", *options], standalone_mode=False)
         return capsys.readouterr().out.splitlines()
 
     few, every = printed(), printed("--all")
-    assert len(few) <= MOST_LINES < len(every)
-    # The note of a section stands for at least two of its lines.
-    assert {line for line in few[:-1] if "more lines" not in line} <= set(every)
+    assert 12 < len(few) <= 24 < len(every)
+    assert {line for line in few[:-1] if "more line" not in line} <= set(every)
+    assert "--all prints them" in few[-1]
+    assert not any("--all" in line for line in every)
