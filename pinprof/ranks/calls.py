@@ -104,7 +104,7 @@ def busy(spent: Spent) -> Intervals:
 
 
 @dataclass(frozen=True)
-class Matched(Table):
+class MetCalls(Table):
     """The calls of all ranks, those of a meeting one after the other, meetings in the order of their release."""
 
     meeting: Int64
@@ -119,7 +119,7 @@ class Matched(Table):
     """When the last one had come for whom another waits."""
 
 
-def matched(calls: Sequence[RankCalls], *, later: bool) -> Matched:
+def matched(calls: Sequence[RankCalls], *, later: bool) -> MetCalls:
     """The calls by which ranks meet; `later`: also those whose work the GPU does afterwards."""
     numbers = _group_numbers(calls)
     parts = []
@@ -140,14 +140,14 @@ def matched(calls: Sequence[RankCalls], *, later: bool) -> Matched:
     )
     first = np.flatnonzero(np.diff(key, prepend=key[:1] - 1))
     if not len(first):
-        return Matched.empty()
+        return MetCalls.empty()
     of = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(key))))
     release, takes_part = _releases(first, of, start, end, waits, is_root > 0)
     takes_part &= np.bincount(of, takes_part, len(first))[of] > 1
     place = np.argsort(np.argsort(release, kind="stable"), kind="stable")
-    found = Matched(place[of], rank_of, row, start, end, release[of]).take(takes_part)
+    found = MetCalls(place[of], rank_of, row, start, end, release[of]).take(takes_part)
     found = found.take(np.lexsort((found.rank, found.meeting)))
-    return Matched(
+    return MetCalls(
         np.unique(found.meeting, return_inverse=True)[1].reshape(-1), found.rank, found.row, found.start_ns,
         found.end_ns, found.release_ns,
     )  # fmt: skip

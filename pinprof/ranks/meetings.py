@@ -21,7 +21,7 @@ from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL
-from pinprof.ranks.calls import LATER, Matched, matched
+from pinprof.ranks.calls import LATER, MetCalls, matched
 from pinprof.ranks.rank_run import RankRun, apart, moved
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.waits import RankWaits
@@ -161,12 +161,12 @@ def _by_chance(runs: Sequence[RankRun], meetings: Meetings) -> float:
     return (shown + 1) / (trials + 2)
 
 
-def _without(run: RankRun, met: Matched) -> RankRun:
+def _without(run: RankRun, met: MetCalls) -> RankRun:
     """The rank without waits that its calls explain."""
     return replace(run, waits=apart(run.waits, union(met.start_ns, np.maximum(met.end_ns, met.release_ns))))
 
 
-def _of_calls(runs: Sequence[RankRun], met: Matched, numbers: dict[ProgramPlace, int]) -> Meetings:
+def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace, int]) -> Meetings:
     """Meetings of calls; of more than are held those with the longest waits."""
     release = np.zeros(int(met.meeting.max(initial=-1)) + 1, np.int64)
     release[met.meeting] = met.release_ns

@@ -90,7 +90,7 @@ class RankRun:
     """Counter of the machine → (first, least, most)."""
     found: tuple[Opportunity, ...] = ()
     savings: tuple[Savings, ...] = ()
-    """Of each of these."""
+    """When each of these saves time."""
     answer: str = ""
     sampled: tuple[GpuSample, ...] = ()
     """What windows say of its GPUs, where their work was recorded only in these: no meeting is seen then."""
