@@ -27,17 +27,17 @@ from pinprof.bench.measures import TrialSite, trial_of
 from pinprof.data.rates import Rate
 from pinprof.scenario import Backend
 
-HOST_SIZES = (1 << 20, 8 << 20)
-"""Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist."""
-LARGE_SIZES = (8 << 20, 64 << 20)
-"""The same of what depends on whether caches hold it."""
-CUDA_SIZES = (64 << 10, 1 << 20, 32 << 20)
+HOST_SIZES, LARGE_SIZES = (1 << 20, 8 << 20), (8 << 20, 32 << 20)
+"""Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist; what depends on whether caches
+hold it needs more."""
 SHARE = 4
 """No more than a quarter of the free memory is taken."""
+_REFILLS = ("touch.huge", "refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept")
 HOST = (
-    "touch.first", "memcpy.host", "free.pageable", "touch.cow", "file.read", "file.map-touch",
-)  # fmt: skip
-LARGE = ("touch.huge", "refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept")
+    (("touch.first", "memcpy.host"), HOST_SIZES),
+    (_REFILLS, LARGE_SIZES),
+    (("free.pageable", "touch.cow", "file.read", "file.map-touch"), HOST_SIZES),
+)
 CUDA = (
     "pin.alloc", "h2d.pageable", "h2d.pinned", "d2h.pageable", "d2h.pinned", "h2d.small", "pin.register-touched",
     "prefault.tN", "free.pinned", "free.unregister", "h2d.staged", "kernel.launch-sync",
@@ -75,8 +75,8 @@ def _answers(*, cuda: bool) -> Iterator[dict[str, Any]]:
     backends: Any = importlib.import_module("pinprof.workloads.backends.host")
     cpus = sorted(os.sched_getaffinity(0))
     with contextlib.closing(backends.HostBackend()) as host:
-        yield from map(asdict, rates_of(host, HOST, HOST_SIZES, cpus))
-        yield from map(asdict, rates_of(host, LARGE, LARGE_SIZES, cpus))
+        for measures, sizes in HOST:
+            yield from map(asdict, rates_of(host, measures, sizes, cpus))
     if not cuda:
         return
     driver: Any = importlib.import_module("pinprof.workloads.backends.driver")
