@@ -30,6 +30,7 @@ from pinprof.scenario import Backend
 HOST_SIZES, LARGE_SIZES = (1 << 20, 8 << 20), (8 << 20, 32 << 20)
 """Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist; what depends on whether caches
 hold it needs more."""
+CUDA_SIZES = (64 << 10, 1 << 20, 32 << 20)
 SHARE = 4
 """No more than a quarter of the free memory is taken."""
 _REFILLS = ("touch.huge", "refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept")
