@@ -87,13 +87,13 @@ static double table(void)
 /* Writes a file and reads it through one buffer. */
 static double stream(void)
 {
-    static char buffer[1 << 16];
+    static unsigned char buffer[1 << 16];
     double sum = 0;
     FILE *file = tmpfile();
     for (int round = 0; round < 12; round++) {
         rewind(file);
         for (int at = 0; at < 1024; at++)
-            memset(buffer, at, sizeof buffer), fwrite(buffer, sizeof buffer, 1, file);
+            memset(buffer, at & 255, sizeof buffer), fwrite(buffer, sizeof buffer, 1, file);
         rewind(file);
         while (fread(buffer, sizeof buffer, 1, file))
             for (size_t at = 0; at < sizeof buffer; at++)
