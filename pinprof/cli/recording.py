@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CollectError, PinprofError, UsageError, packages_named
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import ranks
+from pinprof.cli import naming, ranks
 from pinprof.machine.process_limits import require_memory
 
 if TYPE_CHECKING:
@@ -250,6 +250,8 @@ def _names(name: str, output: Path | None, rank: ranks.Rank | None) -> tuple[Pat
         return ranks.output(store.file_name(name), rank), lambda number: ranks.output(
             store.file_name(name), rank, number
         )
+    if output:
+        naming.refuse_page(output)
     first = output or store.default_name(name)
     return first, lambda number: store.numbered_name(first, number)
 

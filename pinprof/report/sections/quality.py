@@ -55,7 +55,7 @@ class ClockRow:
 class Quality(Section[Explained]):
     """What a recording can be trusted for."""
 
-    key, title = "quality", "Data quality"
+    key, title, short = "quality", "Data quality", "Quality"
 
     losses: Losses
     tiles: tuple[Tile, ...]
