@@ -171,6 +171,7 @@ def _answered_for(step: Callable[[], int | None]) -> int:
     except click.ClickException as error:
         return fail(_misused(error))
     except (KeyboardInterrupt, click.Abort) as error:
+        terminal.say(interrupts.said(error), error=True)
         return interrupts.exit_status(error)
     except MemoryError:
         problem = "There is not enough memory for this."

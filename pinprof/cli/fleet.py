@@ -10,6 +10,7 @@ import click
 
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
+from pinprof.cli import interrupts
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def command(
     if memory:
         parse_bytes(memory)
     form = form or form_of(output, FORMATS, "html" if sql is None else "text")
-    with working("Looking for captures") as tell:
+    kept = interrupts.keeping(f"What was read is kept in {store}; the next run goes on from there.")
+    with kept, working("Looking for captures") as tell:
         session.gather(given, store, scheduler, workers, memory, tell)
         tell("Asking the tables")
         connection = database.connect(store)
