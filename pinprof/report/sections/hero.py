@@ -71,7 +71,7 @@ class Hero(Section[Explained]):
 
 
 @dataclass(frozen=True)
-class Counts(Section[Explained]):
+class HowMuch(Section[Explained]):
     """How much was recorded, below the answer: on the page with the choice of the event that is shown."""
 
     key = "counts"
@@ -125,7 +125,7 @@ def _event_fact(event: EventResult, label: str) -> str:
         idle = " of idle threads" if event_label(event.name) == "idle threads" else ""
         return units.format_counted(event.samples, "wait", "waits") + idle
     if event.name == event.unit:
-        # Counts of which nothing is known: the event has no name but its unit.
+        # HowMuch of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")
     name = event.name if re.search("[/:]", event.name) else label
     what = ("weighted stack", "weighted stacks") if event.event.merged else ("sample", "samples")
