@@ -141,9 +141,8 @@ class Recording:
         finally:
             _active = None
         with worded_for_python():
-            recorded = recording.finish(
-                self._writer, outcome, calibrate=_in_silence if self._calibrate else None, running=True
-            )
+            calibrate = recording.Calibrating(_in_silence) if self._calibrate else None
+            recorded = recording.finish(self._writer, outcome, calibrate=calibrate, running=True)
         self.path = recorded.path
         if recorded.broken_off is not None:
             raise recorded.broken_off
@@ -200,7 +199,7 @@ def record(
     exception continues.
 
     `frequency` is in CPU samples per second and thread; `fault_period` is in page faults per sample. `off_cpu` records
-    what threads wait for. `gpu="uvm"` records the driver's events of managed memory. If `pinprof bench` has not
+    what threads wait for. `gpu="uvm"` records the driver's events of managed memory. If nobody has
     measured this machine, pinprof measures some memory costs after the block, for 3 seconds at most and without the
     GPU; `calibrate=False` skips this.
 

@@ -7,8 +7,6 @@ capture from being sealed becomes a note in it.
 from __future__ import annotations
 
 import contextlib
-import mmap
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,36 +14,28 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pinprof import collect, streams
+from pinprof import collect
 from pinprof.base import files, shapes
 from pinprof.base.errors import CaptureError, PinprofError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.bench.calibration import LIMIT_S, calibration_of
+from pinprof.bench.recorded_rates import Calibrating as Calibrating
+from pinprof.bench.recorded_rates import RecordedRates
 from pinprof.collect import Outcome, RecordRequest, host, process_notes, python, run
 from pinprof.collect.proc import alive
 from pinprof.collect.program import NotStarted, become
 from pinprof.collect.trouble import UNRECORDED, Trouble, described
-from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.machine.process_limits import require_memory
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.streams import holds_recording, holds_samples
+from pinprof.streams import holds_recording
 from pinprof.streams.store import (
-    INSIDE,
     KALLSYMS,
-    RATES,
     CaptureWriter,
     captured,
     is_capture,
     new_manifest,
     read_manifest,
 )
-
-NO_CALIBRATION_VARIABLE = "PINPROF_NO_CALIBRATE"
-"""Any value but an empty one turns calibration off for every recording."""
-SHORTEST_NS = 10_000_000
-"""Nothing in a shorter run costs enough to predict a saving (`analyze.evidence.LEAST_NS`), so rates answer nothing."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -88,7 +78,7 @@ def record(
     numbered: Callable[[int], Path] | None = None,
     scenario: bool = False,
     rank: Mapping[str, Any] | None = None,
-    calibrate: Say | None = None,
+    calibrate: Calibrating | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
     hooks: run.RecordingHooks = run.RecordingHooks(),
@@ -97,7 +87,7 @@ def record(
 
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
-    `calibrate` is called when a calibration begins; None: there shall be none.
+    `calibrate` says how memory operations are measured after it; None: not at all.
     The program runs whatever keeps pinprof from recording it (`trouble`). Raises UsageError and ProgramNotFound before
     that, and what ends the recording early.
     """
@@ -165,7 +155,7 @@ def finish(
     outcome: Outcome,
     scenario: Mapping[str, Any] | None = None,
     rank: Mapping[str, Any] | None = None,
-    calibrate: Say | None = None,
+    calibrate: Calibrating | None = None,
     *,
     running: bool = False,
     kernel_symbols: bool = True,
@@ -179,7 +169,7 @@ def finish(
     notes: list[str] = []
     broken_off: KeyboardInterrupt | None = None
     manifest = replace(writer.manifest, scenario=scenario or {}, collectors=outcome.collectors)
-    symbols, measured = _Symbols(), _Rates(calibrate, outcome.duration_ns, running=running)
+    symbols, measured = _Symbols(), RecordedRates(calibrate, outcome.duration_ns, running=running)
     for what, store in (("Symbols", symbols.store), ("Rates of this machine", measured.store)):
         try:
             store(writer.path, manifest)
@@ -235,47 +225,6 @@ class _Symbols:
             python.remove_maps(sealed.processes)
         if not any(facts.get("pid") in sealed.running for facts in manifest.collectors):
             self.notes = process_notes.left_running(sealed.running)
-
-
-class _Rates:
-    """The rates of this machine, put beside the samples: what `pinprof bench` has measured, else a calibration."""
-
-    def __init__(self, say: Say | None, duration_ns: int, *, running: bool) -> None:
-        self._say = None if os.environ.get(NO_CALIBRATION_VARIABLE) else say
-        self._short, self._running = duration_ns < SHORTEST_NS, running
-        self.notes: tuple[str, ...] = ()
-
-    def store(self, directory: Path, manifest: Manifest) -> None:
-        """Write them into a capture's directory, if there are any."""
-        backend = manifest.scenario.get("backend")
-        measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
-        if measured is None and self._say is not None and holds_recording(directory):
-            with_cuda = _saw_cuda(directory)
-            if with_cuda or (holds_samples(directory) and not self._short):
-                self._say(f"Measuring memory costs on this machine (up to {LIMIT_S:.0f} s; --no-calibrate skips this)")
-                found = calibration_of(
-                    rates.machine_of(manifest.host), os.environ, cuda=with_cuda and not self._running
-                )
-                measured, self.notes = found.rates, found.notes
-        if measured is not None:
-            files.written(directory / RATES, rates.to_json(measured))
-
-
-def _saw_cuda(directory: Path) -> bool:
-    """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file, and the agent calls."""
-    if (directory / INSIDE).is_dir():
-        from pinprof.read.inside.calls import called_cuda
-
-        if called_cuda(directory / INSIDE):
-            return True
-    for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
-        try:
-            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-                if whole.find(b"libcuda.so") >= 0 or whole.find(b"CUPTI_ACTIVITY_KIND_RUNTIME") >= 0:
-                    return True
-        except (OSError, ValueError):
-            continue
-    return False
 
 
 def _read_facts(path: Path) -> Mapping[str, Any]:

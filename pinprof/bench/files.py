@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 
 from pinprof.base.errors import ScenarioError
-from pinprof.bench.timers import Timer, fresh, repeated
+from pinprof.bench.timers import ALONE, Timer, fresh, repeated
 
 _PAGE = os.sysconf("SC_PAGESIZE")
 
@@ -51,13 +51,13 @@ def read_whole(size_bytes: int, value: float) -> Timer:
                 "Reading a file from memory returned wrong data.", "Check the memory of this machine.", "wrong-result"
             )
 
-    return repeated(read, check)
+    return repeated(read, check, clock=ALONE)
 
 
 def map_touched(size_bytes: int) -> Timer:
     """One read in every page of a new mapping; the kernel maps pages around each that is touched."""
     file = _File(size_bytes)
-    return fresh(lambda: file.mapping(mmap.MAP_SHARED, mmap.PROT_READ), _read_pages, mmap.mmap.close)
+    return fresh(lambda: file.mapping(mmap.MAP_SHARED, mmap.PROT_READ), _read_pages, mmap.mmap.close, clock=ALONE)
 
 
 def copied_on_write(size_bytes: int) -> Timer:
@@ -69,7 +69,7 @@ def copied_on_write(size_bytes: int) -> Timer:
         _read_pages(mapping)
         return mapping
 
-    return fresh(make, _write_pages, mmap.mmap.close)
+    return fresh(make, _write_pages, mmap.mmap.close, clock=ALONE)
 
 
 def _read_pages(mapping: mmap.mmap) -> None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import TypeVar, cast
 
 from pinprof.base.errors import ScenarioError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.files import copied_on_write, map_touched, read_whole
-from pinprof.bench.timers import Timer, free, fresh, making, repeated
+from pinprof.bench.refills import Refill
+from pinprof.bench.timers import ALONE, Clock, Timer, free, fresh, making, repeated
 from pinprof.data.rates import prefault_threads
 from pinprof.scenario import Backend, DeviceMemory, Gpu, HostMemory, MemoryKind, Place, Stream, StreamEvent
 
@@ -104,9 +106,9 @@ def names() -> tuple[str, ...]:
     return tuple(measure for name in TRIALS for measure in (prefaults if name == "prefault.tN" else [name]))
 
 
-def _freed(make: Callable[[], HostMemory]) -> Timer:
+def _freed(make: Callable[[], HostMemory], clock: Clock = perf_counter) -> Timer:
     """A timer of what drops memory."""
-    return fresh(make, free, lambda _: None)
+    return fresh(make, free, lambda _: None, clock=clock)
 
 
 def _seen(memory: HostMemory) -> HostMemory:
@@ -115,8 +117,8 @@ def _seen(memory: HostMemory) -> HostMemory:
     return memory
 
 
-def _touched(site: TrialSite, make: Callable[[], HostMemory]) -> Timer:
-    return fresh(lambda: _seen(make()), lambda memory: site.backend.touch(memory, 1), free)
+def _touched(site: TrialSite, make: Callable[[], HostMemory], clock: Clock = perf_counter) -> Timer:
+    return fresh(lambda: _seen(make()), lambda memory: site.backend.touch(memory, 1), free, clock=clock)
 
 
 def _pageable(site: TrialSite, *, touched: bool) -> HostMemory:
@@ -143,7 +145,7 @@ def _free_unregister(site: TrialSite) -> Timer:
 
 
 def _free_munmap(site: TrialSite) -> Timer:
-    return _freed(lambda: site.touched(site.backend.pages(site.size_bytes, huge=False)))
+    return _freed(lambda: site.touched(site.backend.pages(site.size_bytes, huge=False)), ALONE)
 
 
 def _prefault(site: TrialSite) -> Timer:
@@ -256,7 +258,11 @@ def _memcpy_host(site: TrialSite) -> Timer:
     source, target = (site.backend.pageable(site.size_bytes) for _ in range(2))
     site.resident(source)
     target.fill(0)
-    return repeated(lambda: target.copy_from(source), lambda _: site.expect(target, site.value))
+    return repeated(lambda: target.copy_from(source), lambda _: site.expect(target, site.value), clock=ALONE)
+
+
+def _refilled(prepare: Callable[[TrialSite], Timer]) -> Trial:
+    return Trial(prepare, ("pageable",) * 4, smallest_bytes=HUGE_PAGE_BYTES)
 
 
 _PINNING = "memfd pages created and pinned by an io_uring registered buffer"
@@ -264,9 +270,9 @@ _REGISTERING = "an io_uring registered buffer"
 _RELEASING = "unpinning an io_uring registered buffer"
 TRIALS: Mapping[str, Trial] = {
     "alloc.malloc": Trial(lambda at: making(lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
-    "touch.first": Trial(lambda at: _touched(at, lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
+    "touch.first": Trial(lambda at: _touched(at, lambda: at.backend.pageable(at.size_bytes), ALONE), ("pageable",)),
     "touch.huge": Trial(
-        lambda at: _touched(at, lambda: at.backend.pages(at.size_bytes, huge=True)),
+        lambda at: _touched(at, lambda: at.backend.pages(at.size_bytes, huge=True), ALONE),
         ("pageable",),
         smallest_bytes=HUGE_PAGE_BYTES,
     ),
@@ -279,7 +285,7 @@ TRIALS: Mapping[str, Trial] = {
         lambda at: _freed(lambda: at.backend.pinned(at.size_bytes)), ("pinned",), f"{_RELEASING}, and unmapping it"
     ),
     "free.unregister": Trial(_free_unregister, ("pageable",), _RELEASING),
-    "free.pageable": Trial(lambda at: _freed(lambda: _pageable(at, touched=True)), ("pageable",)),
+    "free.pageable": Trial(lambda at: _freed(lambda: _pageable(at, touched=True), ALONE), ("pageable",)),
     "free.munmap": Trial(_free_munmap, ("pageable",)),
     "prefault.tN": Trial(_prefault, ("pageable",), f"huge pages touched, then {_REGISTERING}", HUGE_PAGE_BYTES),
     "h2d.pageable": Trial(
@@ -326,5 +332,9 @@ TRIALS: Mapping[str, Trial] = {
     "memcpy.host": Trial(_memcpy_host, ("pageable", "pageable")),
     "file.read": Trial(lambda at: read_whole(at.size_bytes, at.value), ("pageable", "pageable")),
     "file.map-touch": Trial(lambda at: map_touched(at.size_bytes), ("pageable",)),
+    "refill.copy-new": _refilled(lambda at: Refill.copy(at.size_bytes, at.value).new()),
+    "refill.copy-kept": _refilled(lambda at: Refill.copy(at.size_bytes, at.value).kept()),
+    "refill.add-new": _refilled(lambda at: Refill.add(at.size_bytes, at.value).new()),
+    "refill.add-kept": _refilled(lambda at: Refill.add(at.size_bytes, at.value).kept()),
 }
 """In the order in which they are shown."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import TypeVar
 
 from pinprof.scenario import HostMemory
 
 Timer = Callable[[int], float]
 """Number of calls → the seconds they took; the `time_func` of pyperf."""
+Clock = Callable[[], float]
+ALONE: Clock = thread_time
+"""The clock of what one thread does by itself: programs that take its processor meanwhile do not count."""
 _Made = TypeVar("_Made")
 
 
@@ -18,6 +21,8 @@ def fresh(
     operation: Callable[[_Made], object],
     drop: Callable[[_Made], object],
     check: Callable[[_Made], object] | None = None,
+    *,
+    clock: Clock = perf_counter,
 ) -> Timer:
     """A timer of an operation on something made for each call; `check` is asked once."""
     unchecked = [check] if check else []
@@ -26,9 +31,9 @@ def fresh(
         total = 0.0
         for _ in range(loops):
             made = make()
-            start = perf_counter()
+            start = clock()
             operation(made)
-            total += perf_counter() - start
+            total += clock() - start
             if unchecked:
                 unchecked.pop()(made)
             drop(made)
@@ -57,15 +62,15 @@ def making(make: Callable[[], HostMemory], drop: Callable[[HostMemory], None] = 
     return timer
 
 
-def repeated(operation: Callable[[], object], check: Callable[[int], object]) -> Timer:
+def repeated(operation: Callable[[], object], check: Callable[[int], object], *, clock: Clock = perf_counter) -> Timer:
     """A timer of an operation on memory that stays; `check` is asked once, with the number of calls until then."""
     unchecked = [check]
 
     def timer(loops: int) -> float:
-        start = perf_counter()
+        start = clock()
         for _ in range(loops):
             operation()
-        total = perf_counter() - start
+        total = clock() - start
         if unchecked:
             unchecked.pop()(loops)
         return total

@@ -99,7 +99,13 @@ _OPTIONS = (
         is_flag=True,
         help="Keep the nsys report too. It holds the program's environment.",
     ),
-    _switch_off("calibrate", "Skip the measurement of memory costs after the recording."),
+    click.option(
+        "--calibrate",
+        "calibrate_anew",
+        is_flag=True,
+        help="Measure memory costs again after the recording, even if pinprof has measured this machine before.",
+    ),
+    _switch_off("calibrate", "Measure no memory costs after the recording, but use those that are known."),
     click.option("-q", "--quiet", is_flag=True, help="Print only errors and the program's own output."),
     click.option(
         "--strict",
@@ -183,8 +189,9 @@ def record(
     labels, small = labels_of(about_request.pop("labels")), about_request.pop("small")
     if small:
         about_request |= _not_given(SMALL)
-    output, force, no_report, calibrate, quiet, strict = (
-        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate", "quiet", "strict")
+    output, force, no_report, calibrate, anew, quiet, strict = (
+        about_request.pop(option)
+        for option in ("output", "force", "no_report", "calibrate", "calibrate_anew", "quiet", "strict")
     )
     # No program waits for the recording of one that runs already.
     trouble = Trouble(strict=strict or bool(pid), raises=bool(pid))
@@ -214,7 +221,9 @@ def record(
         kernel_symbols=not small,
         hooks=replace(_hooks(pid, duration_s, quiet=quiet), recorders_end=_nothing if unexplained else _load_report),
         # Of many ranks one measures alone: several at a time would measure each other.
-        calibrate=(_nothing if quiet else _say_dimly) if calibrate and not (rank and rank.number) else None,
+        calibrate=recording.Calibrating(_nothing if quiet else _say_dimly, anew)
+        if (calibrate or anew) and not (rank and rank.number)
+        else None,
     )
     outcome, target = recorded.outcome, recorded.path
     if output and target and target.name != (given := captured(output)).name:

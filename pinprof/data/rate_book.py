@@ -1,6 +1,6 @@
 """What memory operations of any size cost on the machine of a capture, how sure that is, and where it comes from.
 
-Sources in order: `pinprof bench` of that machine, the run itself, a calibration after the recording, a reference
+Sources in order: `pinprof bench` of that machine, the run itself, calibrations of it, a reference
 machine. The first that has the measure near the size answers. Between two measured sizes an estimate is a straight line
 on logarithmic axes; below the smallest and above the largest it is a fixed part and a price per byte.
 """
@@ -21,7 +21,7 @@ from pinprof.data.rates import NEED_NO_GPU, Rate, Rates, prefault_threads
 
 BENCH = "pinprof bench on this machine"
 RUN = "this run"
-CALIBRATION = "calibration after this recording"
+CALIBRATION = "calibration of this machine"
 REFERENCE = "reference machine: H200, Xeon Sapphire Rapids, PCIe 5.0 x16"
 _REFERENCE_FILE = Path(__file__).parent / "reference-h200.json"
 

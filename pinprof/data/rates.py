@@ -5,8 +5,8 @@
 KEY stands for the facts that decide what an operation costs: processor, kernel, GPU, driver, link. A machine whose
 kernel or driver was updated has another key, so old rates are never taken for those of the new system.
 
-A calibration measures less of the same after a recording; its rates lie in that capture alone. `rate_book.py` answers
-from both, and from others.
+A calibration measures less of the same after a recording; its rates are kept apart (`bench/kept_rates.py`).
+`rate_book.py` answers from both, and from others.
 
 Schema history: 1 — first version.
 """
@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -61,11 +62,16 @@ MEASURES = {
     "memcpy.host": "memcpy between two touched host buffers",
     "file.read": "read() of a cached file into a touched buffer",
     "file.map-touch": "first read of every 4 KiB page of a mapped, cached file",
+    "refill.copy-new": "memcpy into new memory in huge pages, made and unmapped",
+    "refill.copy-kept": "memcpy into memory in huge pages that stays",
+    "refill.add-new": "the sum of two arrays into new memory in huge pages, made and unmapped",
+    "refill.add-kept": "the sum of two arrays into memory in huge pages that stays",
 }
 """Name of a measure → what one call of it is, in CUDA's words. `prefault.tN` stands for `prefault.t1`, `.t2`, …"""
 NEED_NO_GPU = frozenset(
     {"alloc.malloc", "touch.first", "touch.huge", "touch.cow", "free.pageable", "free.munmap", "memcpy.host"}
     | {"file.read", "file.map-touch"}
+    | {"refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept"}
 )
 """Measures that mean the same with and without a GPU; all others, the backend `host` emulates or leaves out."""
 
@@ -83,7 +89,7 @@ _RATE: dict[str, Shape] = {
     "size_bytes": COUNT,
     **dict.fromkeys(("median_ns", "low_ns", "high_ns"), _DURATION),
 }
-_SHAPE = Record(
+SHAPE = Record(
     {
         "machine": Facts(others=ANYTHING),
         "backend": OneOf(BACKENDS),
@@ -121,14 +127,21 @@ class Rates:
     backend: str
     """`cuda`, or `host`: without a GPU, by the same mechanisms of the kernel."""
     measured_utc: str
-    """When the newest of them was measured, ISO 8601."""
+    """When the newest of them was measured, of calibrations the oldest, ISO 8601."""
     rates: tuple[Rate, ...]
     measured_by: MeasuredBy = "bench"
-    """`bench`: thoroughly, once for the machine. `calibration`: in seconds, after the recording that brings them."""
+    """`bench`: thoroughly, by request. `calibration`: in seconds, after a recording on that machine."""
 
     def of(self, measure: str) -> tuple[Rate, ...]:
         """The rates of one measure, by size; empty when it was not measured."""
         return tuple(sorted((rate for rate in self.rates if rate.measure == measure), key=lambda rate: rate.size_bytes))
+
+    def older_than(self, utc: str) -> timedelta | None:
+        """By how much they are older than a time (ISO 8601), 0 where they are younger; None where one is unreadable."""
+        try:
+            return max(datetime.fromisoformat(utc) - datetime.fromisoformat(self.measured_utc), timedelta())
+        except (ValueError, TypeError):  # the last one: one of them has no zone
+            return None
 
     def updated(self, newer: Self) -> Self:
         """These with newer ones of the same machine and backend; the newer one counts where both have a size."""
@@ -196,18 +209,25 @@ def read(path: Path) -> Rates:
             raise Unfit(
                 f"has schema version {raw.get('schema_version')!r:.40} where this pinprof reads {SCHEMA_VERSION}"
             )
-        known = _SHAPE.fit(raw)
+        return of_json(SHAPE.fit(raw))
     except (OSError, ValueError) as error:
         raise CaptureError(
             f"The rates in {path} can't be read: {error}.",
             "Remove the file, and measure this machine again with `pinprof bench`.",
             "rates",
         ) from error
-    rates = tuple(Rate(**rate) for rate in known["rates"])
-    by = known.get("measured_by", "bench")
-    return Rates(known["machine"], known["backend"], known["measured_utc"], rates, by)
+
+
+def of_json(known: Mapping[str, Any]) -> Rates:
+    """Rates from values that fit `SHAPE`."""
+    found = tuple(Rate(**rate) for rate in known["rates"])
+    return Rates(known["machine"], known["backend"], known["measured_utc"], found, known.get("measured_by", "bench"))
+
+
+def key_of(machine: Mapping[str, Any]) -> str:
+    """What stands for a machine in names of files."""
+    return hashlib.sha256(json.dumps(machine, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]
 
 
 def _path(machine: Mapping[str, Any], backend: str) -> Path:
-    digest = hashlib.sha256(json.dumps(machine, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]
-    return directory() / f"{digest}-{backend}.json"
+    return directory() / f"{key_of(machine)}-{backend}.json"

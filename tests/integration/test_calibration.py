@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from pinprof import read, recording
+from pinprof import read
 from pinprof.analyze import analyze
-from pinprof.analyze.evidence import LEAST_NS
-from pinprof.bench.calibration import Calibration
+from pinprof.bench import kept_rates
+from pinprof.bench.calibration import wanted
+from pinprof.bench.recorded_rates import NO_CALIBRATION_VARIABLE
 from pinprof.collect import host, permission
 from pinprof.data import rates
-from pinprof.data.manifest import Manifest
 from pinprof.data.rate_book import CALIBRATION, RateBook
-from pinprof.recording import NO_CALIBRATION_VARIABLE, SHORTEST_NS
-from pinprof.streams.store import PERF_DATA
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 DIM = "Measuring memory costs on this machine"
@@ -38,7 +37,7 @@ def record(tmp_path: Path, *options: str, **environment: str) -> subprocess.Comp
 
 
 def test_a_program_without_cuda_is_followed_by_a_calibration_of_the_host(tmp_path: Path) -> None:
-    result = record(tmp_path, SECRET_TOKEN="hunter2")
+    result = record(tmp_path, SECRET_TOKEN="hunter2", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert DIM in result.stderr
     report = [sys.executable, "-m", "pinprof", "report", "--format", "text", "out.pinprof"]
     told = subprocess.run(report, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
@@ -52,7 +51,7 @@ def test_a_program_without_cuda_is_followed_by_a_calibration_of_the_host(tmp_pat
     assert cost.source == CALIBRATION
     assert 1e6 < cost.ns < 1e10
     assert "hunter2" not in (tmp_path / "out.pinprof" / "rates.json").read_text()
-    # It was measured after the recording, for this capture alone.
+    # It was measured after the recording.
     assert not any("calibration" in name for name in analyze(capture).capture.threads.values())
     assert rates.load_for(host.facts()) is None
 
@@ -61,9 +60,21 @@ def test_a_program_without_cuda_is_followed_by_a_calibration_of_the_host(tmp_pat
 def test_who_wants_no_calibration_gets_none(
     options: tuple[str, ...], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    result = record(tmp_path, *options, "--no-report", **environment)
+    result = record(tmp_path, *options, "--no-report", XDG_CACHE_HOME=str(tmp_path / "cache"), **environment)
     assert DIM not in result.stderr
     assert not (tmp_path / "out.pinprof" / "rates.json").exists()
+
+
+def test_what_is_kept_of_this_machine_leaves_nothing_to_calibrate(tmp_path: Path) -> None:
+    home = tmp_path / "cache"
+    rate = rates.Rate("touch.first", 1 << 20, 1, 1, 1)
+    made = rates.Rates(rates.machine_of(host.facts()), "host", datetime.now(UTC).isoformat(), (rate,), "calibration")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(home))
+        kept_rates.keep(kept_rates.KeptRates(made, frozenset(wanted(cuda=False))), os.environ)
+    result = record(tmp_path, "--no-report", XDG_CACHE_HOME=str(home))
+    assert DIM not in result.stderr
+    assert rates.read(tmp_path / "out.pinprof" / "rates.json") == made
 
 
 def test_rates_of_bench_leave_nothing_to_calibrate(tmp_path: Path) -> None:
@@ -75,33 +86,3 @@ def test_rates_of_bench_leave_nothing_to_calibrate(tmp_path: Path) -> None:
     result = record(tmp_path, "--no-report", XDG_DATA_HOME=str(home))
     assert DIM not in result.stderr
     assert rates.read(tmp_path / "out.pinprof" / "rates.json").measured_by == "bench"
-
-
-def test_no_prediction_of_a_shorter_run_is_worth_telling() -> None:
-    assert SHORTEST_NS == LEAST_NS
-
-
-@pytest.mark.parametrize(
-    ("duration_ns", "mapped", "calibrated"),
-    [
-        (SHORTEST_NS - 1, b"libc.so.6", []),
-        (SHORTEST_NS, b"libc.so.6", [False]),
-        (SHORTEST_NS - 1, b"libcuda.so.1", [True]),
-    ],
-)
-def test_a_run_too_short_for_any_saving_is_calibrated_only_for_its_copies_to_the_gpu(
-    duration_ns: int, mapped: bytes, calibrated: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[bool] = []
-
-    def calibration_of(*_: object, cuda: bool) -> Calibration:
-        asked.append(cuda)
-        return Calibration(None, ())
-
-    monkeypatch.setattr(recording, "calibration_of", calibration_of)
-    monkeypatch.delenv(NO_CALIBRATION_VARIABLE, raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    (tmp_path / PERF_DATA).write_bytes(mapped)
-    step = recording._Rates(lambda _: None, duration_ns, running=False)
-    step.store(tmp_path, Manifest(1, "0", (), dict(host.facts()), {}, (), {}))
-    assert asked == calibrated

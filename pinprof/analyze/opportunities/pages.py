@@ -15,9 +15,10 @@ from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.making import LEAST_FREED, blocks_at, made_again
+from pinprof.analyze.opportunities.making import LEAST_FREED, PlaceBlocks, blocks_at, made_again
 from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
 from pinprof.analyze.opportunities.pressure import pressed
+from pinprof.analyze.opportunities.refills import renewal
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
@@ -48,14 +49,16 @@ class _Kind:
     cure: str
     what: str
     small: tuple[float, float, float]
-    huge: tuple[float, float, float] = (0.0, 0.2, 0.9)
-    """Zeroing a huge page brings it into the cache, which the first writes would have to do otherwise."""
+    huge: tuple[float, float, float] | None = None
+    """None where memory stays: what that saves is measured (refills.py)."""
     unknown: str = ""
-    """Why nobody knows what the cure saves without a measurement; empty where it can be predicted."""
+    """Why nobody knows what the cure saves where this machine was not measured; empty where it can be predicted."""
     only: str = ""
     """The mark of the rows that the cure concerns; empty for all."""
 
 
+_UNMEASURED = (0.0, 0.2, 0.9)
+"""Of huge pages of memory that stays, where this machine was not measured: the caches decide."""
 _AGAIN = _Kind("reuse-memory", "allocates and fills new memory each time.", (0.77, 0.9, 1.0))
 _HUGE_AGAIN = _Kind(
     "reuse-memory",
@@ -124,12 +127,17 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             continue
         concerned = _concerned(scene, marks, kind, group)
         cost = scene.ns(concerned)
+        blocks = blocks_at(scene, made) if kind in _NEW else None
+        huge = concerned[marks.huge[concerned]]
+        stays = renewal(scene, huge, blocks) if len(huge) and not kind.huge else None
+        kind = replace(kind, huge=stays.shares, unknown="") if stays else kind
         low, likely, high = _saved(scene, marks, kind, concerned)
         if (high if kind.unknown else likely) < least:
             continue
         remains = Estimate(cost - likely, cost - high, cost - low, RUN)
         place = np.intersect1d(made, concerned) if kind.only else made
-        yield _candidate(scene, kind, place, concerned, remains, scene.ns(np.intersect1d(concerned, ends)))
+        basis = (*_of_ends(scene.ns(np.intersect1d(concerned, ends))), *((stays.basis,) if stays else ()))
+        yield _candidate(scene, kind, place, concerned, remains, blocks, basis)
 
 
 def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
@@ -146,9 +154,10 @@ def _saved(scene: Scene, marks: PageMarks, kind: _Kind, rows: Int64) -> tuple[fl
     huge = scene.ns(rows[marks.huge[rows]])
     small = scene.ns(rows) - huge
     low, likely, high = (
-        small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
+        small * of_small + huge * of_huge
+        for of_small, of_huge in zip(kind.small, kind.huge or _UNMEASURED, strict=True)
     )
-    if kind is not _PRIVATE:
+    if kind.cure != _PRIVATE.cure:
         return low, likely, high
     most = small + huge - scene.ns(rows[marks.copying[rows]])
     low, likely, high = (
@@ -285,11 +294,18 @@ def _forks(scene: Scene) -> bool:
     return bool(len(pids[pids > 0]) > 1)
 
 
-def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Estimate, ends_ns: int) -> Candidate:
+def _candidate(
+    scene: Scene,
+    kind: _Kind,
+    made: Int64,
+    group: Int64,
+    remains: Estimate,
+    blocks: PlaceBlocks | None,
+    basis: tuple[str, ...],
+) -> Candidate:
     site, cost = scene.site_of(made), scene.ns(group)
     causes = scene.causes(group)
     first = ", ".join(f"{in_words(name)} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
-    blocks = blocks_at(scene, made) if kind in _NEW else None
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
@@ -298,7 +314,7 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *_of_ends(ends_ns)),
+        basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *basis),
         count=blocks.made if blocks else 0,
         bytes=blocks.made_bytes if blocks else 0,
         evidence=(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
+from datetime import timedelta
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -62,6 +63,10 @@ class Quality(Section[Explained]):
     clock_rows: tuple[ClockRow, ...]
     """Empty where waits were recorded: wall time is explained then, and not just compared."""
     notes: tuple[str, ...]
+    rates: Rates | None
+    """What memory operations cost on the machine, if somebody measured it."""
+    rates_age_s: int | None
+    """How much older than the recording they are, 0 for younger ones."""
     recording: str
     """Its path's last component."""
     recorded: bool
@@ -72,11 +77,15 @@ class Quality(Section[Explained]):
         """Every report has it."""
         losses = subject.run.capture.losses
         explained = any(entry.wall for entry in subject.shared.ranges)
+        rates = subject.run.capture.rates
+        age = rates.older_than(str(subject.run.capture.manifest.outcome.get("started_utc"))) if rates else None
         return cls(
             losses,
             tuple(quality_tiles(losses, subject.shared)),
             () if explained else tuple(clock_rows(subject.shared)),
-            (*quality_notes(losses, subject.shared), *_rates_note(subject.run.capture.rates)),
+            (*quality_notes(losses, subject.shared), *_rates_note(rates, age)),
+            rates,
+            round(age.total_seconds()) if age is not None else None,
             subject.shared.capture.path,
             recorded=bool(subject.shared.events or subject.shared.activity),
         )
@@ -86,8 +95,14 @@ class Quality(Section[Explained]):
         return self.recorded
 
     def to_json(self) -> dict[str, Any]:
-        """What could not be used."""
-        return {"losses": asdict(self.losses)}
+        """What could not be used, and what costs come from."""
+        rates = self.rates and {
+            "measured_by": self.rates.measured_by,
+            "measured_utc": self.rates.measured_utc,
+            "age_s": self.rates_age_s,
+            "count": len(self.rates.rates),
+        }
+        return {"losses": asdict(self.losses), "rates": rates}
 
     def to_markdown(self) -> Iterator[str]:
         """What was read."""
@@ -188,15 +203,22 @@ def quality_notes(losses: Losses, shared: Shared) -> list[str]:
     return [note for note in dict.fromkeys(notes) if note not in above]
 
 
-def _rates_note(rates: Rates | None) -> list[str]:
+def _rates_note(rates: Rates | None, age: timedelta | None) -> list[str]:
     if rates is None or rates.measured_by == "bench":
         return []
+    when = f"{_long(age)} before this recording" if age else "after this recording"
     count = units.format_count(len(rates.rates))
-    note = (
-        f"The costs of memory operations were measured after this recording ({count} rates). For more rates, "
-        "run `pinprof bench`."
-    )
-    return [note]
+    return [
+        f"The costs of memory operations were measured {when} ({count} rates). For more rates, run `pinprof bench`."
+    ]
+
+
+def _long(age: timedelta) -> str:
+    """A time that nobody needs more precisely: `2 days`, `5 h`, `3 min`."""
+    minutes = round(age.total_seconds() / 60)
+    if minutes < 100:
+        return f"{max(minutes, 1)} min"
+    return f"{round(minutes / 60)} h" if minutes < 48 * 60 else f"{age.days} days"
 
 
 def _activity_notes(activity: ActivityAnalysis) -> list[str]:

@@ -15,7 +15,7 @@ from pinprof.workloads.backends.host import HostBackend
 
 from pinprof.base.errors import CudaError
 from pinprof.bench import calibration_worker
-from pinprof.bench.calibration import calibration_of
+from pinprof.bench.calibration import CUDA, HOST, calibration_of, needs_gpu, wanted
 from pinprof.collect.proc import alive
 from pinprof.data import rates
 from pinprof.scenario import HostMemory
@@ -34,7 +34,7 @@ def test_a_measure_that_hangs_is_ended_and_what_came_before_counts(tmp_path: Pat
         f"import os, pathlib, time; pathlib.Path({str(file)!r}).write_text(str(os.getpid()))\n"
         f"print({RATE!r}, flush=True); print('{{\"measure\": \"pin.al', end='', flush=True); time.sleep(600)"
     )
-    found = calibration_of({"cpu": "A"}, os.environ, cuda=False, limit_s=1.5, worker=worker(code))
+    found = calibration_of({"cpu": "A"}, os.environ, HOST, limit_s=1.5, worker=worker(code))
     assert found.rates is not None
     assert [rate.measure for rate in found.rates.rates] == ["touch.first"]
     assert (found.rates.measured_by, found.rates.backend) == ("calibration", "host")
@@ -43,7 +43,7 @@ def test_a_measure_that_hangs_is_ended_and_what_came_before_counts(tmp_path: Pat
 
 def test_of_two_measurements_the_faster_counts_with_the_spread_of_both() -> None:
     slower = json.dumps({**json.loads(RATE), "median_ns": 3.0, "low_ns": 2.5, "high_ns": 9.0})
-    found = calibration_of({}, os.environ, cuda=False, worker=worker(f"print({RATE!r}); print({slower!r})"))
+    found = calibration_of({}, os.environ, HOST, worker=worker(f"print({RATE!r}); print({slower!r})"))
     assert found.rates is not None
     (rate,) = found.rates.rates
     assert (rate.median_ns, rate.low_ns, rate.high_ns) == (2.0, 1.0, 9.0)
@@ -60,7 +60,7 @@ def test_measures_run_on_the_processors_that_are_named_and_the_process_keeps_its
 
     cpu = min(allowed)
     with closing(Watching()) as backend:
-        assert list(calibration_worker.rates_of(backend, ["touch.first"], (1 << 20,), {cpu}))
+        assert list(calibration_worker.rates_of(backend, "touch.first", (1 << 20,), {cpu}))
     assert seen
     assert all(cpus == {cpu} for cpus in seen)
     assert os.sched_getaffinity(0) == allowed
@@ -68,13 +68,13 @@ def test_measures_run_on_the_processors_that_are_named_and_the_process_keeps_its
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('nonsense'); print('{}'); print('[1]')", "print(1e9)"])
 def test_a_worker_that_fails_is_a_note(code: str) -> None:
-    found = calibration_of({}, os.environ, cuda=True, worker=worker(code))
+    found = calibration_of({}, os.environ, (*HOST, *CUDA), worker=worker(code))
     assert found.rates is None
     assert "not calibrated" in found.notes[-1]
 
 
 def test_a_worker_that_cannot_start_is_a_note() -> None:
-    found = calibration_of({}, os.environ, cuda=False, worker=("/no/such/python",))
+    found = calibration_of({}, os.environ, HOST, worker=("/no/such/python",))
     assert found == type(found)(None, ("This machine was not calibrated: No such file or directory.",))
 
 
@@ -83,7 +83,7 @@ def interrupting(number: int) -> tuple[str, ...]:
 
 
 def test_ctrl_c_skips_it() -> None:
-    found = calibration_of({}, os.environ, cuda=False, worker=interrupting(signal.SIGINT))
+    found = calibration_of({}, os.environ, HOST, worker=interrupting(signal.SIGINT))
     assert found.rates is None
     assert "Ctrl-C" in found.notes[0]
 
@@ -95,7 +95,7 @@ def test_any_other_end_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGTERM, ended)
     try:
         with pytest.raises(KeyboardInterrupt):
-            calibration_of({}, os.environ, cuda=False, worker=interrupting(signal.SIGTERM))
+            calibration_of({}, os.environ, HOST, worker=interrupting(signal.SIGTERM))
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -116,9 +116,14 @@ def test_without_cuda_the_host_is_measured_and_a_note_says_why_unless_there_is_n
         raise error
 
     monkeypatch.setattr("pinprof.workloads.backends.driver.DriverBackend", refuses)
-    answers = list(calibration_worker._answers(cuda=True))
-    assert {answer["measure"] for answer in answers if "measure" in answer} >= {"touch.first", "memcpy.host"}
-    assert [answer["note"] for answer in answers if "note" in answer] == notes
+    measures = wanted(cuda=True)
+    answers = list(calibration_worker.answers_to(measures))
+    assert {answer.measure for answer in answers if isinstance(answer, rates.Rate)} >= {"touch.first", "memcpy.host"}
+    told = [answer for answer in answers if isinstance(answer, dict)]
+    assert [answer["note"] for answer in told if "note" in answer] == notes
+    # What an environment without a GPU lacks is not tried again.
+    finished = [answer["finished"] for answer in told if "finished" in answer]
+    assert finished == [measure for measure in measures if not (notes and needs_gpu(measure))]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,7 @@ def test_without_cuda_the_host_is_measured_and_a_note_says_why_unless_there_is_n
 )
 def test_a_note_says_why_there_are_rates_of_the_host_alone(then: str, why: list[str]) -> None:
     code = f"import os, time; print({RATE!r}, flush=True); {then}"
-    found = calibration_of({}, os.environ, cuda=True, limit_s=1.5, worker=worker(code))
+    found = calibration_of({}, os.environ, (*HOST, *CUDA), limit_s=1.5, worker=worker(code))
     assert found.rates is not None
     assert list(found.notes) == why
 
@@ -140,20 +145,21 @@ def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch)
     from pinprof.workloads.backends import limits
 
     monkeypatch.setattr(limits, "free_host_bytes", lambda: 16 << 20)
-    with closing(HostBackend()) as backend:
-        sizes = {
-            rate.size_bytes for rate in calibration_worker.rates_of(backend, ["touch.first"], (1 << 20, 8 << 20), {0})
-        }
-    assert sizes == {1 << 20}
+    answers = list(calibration_worker.answers_to(["touch.first"]))
+    assert [answer.size_bytes for answer in answers if isinstance(answer, rates.Rate)] == [1 << 20]
+    assert len(answers) == 1, "what lacked room is tried again"
 
 
 @pytest.mark.slow
 def test_the_driver_alone_is_enough_for_every_measure() -> None:
     fake = FakeDriver()
     with closing(DriverBackend(0, fake)) as backend:
-        found = list(calibration_worker.rates_of(backend, calibration_worker.CUDA, (64 << 10, 2 << 20), {0}))
+        measures = filter(needs_gpu, wanted(cuda=True))
+        found = [
+            rate for one in measures for rate in calibration_worker.rates_of(backend, one, (64 << 10, 2 << 20), {0})
+        ]
     measured = {"prefault.tN" if rates.prefault_threads(rate.measure) else rate.measure for rate in found}
-    assert measured == set(calibration_worker.CUDA)
+    assert measured == set(CUDA)
     assert fake.alive == {}
 
 
@@ -164,7 +170,7 @@ def test_a_driver_that_fails_names_its_call() -> None:
 
 def test_nothing_private_is_in_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
-    found = calibration_of({"cpu": "A"}, os.environ, cuda=False, worker=worker(f"print({RATE!r})"))
+    found = calibration_of({"cpu": "A"}, os.environ, HOST, worker=worker(f"print({RATE!r})"))
     assert found.rates is not None
     text = rates.to_json(found.rates)
     assert "hunter2" not in text

@@ -11,7 +11,22 @@ import pytest
 from pinprof.analyze.opportunities import catalogue, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.data.model import ExitTable, MemoryLog, ProcessMemory
-from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu, waited
+from pinprof.data.rate_book import RateBook
+from tests.support.scenes import (
+    COPIED,
+    FREE,
+    HUGE,
+    MAPPED,
+    MS,
+    SMALL,
+    Traced,
+    prices,
+    ran,
+    recorded,
+    scene,
+    to_gpu,
+    waited,
+)  # fmt: skip
 from tests.support.stacks import Sample
 
 OTHER = ("other@/app", *SMALL[1:])
@@ -40,17 +55,18 @@ def found(
     calls: Sequence[Traced] = (),
     extra: Sequence[Sample] = (),
     memory: MemoryLog | None = None,
+    book: RateBook | None = None,
 ) -> list[Candidate]:
     """What is found in so many milliseconds of each stack, and as much other work that the whole is 200 ms."""
     samples, now = list(extra), 0
     for length, stack in (*parts, (200 - sum(length for length, _ in parts), ("main@/app",))):
         samples += ran(now, now + length, stack)
         now += length
-    return list(pages.page_costs(scene(replace(recorded(samples, calls), memory=memory))))
+    return list(pages.page_costs(scene(replace(recorded(samples, calls), memory=memory), book)))
 
 
 def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, float, float]:
-    low, likely, high = (kind.small[n] * small + kind.huge[n] * huge for n in range(3))
+    low, likely, high = (kind.small[n] * small + (kind.huge or pages._UNMEASURED)[n] * huge for n in range(3))
     return low * MS, likely * MS, high * MS
 
 
@@ -177,6 +193,35 @@ def test_what_large_memory_in_huge_pages_costs_each_time_is_to_be_measured() -> 
     assert (one.cure.id, one.cost_ns, bool(one.unknown)) == ("reuse-memory", 200 * MS, True)
     assert found((97, HUGE), (3, FREE)) == [], "freed after the last page is made"
     assert not found(*((10, HUGE), (2, FREE)) * 5)[0].unknown, "much is freed"
+
+
+MEASURED = prices(
+    touch_huge=100_000,
+    refill_copy_new=300_000,
+    refill_copy_kept=210_000,
+    refill_add_new=400_000,
+    refill_add_kept=360_000,
+)
+"""Memory that stays saves nine tenths of zeroing it where it is copied to, and four tenths in a sum."""
+BY_COPY = ("main@/app", "__memmove_evex_unaligned_erms@/libc.so.6", *HUGE[1:])
+
+
+@pytest.mark.parametrize(
+    ("fill", "low", "likely", "high"), [(BY_COPY, 0.72, 0.9, 1.0), (HUGE, 0.32, 0.65, 1.0)], ids=["copied", "other"]
+)
+def test_what_memory_in_huge_pages_saves_that_stays_is_what_the_machine_measured(
+    fill: Sequence[str], low: float, likely: float, high: float
+) -> None:
+    (one,) = found(*((39, fill), (1, FREE)) * 5, book=MEASURED)
+    assert (one.cure.id, one.cost_ns, one.unknown) == ("reuse-memory", 200 * MS, "")
+    of_huge, of_small = (low, likely, high), pages._AGAIN.small
+    expected = [195 * MS * huge + 5 * MS * small for huge, small in zip(of_huge, of_small, strict=True)]
+    assert [one.saving.low_ns, one.saving.likely_ns, one.saving.high_ns] == pytest.approx(expected, abs=2)
+    assert any("90 % of zeroing" in text and "40 % where a sum" in text for text in one.basis)
+
+
+def test_huge_pages_of_memory_that_is_made_once_are_no_matter_of_keeping_it() -> None:
+    assert found((50, HUGE), book=MEASURED) == []
 
 
 def rising_to(*mib: int) -> MemoryLog:
