@@ -1,6 +1,6 @@
 """Prints what pinprof says to each of a hundred wrong uses, with the exit status: to be read by a person.
 
-    python tools/wrong_uses.py [WORD]      those whose command line has WORD
+python tools/wrong_uses.py [WORD]      those whose command line has WORD
 """
 
 from __future__ import annotations

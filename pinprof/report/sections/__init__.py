@@ -12,7 +12,7 @@ from pinprof.report.sections.calls import CallsSection
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.flame import Flamegraph
-from pinprof.report.sections.hero import HowMuch, Hero
+from pinprof.report.sections.hero import Hero, HowMuch
 from pinprof.report.sections.ledger import LedgerSection
 from pinprof.report.sections.lines import LinesSection
 from pinprof.report.sections.machine import Machine

@@ -120,10 +120,9 @@ def test_an_error_of_our_own_keeps_its_traceback(
 
 
 def test_a_stopped_command_says_what_is_kept() -> None:
+    aborted = click.Abort()
+    aborted.__cause__ = KeyboardInterrupt(2)
     with pytest.raises(click.Abort) as stopped, interrupts.keeping("The rest is in a."):
-        try:
-            raise KeyboardInterrupt(2)
-        except KeyboardInterrupt as error:
-            raise click.Abort from error
+        raise aborted
     assert interrupts.said(stopped.value) == "pinprof: stopped. The rest is in a."
     assert interrupts.said(KeyboardInterrupt(2)) == "pinprof: stopped. Nothing was written."

@@ -37,5 +37,7 @@ def test_the_longest_ending_counts() -> None:
 
 @pytest.mark.parametrize(("output", "ending"), [("a.pdf", ".pdf"), ("a.folded", ".folded")])
 def test_an_ending_of_other_files_is_refused(output: str, ending: str) -> None:
-    with pytest.raises(UsageError, match=f"{output}: this command writes no {ending} file. End its name in one of .txt"):
+    with pytest.raises(
+        UsageError, match=f"{output}: this command writes no {ending} file. End its name in one of .txt"
+    ):
         pipeline.form_of(Path(output), trial.FORMATS)

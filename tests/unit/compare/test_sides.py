@@ -156,7 +156,7 @@ def test_the_command_says_what_is_wrong_with_its_paths(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(os.urandom(1) + b"\0\1\2\3" * 100)
     assert "noise" in fails(first, tmp_path / "noise", status=1)
     second.write_text("other;thing 4\n")
-    assert "no functions in common" in fails(first, second)
+    assert "no functions in common" in fails(first, second, status=1)
     assert "--event and --merge-names need folded stacks" in fails(first, second, "--event", "cycles")
     second.write_text("main;work;fill 13\n")
     assert "not every recording has iteration" in fails(first, second, "--per", "iteration")
