@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pinprof.base.errors import ProgramNotFound, UsageError
+from pinprof.cli import demo
 from pinprof.cli.naming import refuse_page
 from pinprof.collect.program import find_program
 from tests.support.command import pinprof
@@ -100,3 +103,18 @@ def test_a_file_that_is_not_on_the_path_is_answered_with_how_to_run_it(
     with pytest.raises(ProgramNotFound) as failed:
         find_program(name)
     assert failed.value.remedy == "Give the command after --, as you would type it."
+
+
+@pytest.mark.slow
+def test_the_demo_is_a_copy_that_stays_as_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert demo.command() == (sys.executable, demo.NAME)
+    copy = tmp_path / demo.NAME
+    done = subprocess.run([sys.executable, copy], capture_output=True, text=True, check=True)
+    cured = subprocess.run([sys.executable, copy, "reuse"], capture_output=True, text=True, check=True)
+    assert done.stdout.split("; ")[1] == cured.stdout.split("; ")[1] == "the result is 2,750.\n"
+    copy.write_text("print('changed')")
+    demo.command()
+    assert copy.read_text() == "print('changed')"
+    refused = pinprof("record", "--demo", "--", "true", cwd=tmp_path)
+    assert (refused.returncode, "brings its own program" in refused.stderr) == (2, True)
