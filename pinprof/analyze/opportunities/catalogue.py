@@ -1,4 +1,4 @@
-"""The cures: what to change, in words and in code of C, which is also C++, and of Python; how libraries do it is in knobs.toml."""
+"""The cures: what to change, in words, in C that is also C++, and in Python; how libraries do it is in knobs.toml."""
 
 from __future__ import annotations
 
@@ -208,7 +208,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "prefetching",
             {
                 NATIVE: (
-                    "struct cudaMemLocation gpu = {cudaMemLocationTypeDevice, 0}, host = {cudaMemLocationTypeHost, 0};\n"
+                    "struct cudaMemLocation gpu = {cudaMemLocationTypeDevice, 0};\n"
+                    "struct cudaMemLocation host = {cudaMemLocationTypeHost, 0};\n"
                     "cudaMemPrefetchAsync(p, size, gpu, 0, stream);   // before the kernel\n"
                     "cudaMemPrefetchAsync(p, size, host, 0, stream);  // after it, before cudaStreamSynchronize\n"
                     "// CUDA 12 takes a device number instead; cudaCpuDeviceId is the host"

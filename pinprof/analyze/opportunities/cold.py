@@ -74,7 +74,8 @@ def _dropped(scene: Scene, group: Int64, freed: Int64, *, limited: bool) -> Cand
         scene,
         group,
         site,
-        f"{scene.subject(group, site)} reads a mapped file from the disk while the kernel frees memory, because {reason}.",
+        f"{scene.subject(group, site)} reads a mapped file from the disk while the kernel frees memory, because"
+        f" {reason}.",
         "memory-limit",
         _AGAIN,
         "Touching a page that the kernel dropped reads it again; how often that happens is not known.",

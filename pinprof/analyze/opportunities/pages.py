@@ -64,8 +64,8 @@ _HUGE_AGAIN = _Kind(
     "reuse-memory",
     "allocates and fills large memory each time, in huge pages.",
     _AGAIN.small,
-    unknown="Memory that is reused is not zeroed, but it may have left the CPU's caches, where zeroing puts new pages. So"
-    " how much reuse saves depends on these caches.",
+    unknown="Memory that is reused is not zeroed, but it may have left the CPU's caches, where zeroing puts new pages."
+    " So how much reuse saves depends on these caches.",
 )
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
 _BUILT = replace(_ONCE, what="fills new memory once, before the work.")

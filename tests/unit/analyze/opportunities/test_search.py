@@ -170,7 +170,8 @@ def test_a_large_cost_whose_cures_save_little_is_neither_low_nor_unknown(
 ) -> None:
     made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
     assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline == (
-        "Faults, pins and copies take 100 ms of 1 s of work (10 %), and no known cure saves enough of it to be worth a change."
+        "Faults, pins and copies take 100 ms of 1 s of work (10 %), and no known cure saves enough of it to be worth a"
+        " change."
     )
     # What no detector explains stands for itself, however much another cost is refused.
     made = recorded(ran(0, 300, SMALL) + ran(300, 1000))
