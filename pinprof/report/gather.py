@@ -32,12 +32,12 @@ class ReportData(Shared, Written[Explained]):
     forms: Forms[Explained] = field(default_factory=lambda: sections.REPORT)
 
 
-def build(analysis: Run, *, drawn: bool = True, all_frames: bool = False) -> ReportData:
-    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`.
+def build(analysis: Run, form: str = "html", *, all_frames: bool = False) -> ReportData:
+    """What the sections share, and then each section's own data; without what only other forms have.
 
     Runs of frames without a name become one frame unless `all_frames`.
     """
-    return report_of(Explained(analysis, _shared(analysis, drawn=drawn, all_frames=all_frames)))
+    return report_of(Explained(analysis, _shared(analysis, form, all_frames=all_frames)))
 
 
 def report_of(subject: Explained) -> ReportData:
@@ -45,12 +45,13 @@ def report_of(subject: Explained) -> ReportData:
     return ReportData(**vars(subject.shared), sections=sections.REPORT.made(subject), forms=sections.REPORT)
 
 
-def _shared(analysis: Run, *, drawn: bool, all_frames: bool) -> Shared:
+def _shared(analysis: Run, form: str, *, all_frames: bool) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
-    stacks = with_frames_joined(capture, all_frames=all_frames)
-    flame = flame_data(analysis, stacks, shown.place)
+    drawn, stacked = form == "html", form in ("html", "text")
+    stacks = with_frames_joined(capture, all_frames=all_frames) if stacked or analysis.blame else None
+    flame = flame_data(analysis, stacks, shown.place) if stacks and stacked else None
     calls, span = capture.manifest.scenario.get("calls"), timed_span(capture)
     return Shared(
         headline=analysis.answer,
