@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CollectError, PinprofError, UsageError, packages_named
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import ranks
+from pinprof.cli import interrupts, naming, ranks
 from pinprof.machine.process_limits import require_memory
 
 if TYPE_CHECKING:
@@ -236,10 +236,9 @@ def record(
     if target is None:
         return trouble.status(outcome.exit_status)
     if recorded.broken_off is not None:
-        if not quiet:
-            say(f"Capture: {target}", error=True)
+        recorded.broken_off.add_note(f"Capture: {target}")
         raise recorded.broken_off
-    with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
+    with interrupts.keeping(f"Capture: {target}"), contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
         places = [f"Capture: {target}"]
         if rank and not rank.number:
             places.append(f"All ranks, after they have ended: pinprof report {target.parent}")
@@ -259,6 +258,8 @@ def _names(name: str, output: Path | None, rank: ranks.Rank | None) -> tuple[Pat
         return ranks.output(store.file_name(name), rank), lambda number: ranks.output(
             store.file_name(name), rank, number
         )
+    if output:
+        naming.refuse_page(output)
     first = output or store.default_name(name)
     return first, lambda number: store.numbered_name(first, number)
 
