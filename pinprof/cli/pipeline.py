@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 from collections.abc import Sequence
@@ -59,12 +58,6 @@ def answer(analyses: Sequence[Run], below: Sequence[str]) -> None:
     with working("Searching for what to change"):
         answers = [answer_of(analysis) for analysis in analyses]
     print_answer(answers, below)
-
-
-def load() -> None:
-    """Import what `present` needs, so that it takes less time."""
-    for name in ("gather", "terminal.summary", "page.collection", "page.html"):
-        importlib.import_module(f"pinprof.report.{name}")
 
 
 def write_page(

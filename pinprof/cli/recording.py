@@ -217,7 +217,11 @@ def record(
         rank=launched.facts() if launched else None,
         labels=labels,
         kernel_symbols=not small,
-        hooks=replace(_hooks(pid, duration_s, quiet=quiet), recorders_end=_nothing if unexplained else explained.load),
+        hooks=replace(
+            _hooks(pid, duration_s, quiet=quiet),
+            needed=() if unexplained else explained.ANSWER,
+            wanted=() if unexplained else explained.PAGE,
+        ),
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=recording.Calibrating(_nothing if quiet else _say_dimly, anew)
         if (calibrate or anew) and not (rank and rank.number)
