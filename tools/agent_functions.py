@@ -1,4 +1,4 @@
-"""Write pinprof/inside/functions.h: what the agent knows of CUDA's driver and of CPython, of pinprof's own tables.
+"""Write pinprof/inside/functions.h: what the agent knows of CUDA, NCCL, MPI and CPython, of pinprof's own tables.
 
     python tools/agent_functions.py [--check]
 
@@ -17,10 +17,12 @@ sys.path.insert(0, str(ROOT))
 
 from pinprof.collect.python_frames import layout  # noqa: E402
 from pinprof.data.gpu_functions import CREATE_CONTEXT, CUDA, Function, allocates  # noqa: E402
+from pinprof.data.meeting_functions import LIBRARIES, MEETING_FUNCTIONS, MeetingFunction  # noqa: E402
 
 HEADER = ROOT / "pinprof" / "inside" / "functions.h"
-HEAD = """/* The driver's functions, of pinprof/data/gpu_functions.py; where CPython keeps its frames, of
- * pinprof/collect/python_frames/layout.py. Written by tools/agent_functions.py.
+HEAD = """/* The driver's functions, of pinprof/data/gpu_functions.py; those in which processes meet, of
+ * pinprof/data/meeting_functions.py; where CPython keeps its frames, of pinprof/collect/python_frames/layout.py.
+ * Written by tools/agent_functions.py.
  */
 /* clang-format off */
 
@@ -29,9 +31,15 @@ enum role_flag {
     COPIES = 2,
     SINGLE = 4,  /* each call is recorded by itself */
     TOUCHES = 8, /* it makes or pins pages of the host */
+    MEETS = 16,    /* processes meet in it (meetings.h) */
+    NUMBERED = 32, /* all ranks of its communicator call it in one order */
+    ENDS = 64,     /* it ends its communicator */
 };
 
-/* Places of arguments; -1: none. */
+/* Places of arguments; -1: none. Of a function that MEETS, `pointer` is its communicator, `size` counts what `target`
+ * is the type of, `source` is the root, or the rank that it sends to or receives from, `rows` the tag, and at
+ * `properties` it writes the handle of a communicator that it makes.
+ */
 struct role {
     uint8_t flags, unit;
     int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties;
@@ -78,9 +86,11 @@ def page() -> str:
     rows = functions()
     parts = [HEAD, "static const struct role ROLES[] = {\n"]
     parts += (f"    {_role(name, role)}, /* {name} */\n" for name, role in rows.items())
-    names = "\n".join(f'    "{name}\\n"' for name in rows)
+    parts += (f"    {_meeting(role)}, /* {name} */\n" for name, role in MEETING_FUNCTIONS.items())
+    names = "\n".join(f'    "{name}\\n"' for name in (*rows, *MEETING_FUNCTIONS))
     parts.append(f"}};\n\nstatic const char NAMES[] =\n{names};\n\n")
     listed = [export for name in rows for export in exports(name)]
+    listed += MEETING_FUNCTIONS
     lines = " \\\n".join(f"    X({number}, {name})" for number, name in enumerate(listed))
     parts.append(f"#define ALL_EXPORTS(X) \\\n{lines}\n\n")
     fields = "".join(f"    word {name};\n" for name in ("minor", *_LAYOUT))
@@ -101,8 +111,21 @@ def _role(name: str, role: Function) -> str:
         "TOUCHES": allocates(name) in ("pinned", "registered", "managed"),
         "SINGLE": name in CREATE_CONTEXT or (role.memory is not None and not freed_often),
     }
-    values = ["-1" if (place := getattr(role, part)) is None else str(place) for part in _PLACES]
-    return f"{{{' | '.join(flag for flag, holds in flags.items() if holds) or 0}, {role.unit}, {', '.join(values)}}}"
+    return _row(flags, role.unit, {part: getattr(role, part) for part in _PLACES})
+
+
+def _meeting(role: MeetingFunction) -> str:
+    places = {
+        "size": role.count, "rows": role.tag, "pointer": role.communicator, "target": role.datatype,
+        "source": role.root if role.peer is None else role.peer, "stream": role.stream, "properties": role.makes,
+    }  # fmt: skip
+    library = LIBRARIES.index(role.library) + 1
+    return _row({"MEETS": True, "NUMBERED": role.numbered, "ENDS": role.ends}, library, places)
+
+
+def _row(flags: Mapping[str, bool], unit: int, places: Mapping[str, int | None]) -> str:
+    values = ["-1" if (place := places.get(part)) is None else str(place) for part in _PLACES]
+    return f"{{{' | '.join(flag for flag, holds in flags.items() if holds) or 0}, {unit}, {', '.join(values)}}}"
 
 
 def _fixed(known: layout.InterpreterLayout) -> str:

@@ -27,6 +27,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity, MarkTable
 from pinprof.data.host_memory import LargeMemory
 from pinprof.data.manifest import Manifest
+from pinprof.data.meeting_calls import MeetingCalls
 from pinprof.data.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "events", "samples"]
@@ -432,6 +433,8 @@ class Capture:
     """Memory over time; None when nothing recorded it."""
     host_memory: LargeMemory | None = None
     """Large memory that the program made and gave back; None when nothing recorded it."""
+    meetings: MeetingCalls | None = None
+    """Calls in which processes meet; None when nothing recorded any."""
     marks: MarkTable = field(default_factory=MarkTable.empty)
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     wakeups: WakeupTable | None = None

@@ -1,4 +1,5 @@
-/* The agent: a library inside the recorded program (LD_PRELOAD) that sees every call of CUDA's driver.
+/* The agent: a library inside the recorded program (LD_PRELOAD) that sees every call of CUDA's driver, and those in
+ * which processes meet.
  *
  * CUDA's runtime, linked dynamically or statically, takes the driver's functions by cuGetProcAddress, and that one by
  * dlsym; both are answered with wrappers. A program that is linked to the driver finds the names here. A wrapper hands
@@ -13,6 +14,7 @@
  *   native.h     the thread's return addresses
  *   site.h       both, by number
  *   calls.h      what is recorded of a call
+ *   meetings.h   calls in which processes meet: with whom, and which number it has
  *   sampler.h    where threads spend processor time, where nothing else tells it
  *   timers.h     the sampler's timers and signal
  *   host_memory.h  large memory of the host, from who makes it to who gives it back
@@ -45,6 +47,10 @@
 
 #include "host_memory.h"
 
+static void *of_library(const char *name);
+
+#include "meetings.h"
+
 #include "mappings.h"
 
 #if defined __x86_64__
@@ -67,7 +73,7 @@ struct slot {
     const struct role *role;
 };
 
-enum { SLOTS = 320, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
+enum { SLOTS = 400, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
 
 static struct slot slots[SLOTS];
 
@@ -83,8 +89,14 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
         }
     uint32_t site = site_of(t, OF_CALLS, place);
     int outer = t->calling;
-    t->calling = 1;
     const word arguments[] = {PASSED, PASSED_MORE};
+    if (slot->role->flags & MEETS) {
+        word number = number_before(slot->role, arguments), start = ticks();
+        int met = real(PASSED, PASSED_MORE);
+        note_meeting(slot->role, arguments, site, start, ticks(), met, number);
+        return met;
+    }
+    t->calling = 1;
     struct faults before = {0};
     bool looks = may_fault(slot->role, *expected(t, slot->role, site), arguments);
     if (UNLIKELY(looks))
@@ -107,7 +119,8 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
 #define ALL(X)                                                                                                         \
     SIXTEEN(X, 0) SIXTEEN(X, 1) SIXTEEN(X, 2) SIXTEEN(X, 3) SIXTEEN(X, 4) SIXTEEN(X, 5) SIXTEEN(X, 6) SIXTEEN(X, 7)    \
     SIXTEEN(X, 8) SIXTEEN(X, 9) SIXTEEN(X, a) SIXTEEN(X, b) SIXTEEN(X, c) SIXTEEN(X, d) SIXTEEN(X, e) SIXTEEN(X, f)    \
-    SIXTEEN(X, 10) SIXTEEN(X, 11) SIXTEEN(X, 12) SIXTEEN(X, 13)
+    SIXTEEN(X, 10) SIXTEEN(X, 11) SIXTEEN(X, 12) SIXTEEN(X, 13) SIXTEEN(X, 14) SIXTEEN(X, 15) SIXTEEN(X, 16)          \
+    SIXTEEN(X, 17) SIXTEEN(X, 18)
 /* clang-format on */
 
 ALL(WRAPPER)
@@ -172,7 +185,8 @@ static void *wrapped(void *real, const struct role *role)
     size_t place = atomic_load(&taken) < SLOTS ? atomic_fetch_add(&taken, 1) : SLOTS;
     if (place >= SLOTS)
         return real;
-    find_driver(real);
+    if (!(role->flags & MEETS))
+        find_driver(real);
     slots[place].role = role;
     __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
     return (void *)wrappers[place];
@@ -187,44 +201,75 @@ typedef int (*getter_2)(const char *, void **, int, word, int *);
 static getter real_get;
 static getter_2 real_get_2, real_get_2_thread;
 
+/* NCCL's functions that begin a communicator: its id is a structure, which comes as it is in C alone. */
+struct nccl_id {
+    char bytes[NCCL_ID];
+};
+EXPORTED int ncclCommInitRank(void **made, int size, struct nccl_id id, int rank);
+EXPORTED int ncclCommInitRankConfig(void **made, int size, struct nccl_id id, int rank, void *config);
+EXPORTED int ncclCommInitRankScalable(void **made, int size, int rank, int ids, struct nccl_id *id, void *config);
+
+static int (*real_init)(void **, int, struct nccl_id, int);
+static int (*real_init_config)(void **, int, struct nccl_id, int, void *);
+static int (*real_init_scalable)(void **, int, int, int, struct nccl_id *, void *);
+
 static const struct {
     const char *name;
     void *real, *ours;
-} GETTERS[] = {
+} OURS[] = {
     {"cuGetProcAddress", &real_get, (void *)cuGetProcAddress},
     {"cuGetProcAddress_v2", &real_get_2, (void *)cuGetProcAddress_v2},
     {"cuGetProcAddress_v2_ptsz", &real_get_2_thread, (void *)cuGetProcAddress_v2_ptsz},
+    {"ncclCommInitRank", &real_init, (void *)ncclCommInitRank},
+    {"ncclCommInitRankConfig", &real_init_config, (void *)ncclCommInitRankConfig},
+    {"ncclCommInitRankScalable", &real_init_scalable, (void *)ncclCommInitRankScalable},
 };
+enum { GETTER, GETTER_2, GETTER_2_THREAD, INIT, INIT_CONFIG, INIT_SCALABLE };
 
-/* One of the driver's functions by its whole name: of another library that stands before the driver, or its own. */
-static void *of_driver(const char *name)
+static void *found_in(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    void *found = handle ? next_dlsym()(handle, name) : NULL;
+    if (handle)
+        dlclose(handle);
+    return found && !is_ours(found) ? found : NULL;
+}
+
+/* A function by its whole name: of a library that stands before its own, or of its own, which may be any that the
+ * program has loaded for itself; the driver's is known.
+ */
+static void *of_library(const char *name)
 {
     void *found = next_dlsym()(RTLD_NEXT, name);
-    void *library = found ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (library) {
-        found = next_dlsym()(library, name);
-        dlclose(library);
-    }
+    if (found || !strncmp(name, "cu", 2))
+        return found ? found : found_in("libcuda.so.1", name);
+    struct link_map *loaded = NULL;
+    void *program = dlopen(NULL, RTLD_LAZY);
+    if (program && !dlinfo(program, RTLD_DI_LINKMAP, &loaded))
+        for (; loaded && !found; loaded = loaded->l_next)
+            found = loaded->l_name && *loaded->l_name ? found_in(loaded->l_name, name) : NULL;
+    if (program)
+        dlclose(program);
     return found;
 }
 
 /* What stands before a function that was found by a name. */
 static void *before(const char *name, void *real)
 {
-    for (size_t i = 0; i < COUNT(GETTERS); i++)
-        if (!strcmp(GETTERS[i].name, name)) {
-            __atomic_store((void **)GETTERS[i].real, &real, __ATOMIC_RELAXED);
-            return GETTERS[i].ours;
+    for (size_t i = 0; i < COUNT(OURS); i++)
+        if (!strcmp(OURS[i].name, name)) {
+            __atomic_store((void **)OURS[i].real, &real, __ATOMIC_RELAXED);
+            return OURS[i].ours;
         }
     const struct role *role = role_of(name);
     return role ? wrapped(real, role) : real;
 }
 
-static void *real_getter(unsigned which)
+static void *real_one(unsigned which)
 {
-    void **known = GETTERS[which].real, *found = __atomic_load_n(known, __ATOMIC_RELAXED);
+    void **known = OURS[which].real, *found = __atomic_load_n(known, __ATOMIC_RELAXED);
     if (!found) {
-        found = of_driver(GETTERS[which].name);
+        found = of_library(OURS[which].name);
         __atomic_store_n(known, found, __ATOMIC_RELAXED);
     }
     return found;
@@ -236,8 +281,8 @@ static void answer(const char *name, void **address, int version)
         return;
     int error = errno;
     if (!strcmp(name, "cuGetProcAddress")) {
-        unsigned which = version < 12000 ? 0 : *address == real_getter(2) ? 2 : 1;
-        *address = before(GETTERS[which].name, *address);
+        unsigned which = version < 12000 ? 0 : *address == real_one(GETTER_2_THREAD) ? 2 : 1;
+        *address = before(OURS[which].name, *address);
     } else {
         *address = before(name, *address);
     }
@@ -246,7 +291,7 @@ static void answer(const char *name, void **address, int version)
 
 EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags)
 {
-    getter real = (getter)real_getter(0);
+    getter real = (getter)real_one(GETTER);
     int result = real ? real(name, address, version, flags) : STUB_LIBRARY;
     if (!result)
         answer(name, address, version);
@@ -255,7 +300,7 @@ EXPORTED int cuGetProcAddress(const char *name, void **address, int version, wor
 
 EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
 {
-    getter_2 real = (getter_2)real_getter(1);
+    getter_2 real = (getter_2)real_one(GETTER_2);
     int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
     if (!result)
         answer(name, address, version);
@@ -264,14 +309,41 @@ EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, 
 
 EXPORTED int cuGetProcAddress_v2_ptsz(const char *name, void **address, int version, word flags, int *status)
 {
-    getter_2 real = (getter_2)real_getter(2);
+    getter_2 real = (getter_2)real_one(GETTER_2_THREAD);
     int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
     if (!result)
         answer(name, address, version);
     return result;
 }
 
-/* ---- The driver's names, for programs that are linked to it ---- */
+EXPORTED int ncclCommInitRank(void **made, int size, struct nccl_id id, int rank)
+{
+    int (*real)(void **, int, struct nccl_id, int) = (int (*)(void **, int, struct nccl_id, int))real_one(INIT);
+    int result = real ? real(made, size, id, rank) : TAKES_NO_PART;
+    note_unique(made, result, &id, sizeof id, rank, size);
+    return result;
+}
+
+EXPORTED int ncclCommInitRankConfig(void **made, int size, struct nccl_id id, int rank, void *config)
+{
+    int (*real)(void **, int, struct nccl_id, int, void *) =
+        (int (*)(void **, int, struct nccl_id, int, void *))real_one(INIT_CONFIG);
+    int result = real ? real(made, size, id, rank, config) : TAKES_NO_PART;
+    note_unique(made, result, &id, sizeof id, rank, size);
+    return result;
+}
+
+EXPORTED int ncclCommInitRankScalable(void **made, int size, int rank, int ids, struct nccl_id *id, void *config)
+{
+    int (*real)(void **, int, int, int, struct nccl_id *, void *) =
+        (int (*)(void **, int, int, int, struct nccl_id *, void *))real_one(INIT_SCALABLE);
+    int result = real ? real(made, size, rank, ids, id, config) : TAKES_NO_PART;
+    note_unique(made, result, id, sizeof *id, rank, size);
+    return result;
+}
+
+/* ---- The names of the driver's functions, and of those in which processes meet, for programs that are linked to them
+ */
 
 static int missing(void) { return STUB_LIBRARY; }
 
@@ -284,7 +356,7 @@ INTERNAL void *pinprof_inside_links[COUNT(EXPORTS)];
 INTERNAL void *pinprof_inside_link(unsigned number)
 {
     int error = errno;
-    void *real = of_driver(EXPORTS[number]);
+    void *real = of_library(EXPORTS[number]);
     void *to = !real ? (void *)missing : process ? before(EXPORTS[number], real) : real;
     if (real)
         __atomic_store_n(&pinprof_inside_links[number], to, __ATOMIC_RELEASE);
@@ -338,12 +410,12 @@ static RARE struct answer of_name(void *handle, const char *name)
 {
     finder next = next_dlsym();
     struct answer answer = {NULL, false};
-    if (!role_of(name) && strncmp(name, "cuGetProcAddress", 16))
+    if (!role_of(name) && strncmp(name, "cuGetProcAddress", 16) && strncmp(name, "ncclCommInitRank", 16))
         return answer;
     int error = errno;
     void *real = next(handle, name);
     if (real && is_ours(real)) { /* the agent is in the scope that was asked for */
-        real = handle == RTLD_DEFAULT ? next(RTLD_NEXT, name) : of_driver(name);
+        real = handle == RTLD_DEFAULT ? next(RTLD_NEXT, name) : of_library(name);
         answer.known = true;
     }
     if (real && process)
@@ -359,7 +431,8 @@ static RARE struct answer of_name(void *handle, const char *name)
 INTERNAL EARLY struct answer pinprof_inside_answer(void *handle, const char *name)
 {
     next_dlsym();
-    if (!name || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT)
+    if (!name || handle == RTLD_NEXT ||
+        (strncmp(name, "cu", 2) && strncmp(name, "nccl", 4) && strncmp(name, "MPI_", 4)))
         return (struct answer){NULL, false};
     return of_name(handle, name);
 }
@@ -417,8 +490,7 @@ __attribute__((constructor)) static void begin(void)
         if (made != MAP_FAILED && !pthread_key_create(&at_thread_exit, thread_ends)) {
             bool wipes = !madvise(made, page, MADV_WIPEONFORK);
             counts_ticks = has_steady_ticks();
-            begun_ticks = ticks();
-            begun_ns = nanoseconds();
+            both_clocks(&begun_ticks, &begun_ns);
             find_python(next_dlsym());
             find_unwinder(next_dlsym());
             find_mapping(next_dlsym());

@@ -74,6 +74,20 @@ static inline word ticks(void)
     return nanoseconds();
 }
 
+/* The same moment by both, of several looks the one that took least: others may run in between. */
+static void both_clocks(word *counted, word *ns)
+{
+    word least = UINT64_MAX;
+    for (int look = 0; look < 5; look++) {
+        word first = ticks(), now = nanoseconds(), took = ticks() - first;
+        if (took < least) {
+            least = took;
+            *counted = first + took / 2;
+            *ns = now;
+        }
+    }
+}
+
 /* ---- Memory of the agent's own, which it does not note ---- */
 
 static void *map_pages(size_t size, int flags, int file, word offset)
@@ -120,6 +134,10 @@ enum kind {
                * KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,    /* bytes: length of the thread's name in the next unit */
     WITHDREW, /* the program handles the signal by which it was sampled: nothing more comes */
+    MET, /* as CALL, of a function in which processes meet. address: the communicator's identity, 0 where it has none;
+          * source: its number among the calls of that; stream: as CALL, or the other's rank and above 32 bits the tag
+          */
+    COMMUNICATOR, /* address: its identity; source: the rank in it and above 32 bits its size; extra: whose it is */
 };
 enum flag {
     SAMPLE = 1,     /* of calls that are summed otherwise */
@@ -252,7 +270,7 @@ struct thread {
         word hash;
         uint32_t site;
     } site[SITES];
-    uint32_t sites;
+    uint32_t sites, meetings;
     struct tallies tallies[USERS];
     uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {

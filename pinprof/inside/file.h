@@ -114,8 +114,7 @@ static bool open_file(void)
         .begun_ns = begun_ns,
         .names = sizeof NAMES - 1};
     _Static_assert(sizeof header + sizeof NAMES <= PAGE, "The names fit into a page.");
-    header.opened_ticks = ticks();
-    header.opened_ns = nanoseconds();
+    both_clocks(&header.opened_ticks, &header.opened_ns);
     /* Unique among processes that share a pid one after another, and in different PID namespaces. */
     header.token = header.opened_ns ^ (word)getpid() << 40 ^ (word)(uintptr_t)&header << 20;
     int file = process->file = open_high(&header, O_CREAT | O_EXCL);
@@ -368,9 +367,7 @@ static RARE void anchor(struct thread *t, word now)
     if (!record)
         return;
     *record = (struct record){.kind = ANCHOR};
-    word first = ticks();
-    record->end = nanoseconds();
-    record->begin = first + (ticks() - first) / 2;
+    both_clocks(&record->begin, &record->end);
     publish(t, 1);
 }
 

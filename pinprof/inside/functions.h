@@ -1,5 +1,6 @@
-/* The driver's functions, of pinprof/data/gpu_functions.py; where CPython keeps its frames, of
- * pinprof/collect/python_frames/layout.py. Written by tools/agent_functions.py.
+/* The driver's functions, of pinprof/data/gpu_functions.py; those in which processes meet, of
+ * pinprof/data/meeting_functions.py; where CPython keeps its frames, of pinprof/collect/python_frames/layout.py.
+ * Written by tools/agent_functions.py.
  */
 /* clang-format off */
 
@@ -8,9 +9,15 @@ enum role_flag {
     COPIES = 2,
     SINGLE = 4,  /* each call is recorded by itself */
     TOUCHES = 8, /* it makes or pins pages of the host */
+    MEETS = 16,    /* processes meet in it (meetings.h) */
+    NUMBERED = 32, /* all ranks of its communicator call it in one order */
+    ENDS = 64,     /* it ends its communicator */
 };
 
-/* Places of arguments; -1: none. */
+/* Places of arguments; -1: none. Of a function that MEETS, `pointer` is its communicator, `size` counts what `target`
+ * is the type of, `source` is the root, or the rank that it sends to or receives from, `rows` the tag, and at
+ * `properties` it writes the handle of a communicator that it makes.
+ */
 struct role {
     uint8_t flags, unit;
     int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties;
@@ -136,6 +143,76 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRelease */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxReset */
+    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclAllReduce */
+    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclReduceScatter */
+    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclBroadcast */
+    {MEETS | NUMBERED, 1, 1, -1, 4, 2, -1, 5, -1, -1, -1}, /* ncclBcast */
+    {MEETS | NUMBERED, 1, 2, -1, 6, 3, -1, 7, -1, -1, -1}, /* ncclReduce */
+    {MEETS | NUMBERED, 1, 2, -1, 4, 3, -1, 5, -1, -1, -1}, /* ncclAllGather */
+    {MEETS, 1, 1, -1, 4, 2, 3, 5, -1, -1, -1}, /* ncclSend */
+    {MEETS, 1, 1, -1, 4, 2, 3, 5, -1, -1, -1}, /* ncclRecv */
+    {MEETS, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* ncclGroupEnd */
+    {MEETS | NUMBERED, 1, -1, -1, 0, -1, -1, -1, -1, -1, 3}, /* ncclCommSplit */
+    {MEETS | ENDS, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* ncclCommDestroy */
+    {MEETS | ENDS, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* ncclCommAbort */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* MPI_Barrier */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Allreduce */
+    {MEETS | NUMBERED, 2, 1, -1, 6, 2, -1, -1, -1, -1, -1}, /* MPI_Allgather */
+    {MEETS | NUMBERED, 2, 1, -1, 7, 2, -1, -1, -1, -1, -1}, /* MPI_Allgatherv */
+    {MEETS | NUMBERED, 2, 1, -1, 6, 2, -1, -1, -1, -1, -1}, /* MPI_Alltoall */
+    {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallv */
+    {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallw */
+    {MEETS | NUMBERED, 2, -1, -1, 5, -1, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter_block */
+    {MEETS | NUMBERED, 2, 1, -1, 4, 2, 3, -1, -1, -1, -1}, /* MPI_Bcast */
+    {MEETS | NUMBERED, 2, 2, -1, 6, 3, 5, -1, -1, -1, -1}, /* MPI_Reduce */
+    {MEETS | NUMBERED, 2, 1, -1, 7, 2, 6, -1, -1, -1, -1}, /* MPI_Gather */
+    {MEETS | NUMBERED, 2, 1, -1, 8, 2, 7, -1, -1, -1, -1}, /* MPI_Gatherv */
+    {MEETS | NUMBERED, 2, 4, -1, 7, 5, 6, -1, -1, -1, -1}, /* MPI_Scatter */
+    {MEETS | NUMBERED, 2, 5, -1, 8, 6, 7, -1, -1, -1, -1}, /* MPI_Scatterv */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Scan */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Exscan */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Send */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Ssend */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Rsend */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Recv */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Sendrecv */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Sendrecv_replace */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Probe */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Mprobe */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Mrecv */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Wait */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitall */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitany */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitsome */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Init */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Init_thread */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Finalize */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Win_fence */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 1}, /* MPI_Comm_dup */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 1}, /* MPI_Comm_idup */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2}, /* MPI_Comm_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2}, /* MPI_Comm_dup_with_info */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2}, /* MPI_Cart_sub */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 3}, /* MPI_Comm_split */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 4}, /* MPI_Comm_split_type */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 5}, /* MPI_Cart_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 5}, /* MPI_Graph_create */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 3}, /* MPI_Comm_create_group */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 2}, /* MPI_Intercomm_merge */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 5}, /* MPI_Intercomm_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 8}, /* MPI_Dist_graph_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 9}, /* MPI_Dist_graph_create_adjacent */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo7barrierERNS_14BarrierOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9allreduceERKNS_16AllreduceOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9allgatherERNS_16AllgatherOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo10allgathervERNS_17AllgathervOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo8alltoallERNS_15AlltoallOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9alltoallvERNS_16AlltoallvOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9broadcastERNS_16BroadcastOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo6reduceERNS_13ReduceOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo6gatherERNS_13GatherOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo7scatterERNS_14ScatterOptionsE */
 };
 
 static const char NAMES[] =
@@ -257,7 +334,77 @@ static const char NAMES[] =
     "cuStreamDestroy\n"
     "cuCtxDestroy\n"
     "cuDevicePrimaryCtxRelease\n"
-    "cuDevicePrimaryCtxReset\n";
+    "cuDevicePrimaryCtxReset\n"
+    "ncclAllReduce\n"
+    "ncclReduceScatter\n"
+    "ncclBroadcast\n"
+    "ncclBcast\n"
+    "ncclReduce\n"
+    "ncclAllGather\n"
+    "ncclSend\n"
+    "ncclRecv\n"
+    "ncclGroupEnd\n"
+    "ncclCommSplit\n"
+    "ncclCommDestroy\n"
+    "ncclCommAbort\n"
+    "MPI_Barrier\n"
+    "MPI_Allreduce\n"
+    "MPI_Allgather\n"
+    "MPI_Allgatherv\n"
+    "MPI_Alltoall\n"
+    "MPI_Alltoallv\n"
+    "MPI_Alltoallw\n"
+    "MPI_Reduce_scatter\n"
+    "MPI_Reduce_scatter_block\n"
+    "MPI_Bcast\n"
+    "MPI_Reduce\n"
+    "MPI_Gather\n"
+    "MPI_Gatherv\n"
+    "MPI_Scatter\n"
+    "MPI_Scatterv\n"
+    "MPI_Scan\n"
+    "MPI_Exscan\n"
+    "MPI_Send\n"
+    "MPI_Ssend\n"
+    "MPI_Rsend\n"
+    "MPI_Recv\n"
+    "MPI_Sendrecv\n"
+    "MPI_Sendrecv_replace\n"
+    "MPI_Probe\n"
+    "MPI_Mprobe\n"
+    "MPI_Mrecv\n"
+    "MPI_Wait\n"
+    "MPI_Waitall\n"
+    "MPI_Waitany\n"
+    "MPI_Waitsome\n"
+    "MPI_Init\n"
+    "MPI_Init_thread\n"
+    "MPI_Finalize\n"
+    "MPI_Win_fence\n"
+    "MPI_Comm_dup\n"
+    "MPI_Comm_idup\n"
+    "MPI_Comm_create\n"
+    "MPI_Comm_dup_with_info\n"
+    "MPI_Cart_sub\n"
+    "MPI_Comm_split\n"
+    "MPI_Comm_split_type\n"
+    "MPI_Cart_create\n"
+    "MPI_Graph_create\n"
+    "MPI_Comm_create_group\n"
+    "MPI_Intercomm_merge\n"
+    "MPI_Intercomm_create\n"
+    "MPI_Dist_graph_create\n"
+    "MPI_Dist_graph_create_adjacent\n"
+    "_ZN4gloo7barrierERNS_14BarrierOptionsE\n"
+    "_ZN4gloo9allreduceERKNS_16AllreduceOptionsE\n"
+    "_ZN4gloo9allgatherERNS_16AllgatherOptionsE\n"
+    "_ZN4gloo10allgathervERNS_17AllgathervOptionsE\n"
+    "_ZN4gloo8alltoallERNS_15AlltoallOptionsE\n"
+    "_ZN4gloo9alltoallvERNS_16AlltoallvOptionsE\n"
+    "_ZN4gloo9broadcastERNS_16BroadcastOptionsE\n"
+    "_ZN4gloo6reduceERNS_13ReduceOptionsE\n"
+    "_ZN4gloo6gatherERNS_13GatherOptionsE\n"
+    "_ZN4gloo7scatterERNS_14ScatterOptionsE\n";
 
 #define ALL_EXPORTS(X) \
     X(0, cuInit) \
@@ -647,7 +794,77 @@ static const char NAMES[] =
     X(384, cuDevicePrimaryCtxRelease) \
     X(385, cuDevicePrimaryCtxRelease_v2) \
     X(386, cuDevicePrimaryCtxReset) \
-    X(387, cuDevicePrimaryCtxReset_v2)
+    X(387, cuDevicePrimaryCtxReset_v2) \
+    X(388, ncclAllReduce) \
+    X(389, ncclReduceScatter) \
+    X(390, ncclBroadcast) \
+    X(391, ncclBcast) \
+    X(392, ncclReduce) \
+    X(393, ncclAllGather) \
+    X(394, ncclSend) \
+    X(395, ncclRecv) \
+    X(396, ncclGroupEnd) \
+    X(397, ncclCommSplit) \
+    X(398, ncclCommDestroy) \
+    X(399, ncclCommAbort) \
+    X(400, MPI_Barrier) \
+    X(401, MPI_Allreduce) \
+    X(402, MPI_Allgather) \
+    X(403, MPI_Allgatherv) \
+    X(404, MPI_Alltoall) \
+    X(405, MPI_Alltoallv) \
+    X(406, MPI_Alltoallw) \
+    X(407, MPI_Reduce_scatter) \
+    X(408, MPI_Reduce_scatter_block) \
+    X(409, MPI_Bcast) \
+    X(410, MPI_Reduce) \
+    X(411, MPI_Gather) \
+    X(412, MPI_Gatherv) \
+    X(413, MPI_Scatter) \
+    X(414, MPI_Scatterv) \
+    X(415, MPI_Scan) \
+    X(416, MPI_Exscan) \
+    X(417, MPI_Send) \
+    X(418, MPI_Ssend) \
+    X(419, MPI_Rsend) \
+    X(420, MPI_Recv) \
+    X(421, MPI_Sendrecv) \
+    X(422, MPI_Sendrecv_replace) \
+    X(423, MPI_Probe) \
+    X(424, MPI_Mprobe) \
+    X(425, MPI_Mrecv) \
+    X(426, MPI_Wait) \
+    X(427, MPI_Waitall) \
+    X(428, MPI_Waitany) \
+    X(429, MPI_Waitsome) \
+    X(430, MPI_Init) \
+    X(431, MPI_Init_thread) \
+    X(432, MPI_Finalize) \
+    X(433, MPI_Win_fence) \
+    X(434, MPI_Comm_dup) \
+    X(435, MPI_Comm_idup) \
+    X(436, MPI_Comm_create) \
+    X(437, MPI_Comm_dup_with_info) \
+    X(438, MPI_Cart_sub) \
+    X(439, MPI_Comm_split) \
+    X(440, MPI_Comm_split_type) \
+    X(441, MPI_Cart_create) \
+    X(442, MPI_Graph_create) \
+    X(443, MPI_Comm_create_group) \
+    X(444, MPI_Intercomm_merge) \
+    X(445, MPI_Intercomm_create) \
+    X(446, MPI_Dist_graph_create) \
+    X(447, MPI_Dist_graph_create_adjacent) \
+    X(448, _ZN4gloo7barrierERNS_14BarrierOptionsE) \
+    X(449, _ZN4gloo9allreduceERKNS_16AllreduceOptionsE) \
+    X(450, _ZN4gloo9allgatherERNS_16AllgatherOptionsE) \
+    X(451, _ZN4gloo10allgathervERNS_17AllgathervOptionsE) \
+    X(452, _ZN4gloo8alltoallERNS_15AlltoallOptionsE) \
+    X(453, _ZN4gloo9alltoallvERNS_16AlltoallvOptionsE) \
+    X(454, _ZN4gloo9broadcastERNS_16BroadcastOptionsE) \
+    X(455, _ZN4gloo6reduceERNS_13ReduceOptionsE) \
+    X(456, _ZN4gloo6gatherERNS_13GatherOptionsE) \
+    X(457, _ZN4gloo7scatterERNS_14ScatterOptionsE)
 
 /* Offsets in bytes, 0 where a version has no such field. */
 struct layout {

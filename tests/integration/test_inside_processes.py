@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from pinprof.data.meeting_functions import MEETING_FUNCTIONS
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside.layout import Stop
 from tests.support import agent
@@ -217,14 +218,15 @@ def test_a_program_without_cuda_finds_no_driver(tmp_path: Path, driver: Path, fo
     assert list(folder.iterdir()) == []
 
 
-def test_only_the_drivers_names_and_those_of_mappings_threads_and_signals_are_exported() -> None:
+def test_only_names_of_calls_that_are_recorded_and_of_mappings_threads_and_signals_are_exported() -> None:
     with INSIDE.find().open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         names = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name}
     assert {"dlsym", "cuGetProcAddress_v2", "cuMemcpyHtoDAsync_v2_ptsz"} <= names
     of_memory = r"mmap(64)?|munmap|mremap|madvise|shm_open|[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc"
     of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
-    assert all(re.fullmatch(rf"dlsym|{of_memory}|{of_signals}|cu[A-Z]\w+", name) for name in names)
+    of_calls = "|".join(MEETING_FUNCTIONS) + r"|cu[A-Z]\w+|ncclCommInitRank(Config|Scalable)?"
+    assert all(re.fullmatch(rf"dlsym|{of_memory}|{of_signals}|{of_calls}", name) for name in names)
 
 
 def test_a_file_that_may_not_grow_ends_the_recording_and_not_the_program(

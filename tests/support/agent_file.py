@@ -11,7 +11,7 @@ from pinprof.read.inside.layout import CHUNK, HEADER, MAGIC, NOT_KNOWN, RECORD, 
 
 PAGE = 4096
 BEGUN_NS, TICKS_A_NS = 1_000_000, 2
-NAMES = ("cuMemAlloc", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemHostAlloc")
+NAMES = ("cuMemAlloc", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuMemHostAlloc", "MPI_Allreduce", "MPI_Recv")
 TID = 77
 
 
@@ -36,7 +36,7 @@ def record(kind: Kind, begin_ns: int = 0, end_ns: int = 0, name: str = "", **val
     """One unit."""
     unit = np.zeros(1, RECORD)
     unit["kind"], unit["bytes"], unit["stream"] = kind, NOT_KNOWN, NOT_KNOWN
-    if kind in (Kind.CALL, Kind.SUM):
+    if kind in (Kind.CALL, Kind.SUM, Kind.MET):
         unit["begin"], unit["end"], unit["function"] = ticks(begin_ns), ticks(end_ns), NAMES.index(name)
     for field, value in values.items():
         unit[field] = value

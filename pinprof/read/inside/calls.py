@@ -16,6 +16,7 @@ from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
 from pinprof.data.gpu_functions import FUNCTIONS, Function
 from pinprof.data.host_memory import LargeMemory
+from pinprof.data.meeting_calls import MeetingCalls
 from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import outermost
@@ -25,6 +26,7 @@ from pinprof.read.inside import samples, sums
 from pinprof.read.inside.blocks import host_memory
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Flag, Stop
+from pinprof.read.inside.meetings import meeting_calls
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
@@ -46,6 +48,8 @@ class InsideCalls:
     """The callers'; the calls' `stack` points into it."""
     memory: LargeMemory | None = None
     """Large memory of the host; None where none was recorded."""
+    meetings: MeetingCalls | None = None
+    """Calls in which processes meet; None where there are none."""
 
 
 def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
@@ -56,8 +60,8 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     known = [file for file in files if file is not None]
     capture = samples.with_samples(capture, known, reading.resolver, store.part(reading.directory, store.RATES))
     found = combine(known, reading.resolver, unreadable=files.count(None))
-    capture = replace(capture.with_notes(*found.notes), host_memory=found.memory)
-    if not found.activity.sited and found.memory is not None:
+    capture = replace(capture.with_notes(*found.notes), host_memory=found.memory, meetings=found.meetings)
+    if not found.activity.sited and (found.memory is not None or found.meetings is not None):
         return capture
     return replace(capture, activity=added(capture.activity, found), call_stacks=found.stacks)
 
@@ -112,7 +116,8 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         lost_memory=any(file.lost for file in files),
         sited=pids,
     )
-    return InsideCalls(activity, _notes(files, unreadable, left_out), stacks.table(), host_memory(known))
+    notes = _notes(files, unreadable, left_out)
+    return InsideCalls(activity, notes, stacks.table(), host_memory(known), meeting_calls(known))
 
 
 def added(activity: Activity | None, found: InsideCalls) -> Activity:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import MOST
 from pinprof.data.host_memory import Maker
+from pinprof.data.meeting_calls import Communicator
 from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read import chunked_file
 from pinprof.read.chunked_file import Bytes
@@ -37,7 +38,7 @@ from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
 _LONGEST_TEXT = 1 << 13
-_MOST_BYTES = 2**48
+_MOST_BYTES, _MOST_RANKS = 2**48, 2**20
 
 
 class PythonFrame(NamedTuple):
@@ -76,6 +77,16 @@ class BlockRecords:
 
 
 @dataclass(frozen=True)
+class MeetingRecords:
+    """Records of calls in which processes meet, each thread's in its order; columns of one length."""
+
+    records: NDArray[np.void]
+    tid: Int32
+    begin_ns: Int64
+    end_ns: Int64
+
+
+@dataclass(frozen=True)
 class InsideFile:
     """What one process called, and what memory it made."""
 
@@ -108,13 +119,16 @@ class InsideFile:
     """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
     Where something is mapped no more, there is the host's memory for all that is known."""
     blocks: BlockRecords
+    meetings: MeetingRecords
+    communicators: tuple[Communicator, ...]
     used: Used | None = None
     """Where it spent CPU time; None where that was not sampled."""
 
     @property
     def has_calls(self) -> bool:
-        """Whether the process called CUDA's driver: else there is a file for its memory alone."""
-        return bool(len(self.records) or self.lost or not (len(self.blocks.records) or self.used))
+        """Whether the process called CUDA's driver: else there is a file for its memory or its meetings alone."""
+        others = len(self.blocks.records) or len(self.meetings.records) or self.used
+        return bool(len(self.records) or self.lost or not others)
 
 
 def load(path: Path) -> InsideFile | None:
@@ -153,7 +167,8 @@ def parse(data: Bytes) -> InsideFile | None:
     records, tid, number = np.concatenate(parts), np.concatenate(thread), np.concatenate(taking)
     clock = TickClock(header, records)
     kind = records["kind"]
-    told = (kind == Kind.CALL) | (kind == Kind.SUM)
+    met = (kind == Kind.MET) & (records["source"] < LATEST_NS)
+    told = (kind == Kind.CALL) | (kind == Kind.SUM) | met
     good = told & (records["begin"] <= records["end"]) & (records["function"] < len(functions))
     good &= (records["bytes"] < _MOST_BYTES) | (records["bytes"] == NOT_KNOWN) | (kind == Kind.SUM)
     good &= clock.sound(records["begin"]) & clock.sound(records["end"])
@@ -172,7 +187,11 @@ def parse(data: Bytes) -> InsideFile | None:
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
     blocks = _blocks(records, tid, clock, order[memory[order]])
-    order = order[good[order]]
+    met = order[(good & met)[order]]
+    meetings = MeetingRecords(
+        records[met], tid[met].astype(np.int32), clock.ns(records["begin"][met]), clock.ns(records["end"][met])
+    )
+    order = order[(good & ~(kind == Kind.MET))[order]]
     records = records[order]
     begin, end = clock.ns(records["begin"]), clock.ns(records["end"])
     sums = records["kind"] == Kind.SUM
@@ -196,7 +215,19 @@ def parse(data: Bytes) -> InsideFile | None:
         sites=sites,
         areas=areas,
         blocks=blocks,
+        meetings=meetings,
+        communicators=_communicators(all_records),
     )
+
+
+def _communicators(records: NDArray[np.void]) -> tuple[Communicator, ...]:
+    """Those that make sense, each once."""
+    mine = records[records["kind"] == Kind.COMMUNICATOR]
+    found = [
+        Communicator(identity, told & 0xFFFF_FFFF, told >> 32)
+        for identity, told in zip(mine["address"].tolist(), mine["source"].tolist(), strict=True)
+    ]
+    return tuple(dict.fromkeys(one for one in found if one.rank < one.size <= _MOST_RANKS))
 
 
 def _memory(records: NDArray[np.void], clock: TickClock) -> Bool:
@@ -271,7 +302,7 @@ def _is_sum(records: NDArray[np.void]) -> Bool:
     return np.asarray(several & known)
 
 
-_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW)
+_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW, Kind.COMMUNICATOR)
 _SAMPLED = (Kind.MODULE, Kind.CODE, Kind.CHAIN)
 _TEXTS = (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED, Kind.NAMED, *_SAMPLED)
 """Records that say in the next units what they are about."""

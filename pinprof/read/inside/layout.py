@@ -64,6 +64,8 @@ class Kind(IntEnum):
     RESIDENT = 18
     NAMED = 19
     WITHDREW = 20
+    MET = 21
+    COMMUNICATOR = 22
 
 
 class Stop(IntEnum):
