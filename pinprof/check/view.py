@@ -148,7 +148,7 @@ class RunView:
     def chosen(self, budget: Budget) -> Bool:
         """Which ranges a budget names: all of its name or path; Unassessable where there are none."""
         members = self.analysis.members
-        named = [budget.range in (path.name, str(path)) for path in members.paths]
+        named = [path.is_called(budget.range) for path in members.paths]
         if not any(named):
             names = list(dict.fromkeys(path.name for path in members.paths))
             raise Unassessable(f"The run has no range {budget.range!r}.", nearest(budget.range, names, "ranges"))
@@ -157,7 +157,7 @@ class RunView:
     def outermost(self, budget: Budget) -> list[int]:
         """The paths of the ranges that a budget names, without those inside another of them."""
         self.chosen(budget)
-        named = {path for path in self.analysis.members.paths if budget.range in (path.name, str(path))}
+        named = {path for path in self.analysis.members.paths if path.is_called(budget.range)}
         found = []
         for number, path in enumerate(self.analysis.members.paths):
             outer = path.parent

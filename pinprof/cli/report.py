@@ -50,6 +50,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--all-frames", is_flag=True, help="Show each function without a name. By default, adjacent ones are one frame."
 )
+@click.option("--all", "all_lines", is_flag=True, help="Print all lines of the text. By default, it has at most 120.")
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="Report on one rank of a launch.")
 @part_options
 @click.option("--event", help="The event to fold (default: the first one recorded).")
@@ -80,6 +81,7 @@ def command(
     form: str | None,
     output: Path | None,
     all_frames: bool,
+    all_lines: bool,
     event: str | None,
     style: Style,
     explain: str | None,
@@ -149,7 +151,7 @@ def command(
             pipeline.present(analyses, page, shared_assets, summary=form is None, all_frames=all_frames)
         showing.show(page)
     else:
-        _export(form, analyses[0], output, all_frames=all_frames)
+        _export(form, analyses[0], output, all_frames=all_frames, all_lines=all_lines)
     return _status([gap for analysis in analyses for gap in analysis.gaps])
 
 
@@ -167,11 +169,13 @@ def _refuse_missing(side_files: Mapping[str, Any]) -> None:
             raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
 
 
-def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool) -> None:
+def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool, all_lines: bool) -> None:
     if form in ("text", "json", "markdown"):
         from pinprof.report.gather import build
+        from pinprof.report.terminal.bounded import MOST_LINES
 
-        build(analysis, drawn=False, all_frames=all_frames).save(form, output)
+        most = None if all_lines else MOST_LINES
+        build(analysis, form, all_frames=all_frames).save(form, output, most=most)
     else:
         from pinprof.report.export import formats
 

@@ -16,6 +16,7 @@ from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import Opportunity
+from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.run import Run
 from pinprof.base.columns import Bool, Int64
@@ -134,9 +135,12 @@ def _figures(analysis: Run) -> Iterator[tuple[Family, str, Figure]]:
         yield from _causes_and_lines(analysis.doing)
     else:
         yield from _sampled_causes(analysis)
+    # A parent comes before its children, so each path is one step from a known key, however deep it lies.
+    keys: dict[RangePath | None, str] = {None: ""}
     for entry in analysis.ranges:
-        key = f"{entry.domain}\0" + "\0".join(entry.path.names)
-        yield "range", key, Figure(entry.wall_ns, str(entry.path))
+        place = "\0".join((keys[entry.path.parent], entry.domain, entry.name))
+        keys[entry.path] = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()
+        yield "range", keys[entry.path], Figure(entry.wall_ns, str(entry.path))
     if analysis.activity is not None:
         overhead = analysis.capture.activity.call_overhead if analysis.capture.activity else None
         inside = overhead.inside_ns if overhead else 0

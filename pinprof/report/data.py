@@ -91,7 +91,7 @@ class Shared:
     stacks: JoinedFrames | None = None
     """The stacks as people see them; None where no section shows any."""
     flame: FlameData | None = None
-    """All stacks and samples; None without samples."""
+    """All stacks and samples; None without samples, and in forms that show no tree of them."""
     threads: tuple[Thread, ...] = ()
     """Those with samples first, as in `flame`, then those with calls or ranges only."""
     activity: ActivityAnalysis | None = None

@@ -159,12 +159,11 @@ def _range_rows(analysis: Run, row_of: Int32) -> RangeRows:
     if not len(capture.ranges) or not len(capture.samples):
         return NO_RANGES
     runs: list[tuple[Int32, ...]] = []
-    for inside, row in analysis.members.of_samples.inside(analysis.members.samples):
+    shown = analysis.members.of_samples.only(row_of >= 0)
+    for inside, row in shown.inside(analysis.members.samples):
         fresh = np.flatnonzero(np.append(len(row) > 0, (np.diff(inside) != 0) | (np.diff(row) != 1))[: len(row)])
         last = np.append(fresh[1:], len(row))[: len(fresh)] - 1
-        path = row_of[inside[fresh]]
-        run = (path, row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32))
-        runs.append(tuple(column[path >= 0] for column in run))
+        runs.append((row_of[inside[fresh]], row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32)))
         if sum(len(run[0]) for run in runs) > _MOST_RUNS:
             return NO_RANGES
     path, first, end = (np.concatenate(column) for column in zip(*runs, strict=True))

@@ -16,9 +16,11 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, cast
 from rich.console import Console, RenderableType
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import write
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.section import Section, ordered
-from pinprof.report.terminal.layout import console_of, plain_console, print_all
+from pinprof.report.terminal.bounded import Block, bounded
+from pinprof.report.terminal.layout import console_of, plain_console, print_all, rendered
 
 if TYPE_CHECKING:
     from pinprof.report.page.design import Design
@@ -91,9 +93,14 @@ class Written(Generic[Subject]):
     def _chosen(self, sections: Iterable[type[Section[Subject]]]) -> Iterable[Section[Subject]]:
         return [self.sections[section.key] for section in sections if section.key in self.sections]
 
-    def show(self, console: Console) -> None:
-        """Print all of it."""
-        print_all(self.to_text, console)
+    def show(self, console: Console, most: int | None = None) -> None:
+        """Print all of it, or `most` lines, of which each section has some."""
+        if most is None:
+            print_all(self.to_text, console)
+            return
+        sections = self._chosen(ordered(self.forms.sections, "text"))
+        blocks = [Block(rendered(one.to_text(console), console).splitlines(), one.room) for one in sections]
+        write(console.file, bounded([block for block in blocks if block.lines], console, most))
 
     def write(self, form: str, stream: IO[str]) -> None:
         """Write one form; text is plain."""
@@ -102,13 +109,19 @@ class Written(Generic[Subject]):
         else:
             FORMS[form](self, stream)
 
-    def save(self, form: str, output: Path | None = None) -> None:
-        """Write one form to a file, or to standard output for None and `-`; CollectError if it cannot be written."""
+    def save(self, form: str, output: Path | None = None, *, most: int | None = None) -> None:
+        """Write one form to a file, or to standard output for None and `-`; CollectError if it cannot be written.
+
+        Text has all lines, or `most`.
+        """
         if form == "text" and output in (None, STANDARD_OUTPUT):
-            self.show(console_of())
+            self.show(console_of(), most)
             return
         with text_output(output) as stream:
-            self.write(form, stream)
+            if form == "text" and most is not None:
+                self.show(plain_console(stream), most)
+            else:
+                self.write(form, stream)
 
 
 @dataclass(frozen=True)

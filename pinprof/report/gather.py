@@ -32,12 +32,12 @@ class ReportData(Shared, Written[Explained]):
     forms: Forms[Explained] = field(default_factory=lambda: sections.REPORT)
 
 
-def build(analysis: Run, *, drawn: bool = True, all_frames: bool = False) -> ReportData:
-    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`.
+def build(analysis: Run, form: str = "html", *, all_frames: bool = False) -> ReportData:
+    """What the sections share, and then each section's own data; without what only other forms have.
 
     Runs of frames without a name become one frame unless `all_frames`.
     """
-    return report_of(Explained(analysis, _shared(analysis, drawn=drawn, all_frames=all_frames)))
+    return report_of(Explained(analysis, _shared(analysis, form, all_frames=all_frames)))
 
 
 def answer_of(analysis: Run) -> ReportData:
@@ -50,10 +50,12 @@ def report_of(subject: Explained, forms: Forms[Explained] = sections.REPORT) -> 
     return ReportData(**vars(subject.shared), sections=forms.made(subject), forms=forms)
 
 
-def _shared(analysis: Run, *, drawn: bool, all_frames: bool) -> Shared:
+def _shared(analysis: Run, form: str, *, all_frames: bool) -> Shared:
     shown, span = shown_ranges(analysis.ranges), timed_span(analysis.capture)
-    stacks = with_frames_joined(analysis.capture, all_frames=all_frames)
-    flame = flame_data(analysis, stacks, shown.place)
+    drawn, stacked = form == "html", form in ("html", "text")
+    joined = stacked or analysis.blame
+    stacks = with_frames_joined(analysis.capture, all_frames=all_frames) if joined else None
+    flame = flame_data(analysis, stacks, shown.place) if stacks and stacked else None
     return replace(
         _facts_shared(analysis),
         stacks=stacks,

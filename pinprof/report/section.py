@@ -55,6 +55,8 @@ class Section(ABC, Generic[Subject]):
     """Its entries of the JSON where it does not apply: keys stay."""
     shows: ClassVar[str] = ""
     """The attribute without which it is not on the page, such as `it.cures`."""
+    room: ClassVar[int] = 1
+    """How many lines it gets in a text of few lines, against other sections."""
     after: ClassVar[tuple[tuple[str, str], ...]] = ()
     """(form, key of the section that it follows there), where that is not the order of the page."""
 

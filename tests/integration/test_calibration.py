@@ -39,7 +39,7 @@ def record(tmp_path: Path, *options: str, **environment: str) -> subprocess.Comp
 def test_a_program_without_cuda_is_followed_by_a_calibration_of_the_host(tmp_path: Path) -> None:
     result = record(tmp_path, SECRET_TOKEN="hunter2", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert DIM in result.stderr
-    report = [sys.executable, "-m", "pinprof", "report", "--format", "text", "out.pinprof"]
+    report = [sys.executable, "-m", "pinprof", "report", "--format", "text", "--all", "out.pinprof"]
     told = subprocess.run(report, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
     assert "were measured after this recording" in " ".join(told.split())
     capture = read.read(tmp_path / "out.pinprof", read.ReadOptions())

@@ -194,7 +194,7 @@ def test_an_overrun_ring_is_counted_and_shown(tmp_path: Path) -> None:
     assert capture.losses.lost_samples >= lost
     assert capture.losses.corrupt_bytes == 0
     text = subprocess.run(
-        [sys.executable, "-m", "pinprof", "report", tmp_path / "out.pinprof", "--format", "text"],
+        [sys.executable, "-m", "pinprof", "report", tmp_path / "out.pinprof", "--format", "text", "--all"],
         capture_output=True,
         text=True,
         check=True,

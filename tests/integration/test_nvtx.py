@@ -262,7 +262,7 @@ def test_a_recorded_program_has_its_ranges_in_the_report(programs: Path, tmp_pat
     command = [*PINPROF, "record", "--with", "perf", "-o", str(target), "--", str(programs / "speaks++")]
     said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert said.returncode == 0, said.stderr
-    report = [*PINPROF, "report", "--format", "text", str(target)]
+    report = [*PINPROF, "report", "--format", "text", "--all", str(target)]
     told = subprocess.run(report, capture_output=True, text=True, check=True, timeout=120).stdout
     assert "registered by its type" in told
     capture = read(target, ReadOptions())

@@ -117,12 +117,7 @@ class Scopes:
         A batch holds whole paths, so that ranges which overlap without end cost time, not memory. The paths' numbers
         begin with `first_path`.
         """
-        order, ordered = None, events.time_ns
-        if (ordered[1:] < ordered[:-1]).any():
-            order = np.argsort(ordered, kind="stable")
-            ordered = ordered[order]
-        low = np.searchsorted(ordered, self.start_ns, "left")
-        high = np.maximum(low, np.searchsorted(ordered, self.end_ns, "left"))
+        order, low, high = self.bounds(events)
         size = np.zeros(len(self.paths), np.int64)
         np.add.at(size, self.path, high - low)
         for first, last in batches(size):
@@ -140,6 +135,20 @@ class Scopes:
                 path, row = np.divmod(np.unique(path * (len(events) + 1) + row), len(events) + 1)
             yield path, row
             del path, row  # before the next ones are made
+
+    def bounds(self, events: Events) -> tuple[Int64 | None, Int64, Int64]:
+        """The events in order of time (None: as they are), and per interval the first in it and the first behind it."""
+        order, ordered = None, events.time_ns
+        if (ordered[1:] < ordered[:-1]).any():
+            order = np.argsort(ordered, kind="stable")
+            ordered = ordered[order]
+        low = np.searchsorted(ordered, self.start_ns, "left")
+        return order, low, np.maximum(low, np.searchsorted(ordered, self.end_ns, "left"))
+
+    def only(self, chosen: Bool) -> Scopes:
+        """The intervals of chosen paths (a mask); paths keep their numbers."""
+        mine = chosen[self.path]
+        return Scopes(self.paths, self.path[mine], self.start_ns[mine], self.end_ns[mine], self.owner[mine])
 
     def members(self, events: Events) -> Iterator[tuple[Int64, Int64 | slice]]:
         """(scope, row) in batches as `inside`, after a first one with the whole recording, which takes all rows."""

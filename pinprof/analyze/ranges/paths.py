@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int64, RangeTable
+
+_BETWEEN = " > "
+_READABLE = 16
+"""Names of a path that people are shown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -29,7 +34,17 @@ class RangePath:
         return tuple(path.name for path in self._upward())[::-1]
 
     def __str__(self) -> str:
-        return " > ".join(self.names)
+        """The names, of a range that lies deeper than anybody reads the innermost ones."""
+        innermost = [path.name for path in islice(self._upward(), _READABLE)]
+        return _BETWEEN.join([*(["…"] if self.depth >= _READABLE else []), *reversed(innermost)])
+
+    def is_called(self, text: str) -> bool:
+        """Whether a text is the name, or all names; takes as long as the text is, however deep the range lies."""
+        path, left = self, text
+        while path.parent is not None and left.endswith(_BETWEEN + path.name):
+            left = left.removesuffix(_BETWEEN + path.name)
+            path = path.parent
+        return text == self.name or (path.parent is None and left == path.name)
 
     def _upward(self) -> Iterator[RangePath]:
         path: RangePath | None = self

@@ -13,6 +13,7 @@ from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import WHOLE, Membership
 from pinprof.analyze.ranges.own_samples import own_samples
+from pinprof.analyze.ranges.sums import summed
 from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.data.model import CONTINUED, Capture, Event, Int64, clock_event
@@ -112,9 +113,8 @@ def _weights(capture: Capture, tally: _Tally, members: Membership) -> list[dict[
         np.ones(len(samples), np.int64) if samples.wait is None else (samples.wait & CONTINUED == 0).astype(np.int64)
     )
     weights: list[dict[int, tuple[int, int]]] = [{} for _ in range(len(scopes))]
-    for scope, row in scopes.members(members.samples):
-        cells = group(scope, tally.code[row])
-        columns = (*cells.keys, cells.sum(samples.weight[row]), cells.sum(begun[row]))
+    for cells in summed(scopes, members.samples, tally.code, samples.weight, begun):
+        columns = (cells.scope, cells.code, cells.first, cells.second)
         for where, code, weight, count in zip(*(column.tolist() for column in columns), strict=True):
             weights[where][code] = (weight, count)
     return weights

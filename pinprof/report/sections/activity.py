@@ -68,9 +68,8 @@ class ActivityEntry(Section[Explained]):
             "uvm": _uvm(activity.uvm) if activity.uvm else None,
             "memory": asdict(activity.memory) if activity.memory else None,
             "ranges": [
-                {"path": list(scope.path.names) if scope.path else [], **_scope(scope)}
-                | {"devices": [picked(device, _WORK) for device in scope.devices]}
-                for scope in activity.ranges
+                {"range": number, **_scope(scope)} | {"devices": [picked(device, _WORK) for device in scope.devices]}
+                for number, scope in enumerate(activity.ranges)
             ],
         }
         return {"activity": data}

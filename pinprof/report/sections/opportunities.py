@@ -89,6 +89,7 @@ class WhatToChange(Section[Explained]):
     """The answer."""
 
     key, title = "opportunities", "What to change"
+    room = 4
     absent = (("opportunities", ()), ("to_measure", ()), ("refused", ()), ("unseen", ()))
 
     cards: tuple[Card, ...]

@@ -57,6 +57,7 @@ class Quality(Section[Explained]):
     """What a recording can be trusted for."""
 
     key, title = "quality", "Data quality"
+    room = 2
 
     losses: Losses
     tiles: tuple[Tile, ...]

@@ -129,9 +129,21 @@ def print_all(parts: Callable[[Console], Iterable[RenderableType]], console: Con
             console.print(part)
 
 
+def rendered(parts: Iterable[RenderableType], console: Console) -> str:
+    """What a console prints, with its colours, as text."""
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    return _tidied(captured.get())
+
+
+def _tidied(text: str) -> str:
+    return _TRAILING.sub("", text.replace(_GLUE, " "))
+
+
 @contextmanager
 def tidy(console: Console) -> Iterator[None]:
     """Print what the block prints, kept words with blanks in them and no blanks at the ends of lines."""
     with console.capture() as captured:
         yield
-    write(console.file, _TRAILING.sub("", captured.get().replace(_GLUE, " ")))
+    write(console.file, _tidied(captured.get()))

@@ -85,7 +85,7 @@ CALLED_LOW = ("memory costs are low", "Nothing to gain", "take little time", "fa
 
 def texts(run: Run) -> str:
     """All that people read of a report, in every form but the page."""
-    report, stream = build(run, drawn=False), io.StringIO()
+    report, stream = build(run, "text"), io.StringIO()
     report.show(Console(file=stream, width=10_000, no_color=True))
     return "\n".join([stream.getvalue(), *report.to_markdown()])
 
@@ -147,7 +147,7 @@ def test_other_units_are_never_called_cpu_time(name: str) -> None:
 @pytest.mark.parametrize("name", ["half of the samples", "half of the file", "children", "what came later"])
 def test_what_is_missing_is_said_first_and_nothing_is_called_low(name: str) -> None:
     run = analyze(LACKING[name])
-    report = build(run, drawn=False)
+    report = build(run, "json")
     (gap,) = run.gaps
     lines = [line for line in texts(run).splitlines() if line.strip()]
     assert lines[0] == gap.text
@@ -161,7 +161,7 @@ def test_what_is_missing_is_said_first_and_nothing_is_called_low(name: str) -> N
 
 def test_a_whole_recording_says_what_it_shows() -> None:
     run = analyze(LACKING["nothing"])
-    assert (run.gaps, build(run, drawn=False).to_json()["incomplete"]) == ((), [])
+    assert (run.gaps, build(run, "json").to_json()["incomplete"]) == ((), [])
     assert not run.answer.startswith("This recording cannot")
     assert analyze(sampled(MAIN)).answer.startswith("Nothing to gain in host memory")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 from functools import cache
 from pathlib import Path
 
@@ -57,6 +56,15 @@ def nested(count: int) -> tuple[RangePath, ...]:
     return range_paths(table(*(Range(f"level {n}", n, 2 * count - n, depth=n) for n in range(count))))[1]
 
 
+def test_a_deep_path_reads_as_its_innermost_names_and_any_can_be_asked_for() -> None:
+    paths = nested(20)
+    assert (str(paths[15])[:17], str(paths[16])[:21]) == ("level 0 > level 1", "… > level 1 > level 2")
+    asked = " > ".join(paths[19].names)
+    assert [path.depth for path in paths if path.is_called(asked)] == [19]
+    assert [path.depth for path in paths if path.is_called("level 3")] == [3]
+    assert not any(path.is_called("level 2 > level 3") for path in paths)
+
+
 @pytest.mark.slow
 def test_a_path_keeps_its_own_name_and_its_parent_only() -> None:
     paths = nested(DEEP)
@@ -81,6 +89,7 @@ def test_a_report_of_deeply_nested_ranges_spells_few_paths(tmp_path: Path, monke
     monkeypatch.setattr(RangePath, "_upward", counted)
     recording, ranges = write_nested(tmp_path, REPORTED, 200)
     data = build(analyze(read.read(recording, ReadOptions(ranges=ranges))))
-    data.write("json", io.StringIO())
+    document = data.to_json()
     assert len(data.ranges) == REPORTED
     assert spelled < 20 * REPORTED
+    assert [entry["parent"] for entry in document["ranges"]] == [None, *range(REPORTED - 1)]

@@ -42,7 +42,7 @@ def written(found: int = 2, name: str = "") -> str:
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,))
         analysis = with_facts(analysis, opportunities=answer, course=course(0, what=name))
-    build(analysis, drawn=False).write("markdown", stream)
+    build(analysis, "markdown").write("markdown", stream)
     return stream.getvalue()
 
 

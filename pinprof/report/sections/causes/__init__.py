@@ -37,6 +37,7 @@ class Causes(Section[Explained]):
     """The events, each with the weight of every cause."""
 
     key, title = "causes", "Causes"
+    room = 2
 
     shared: Shared
     trees: tuple[HotTree, ...]

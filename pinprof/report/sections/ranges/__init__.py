@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.activity.results import ActivityAnalysis, ScopeActivity
+from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.results import RangeResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -97,7 +98,16 @@ class Ranges(Section[Explained]):
 
     def to_json(self) -> dict[str, Any]:
         """Every row."""
-        return {"ranges": [_range_json(entry, self.phase_calls.get(entry.name, "")) for entry in self.rows]}
+        number: dict[RangePath | None, int | None] = {None: None}
+        number.update((entry.path, index) for index, entry in enumerate(self.rows))
+        return {
+            "ranges": [
+                picked(entry, "name domain depth")
+                | {"parent": number[entry.path.parent]}
+                | _range_json(entry, self.phase_calls.get(entry.name, ""))
+                for entry in self.rows
+            ]
+        }
 
     def to_text(self, _: Console) -> Iterator[RenderableType]:
         """A table for each event; where nothing was sampled in ranges, one by their own clock."""
@@ -120,15 +130,12 @@ class Ranges(Section[Explained]):
 
 def _range_json(entry: RangeResult, call: str) -> dict[str, Any]:
     figures = picked(entry, "count wall_ns wall_min_ns wall_median_ns wall_max_ns own_thread_ns")
-    return (
-        picked(entry, "name domain depth")
-        | {"call": call}
-        | figures
-        | {
-            "wall": wall_json(entry.wall) if entry.wall else None,
-            "events": [picked(part, "name total") | {"leaves": part.by_leaf} for part in entry.events if part.total],
-        }
-    )
+    return {
+        "call": call,
+        **figures,
+        "wall": wall_json(entry.wall) if entry.wall else None,
+        "events": [picked(part, "name total") | {"leaves": part.by_leaf} for part in entry.events if part.total],
+    }
 
 
 def _table(ranges: Ranges, index: int) -> Table:

@@ -62,7 +62,7 @@ def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
     pieces = read.read(DATA / name)
     assert folded(pieces) == folded(whole)
-    assert build(analyze(pieces), drawn=False).to_json() == build(analyze(whole), drawn=False).to_json()
+    assert build(analyze(pieces), "json").to_json() == build(analyze(whole), "json").to_json()
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_columns_in_files_change_nothing(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(long_columns, "ROWS_AT_ONCE", 700)
     in_files = read.read(DATA / name)
     assert folded(in_files) == folded(whole)
-    assert build(analyze(in_files), drawn=False).to_json() == build(analyze(whole), drawn=False).to_json()
+    assert build(analyze(in_files), "json").to_json() == build(analyze(whole), "json").to_json()
 
 
 def test_rows_of_a_column_in_a_file_are_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:

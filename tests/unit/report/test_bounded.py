@@ -1,0 +1,68 @@
+"""A text of at most 120 lines: what each section begins with, what is left out in words, and all of it if asked."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from pinprof.cli import cli
+from pinprof.report.terminal import bounded as bounded_text
+from pinprof.report.terminal.bounded import MOST_LINES, Block, bounded
+from pinprof.report.terminal.layout import plain_console
+
+LONG = ("first", 400), ("second", 90), ("third", 3)
+
+
+def sections(*sizes: tuple[str, int], room: int = 1) -> list[Block]:
+    return [Block([f"{name} {number}" for number in range(size)], room) for name, size in sizes]
+
+
+def fitted(blocks: list[Block], most: int = MOST_LINES) -> list[str]:
+    return bounded(blocks, plain_console(io.StringIO()), most).splitlines()
+
+
+def test_a_text_that_fits_is_as_it_is() -> None:
+    lines = fitted(sections(("first", 60), ("second", 60)))
+    assert lines == [f"{name} {number}" for name in ("first", "second") for number in range(60)]
+
+
+def test_each_section_keeps_its_beginning_and_all_lines_are_accounted_for() -> None:
+    lines = fitted(sections(*LONG))
+    assert MOST_LINES - 3 < len(lines) <= MOST_LINES
+    assert {"first 0", "second 0", "third 0", "third 2"} < set(lines)
+    shown = sum(bool(re.match(r"(first|second|third) \d+$", line)) for line in lines)
+    more = [int(count) for line in lines for count in re.findall(r"^  … (\d+) more lines$", line)]
+    assert shown + sum(more) == 493
+    assert lines[-1].startswith(f"{sum(more)} lines are left out. --all prints them")
+
+
+def test_a_section_with_more_room_has_more_lines() -> None:
+    lines = fitted([*sections(("wide", 300), room=3), *sections(("narrow", 300))])
+    wide, narrow = (sum(line.startswith(name) for line in lines) for name in ("wide", "narrow"))
+    assert wide > 2 * narrow > 20
+
+
+@pytest.mark.parametrize("count", [0, 1, 29])
+def test_few_lines_for_many_sections_are_still_few(count: int) -> None:
+    assert len(fitted(sections(*((f"section {n}", 50) for n in range(count))))) <= MOST_LINES
+
+
+def test_the_command_prints_a_part_and_all_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_text, "MOST_LINES", 24)
+    recording = tmp_path / "run.folded"
+    recording.write_text("".join(f"main;work_{n};asm_exc_page_fault_[k];f{n}_[k] {70 - n}\n" for n in range(50)))
+
+    def printed(*options: str) -> list[str]:
+        cli.main(["report", str(recording), "--format", "text", *options], standalone_mode=False)
+        return capsys.readouterr().out.splitlines()
+
+    few, every = printed(), printed("--all")
+    assert 12 < len(few) <= 24 < len(every)
+    assert {line for line in few[:-1] if "more line" not in line} <= set(every)
+    assert "--all prints them" in few[-1]
+    assert not any("--all" in line for line in every)
