@@ -110,6 +110,8 @@ def record(
             # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
             if writer and not _has_leaves(writer, request):
                 writer.discard()
+            elif writer:
+                error.add_note(f"What was recorded until then: {writer.path}")
             if isinstance(error, NotStarted):
                 trouble.met(error.reason, UNRECORDED)
                 places.close()

@@ -66,4 +66,4 @@ def say_missing(error: KeyboardInterrupt, missing: str, target: Path) -> None:
     """Say what Ctrl-C has cost; any other signal goes on."""
     if interrupts.exit_status(error) != 128 + signal.SIGINT:
         raise error
-    say(f"Interrupted: {missing}. To get it all: pinprof report {target}", error=True)
+    say(f"pinprof: stopped; {missing}. To get it all: pinprof report {target}", error=True)

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from pinprof import analyze, read
 from pinprof.analyze import Run
@@ -18,8 +18,12 @@ from pinprof.read import machine_rates
 
 _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""
-_FORMS = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".folded": "folded"}
-"""Endings of files, and the form of output that each asks for."""
+_FORMS = {
+    ".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text", ".folded": "folded",
+    ".speedscope.json": "speedscope", ".pb": "pprof", ".firefox.json": "firefox", ".trace.json": "trace",
+    ".csv.d": "csv", ".parquet.d": "parquet", ".xml": "junit", ".sarif": "sarif",
+}  # fmt: skip
+"""Endings of files, without that of a compressed one, and the form of output that each asks for."""
 
 
 def explain(path: Path, options: read.ReadOptions, *, selection: analyze.Selection | None = None) -> Run:
@@ -79,10 +83,22 @@ def write_page(
             write_collection(reports, page)
 
 
-def form_of(output: Path | None, forms: Sequence[str]) -> str:
-    """The one of `forms` that a file's ending names; text without one."""
-    named = _FORMS.get(output.suffix.lower(), "text") if output is not None else "text"
-    return named if named in forms else "text"
+def form_of(output: Path | None, forms: Sequence[str], default: str = "text") -> str:
+    """The one of `forms` that a file's ending names, `default` without one; UsageError for an ending of other files."""
+    name = output.name.lower().removesuffix(".gz") if output is not None else ""
+    named = max((ending for ending in _FORMS if name.endswith(ending)), key=len, default="")
+    if named and _FORMS[named] in forms:
+        return _FORMS[named]
+    import mimetypes
+
+    if not named and mimetypes.guess_type(name)[0] is None:
+        return default
+    endings = [next((ending for ending, form in _FORMS.items() if form == one), "") for one in forms]
+    raise UsageError(
+        f"{output}: this command writes no {named or PurePath(name).suffix} file.",
+        f"End its name in one of {', '.join(filter(None, endings))}, or choose with --format.",
+        "format",
+    )
 
 
 def page_of(output: Path | None, default: str) -> Path:

@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import explained, ranks
+from pinprof.cli import explained, interrupts, naming, ranks
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
@@ -238,18 +238,16 @@ def record(
     if target is None:
         return trouble.status(outcome.exit_status)
     places = [f"Capture: {target}"]
-    if recorded.broken_off is not None:
-        if not quiet:
-            say(places[0], error=True)
-        explained.say_missing(recorded.broken_off, "symbols, " + explained.ALL, target)
-        return trouble.status(outcome.exit_status)
-    with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
+    with interrupts.keeping(places[0]), contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
+        if recorded.broken_off is not None:
+            missing = "symbols are missing" if unexplained else f"symbols, {explained.ALL}"
+            explained.say_missing(recorded.broken_off, missing, target)
         if rank and not rank.number:
             places.append(f"All ranks, after they have ended: pinprof report {target.parent}")
         for note in () if quiet else recorded.notes:
             say(f"pinprof: {note}", error=True)
         trouble.raises = False  # the recording is whole
-        if not unexplained:
+        if not unexplained and recorded.broken_off is None:
             explained.explain(target, places, trouble, quiet=quiet)
         elif not quiet:
             say("\n".join(places))
@@ -264,6 +262,8 @@ def _names(name: str, output: Path | None, rank: ranks.Rank | None) -> tuple[Pat
         return ranks.output(store.file_name(name), rank), lambda number: ranks.output(
             store.file_name(name), rank, number
         )
+    if output:
+        naming.refuse_page(output)
     first = output or store.default_name(name)
     return first, lambda number: store.numbered_name(first, number)
 

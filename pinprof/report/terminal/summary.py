@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from pinprof.analyze.attribution.categories import in_words
 from pinprof.base import units
 from pinprof.report.data import share_of
 from pinprof.report.gather import ReportData
@@ -109,16 +110,16 @@ def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
 
 
 def _causes(report: ReportData, console: Console) -> Iterator[Text]:
-    """Where the time went, for who may not change anything: a line for each event."""
+    """Where the time went, for who may not change anything: a line or two for each event."""
     labels = event_labels([event.name for event in report.events])
     for event in [event for event in report.events if event.total][:_EVENTS]:
         leaves = [
-            kept(f"{leaf} {units.format_weight(weight, event.unit) if event.too_few else share_of(event, weight)}")
+            f"{in_words(leaf)} {units.format_weight(weight, event.unit) if event.too_few else share_of(event, weight)}"
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)
         name = Text(f"{shortened(labels[event.name], 24)} {total}: ", "cyan")
-        yield from _cut(name + Text(", ".join(leaves)), console, 1)
+        yield from _cut(name + sentence(" · ".join(leaves)), console, 2)
 
 
 def _findings(report: ReportData, console: Console) -> Iterator[Text]:

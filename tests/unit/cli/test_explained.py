@@ -84,7 +84,7 @@ def test_ctrl_c_while_the_page_is_made_keeps_the_answer_and_says_what_is_missing
     instead("write_page", SIGNALS["Ctrl-C"])(monkeypatch)
     terminal.explain()
     assert terminal.shown.startswith(HEADLINE)
-    assert "Interrupted: the page is missing. To get it all: pinprof report run.pinprof" in terminal.shown
+    assert "pinprof: stopped; the page is missing. To get it all: pinprof report run.pinprof" in terminal.shown
     assert "Page:" not in terminal.shown
     assert CAPTURE in terminal.shown
 
@@ -92,7 +92,7 @@ def test_ctrl_c_while_the_page_is_made_keeps_the_answer_and_says_what_is_missing
 def test_ctrl_c_before_the_answer_names_that_too(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     instead("explain", SIGNALS["Ctrl-C"])(monkeypatch)
     terminal.explain()
-    assert "Interrupted: the answer and the page are missing." in terminal.shown
+    assert "pinprof: stopped; the answer and the page are missing." in terminal.shown
     assert CAPTURE in terminal.shown
 
 
