@@ -50,8 +50,8 @@ def render(reports: Sequence[ReportData], console: Console, below: Sequence[str]
 
 
 def _one(report: ReportData, console: Console, room: int) -> list[Text]:
-    """As many opportunities as there is room for, their cures in two lines or one."""
-    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (2, 1)):
+    """As many opportunities as there is room for, their cures in four lines, two or one."""
+    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (4, 2, 1)):
         lines = list(_answer(report, console, most, cure))
         if len(lines) <= room:
             break
