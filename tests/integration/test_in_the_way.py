@@ -117,7 +117,7 @@ def test_a_program_that_ends_before_its_recording_begins_keeps_its_status(tmp_pa
 
 def test_a_page_that_cannot_be_written_costs_the_page(tmp_path: Path) -> None:
     (tmp_path / "out.html").mkdir()
-    ran(pinprof(tmp_path, "-o", "out", more=("-q", "--no-calibrate", "--python=off")), "The recording is not explained")
+    ran(pinprof(tmp_path, "-o", "out", more=("-q", "--no-calibrate", "--python=off")), "The page is not written")
     assert captures(tmp_path) == ["out.pinprof"]
 
 
