@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import explained, interrupts, naming, ranks
+from pinprof.cli import explained, interrupts, ranks
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
@@ -198,11 +198,10 @@ def record(
         tuple(command), names, pid=pid, delay_s=delay_s, duration_s=duration_s, region_only=scenario,
         limits=limits_of(about_request.pop("max_size"), small=small), **about_request,
     )  # fmt: skip
-    launched = None if pid else ranks.this_rank(os.environ)
-    rank = None if output else launched
+    rank = None if pid else ranks.this_rank(os.environ)
     # Of many ranks the first alone explains itself: the others would print into it.
     unexplained = no_report or (rank is not None and rank.number > 0)
-    first, numbered = _names(name, output, rank)
+    first, numbered = _names(name, output, rank, force=force)
     request = collect.resolve(request)
     if not quiet and (level := collect.level(request)):
         _say_dimly(level)
@@ -214,7 +213,7 @@ def record(
         force=force,
         numbered=numbered,
         scenario=scenario,
-        rank=launched.facts() if launched else None,
+        rank=rank.facts() if rank else None,
         labels=labels,
         kernel_symbols=not small,
         hooks=replace(
@@ -228,7 +227,8 @@ def record(
         else None,
     )
     outcome, target = recorded.outcome, recorded.path
-    if output and target and target.name != (given := captured(output)).name:
+    given = first.parent if rank else captured(output or first)
+    if output and target and (target.parent if rank else target).name != given.name:
         taken = CollectError(
             f"{given} exists already, so the capture is {target}.",
             "Give another name with -o, or --force to replace it.",
@@ -254,16 +254,18 @@ def record(
     return trouble.status(outcome.exit_status)
 
 
-def _names(name: str, output: Path | None, rank: ranks.Rank | None) -> tuple[Path, Callable[[int], Path]]:
+def _names(
+    name: str, output: Path | None, rank: ranks.Rank | None, *, force: bool
+) -> tuple[Path, Callable[[int], Path]]:
     """Where the capture goes, and where if that is taken: a number says which."""
     from pinprof.streams import store
 
-    if rank and not output:
+    if rank and output:
+        return ranks.named_output(output, rank, force=force), lambda number: ranks.named_output(output, rank, number)
+    if rank:
         return ranks.output(store.file_name(name), rank), lambda number: ranks.output(
             store.file_name(name), rank, number
         )
-    if output:
-        naming.refuse_page(output)
     first = output or store.default_name(name)
     return first, lambda number: store.numbered_name(first, number)
 

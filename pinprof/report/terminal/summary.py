@@ -45,8 +45,8 @@ def print_answer(reports: Sequence[ReportData], below: Sequence[str] = (), conso
 
 
 def _one(report: ReportData, console: Console, room: int) -> list[Text]:
-    """As many opportunities as there is room for, their cures in two lines or one."""
-    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (2, 1)):
+    """As many opportunities as there is room for, their cures in four lines, two or one."""
+    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (4, 2, 1)):
         lines = list(_answer(report, console, most, cure))
         if len(lines) <= room:
             break
