@@ -20,6 +20,8 @@ C_SOURCES := $(wildcard pinprof/machine/*.h) pinprof/collect/nvtx/injection.c pi
 # pytest's rewriting of the tests' assertions takes longer than many of them, so it is kept in __pycache__.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What runs is said by what runs. `make SHELL="sh -x"` shows the commands.
+.SILENT:
 .PHONY: demo quick quick-tests test tests lint lint-beside format check-python check-types check-spelling check-c \
 	check-javascript check-shell wheel reports site man bench fuzz setup setup-test clean
 
@@ -27,23 +29,24 @@ demo: setup
 	$(BIN)/pinprof run zerocopy --record
 
 quick: setup-test
-	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+	$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 
 quick-tests: setup-test
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --hypothesis-profile=quick -m 'not slow' tests/unit tests/gold
 
 test: setup-test
-	@$(MAKE) --no-print-directory --jobs 2 lint-beside tests
+	$(MAKE) --no-print-directory --jobs 2 lint-beside tests
 
 # Where the tests wait, for a browser or a recorded program.
 lint-beside:
-	@nice $(MAKE) --no-print-directory lint site
+	nice $(MAKE) --no-print-directory lint site
 
 # One runs recordings, which mostly wait, one those that stand company, one pages, and then all three the others.
 # pytest rewrites and compiles each test once before, instead of once in each worker; errors are the run's to say.
 tests: setup-test
 	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
-	$(BIN)/python -m pytest --cov --numprocesses 3
+	echo "Running all tests. Afterwards, \`$(BIN)/coverage report\` lists the lines that none of them reach."
+	$(BIN)/python -m pytest --quiet --cov --cov-report= --numprocesses 3
 
 lint: check-python check-types check-spelling check-c check-javascript check-shell
 

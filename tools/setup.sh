@@ -54,19 +54,32 @@ fi
 }
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 
-# npm tries an unreachable registry for many minutes. It installs while pip does.
-if [ "$purpose" = test ] && command -v npm >/dev/null; then
-  { timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
-    --fetch-retries=1 --prefix tests/tools || echo \
-    "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2; } &
-fi
+# What installs writes into a log, which is named where it fails.
+log=$venv/setup.log
+: >"$log"
+logged() {
+  "$@" >>"$log" 2>&1 || {
+    tail -n 20 "$log" >&2
+    echo "The set-up failed. Everything that it said is in $log." >&2
+    exit 1
+  }
+}
 
 extras=
 [ "$purpose" = test ] && extras=dev,docs
 if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
+echo "Installing pinprof${extras:+[$extras]} into $venv."
+
+# npm tries an unreachable registry for many minutes. It installs while pip does.
+if [ "$purpose" = test ] && command -v npm >/dev/null; then
+  { timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
+    --fetch-retries=1 --prefix tests/tools >>"$log" 2>&1 || echo \
+    "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2; } &
+fi
+
 # Debian 12's pip takes a third longer for this many packages.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+logged "$venv/bin/python" -m pip install --disable-pip-version-check --constraint constraints.txt --upgrade pip
 # pip would compile all modules of all packages: most are never imported, and Python compiles those that are.
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
+logged "$venv/bin/python" -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt \
   --editable ".${extras:+[$extras]}"
 wait

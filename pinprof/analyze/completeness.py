@@ -155,8 +155,10 @@ def _timers(capture: Capture) -> Iterator[Gap]:
         yield Gap(
             "timers",
             "CPU time was sampled by timers inside the program: what the kernel did is estimated from the instruction "
-            "that led there, and of waits only those for a processor are recorded.",
+            "that led there, and the only waits recorded are those for a processor.",
         )
+    for sentence in capture.losses.unsampled:
+        yield Gap("timers", sentence, hides=True)
 
 
 GAPS: tuple[Callable[[Capture], Iterator[Gap]], ...] = (

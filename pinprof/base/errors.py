@@ -1,7 +1,7 @@
 """Every error a user can meet, in one hierarchy.
 
     PinprofError            exit 1
-    ├── UsageError                   a value on the command line that cannot be meant
+    ├── UsageError          exit 2   a command line that cannot be meant
     ├── CaptureError                 a path without a capture, or one this version cannot read
     ├── FormatError                  a file whose bytes are not what its format says
     ├── CollectError                 recording failed or is not permitted
@@ -12,7 +12,7 @@
         └── CudaError                a CUDA call returned an error code
 
 Each message is two sentences: what is wrong (`problem`), and what to do (`remedy`). `slug` names the entry
-in docs/messages.md that explains the error at length. Exit status 2 is left to the command line's own syntax.
+in docs/messages.md that explains the error at length.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PinprofError(Exception):
         self._problem = legible(text)
 
     def __str__(self) -> str:
-        return f"{self.problem} {self.remedy}"
+        return f"{self.problem} {self.remedy}".rstrip()
 
 
 def legible(text: str) -> str:
@@ -64,7 +64,9 @@ def _cut(text: str, most: int) -> str:
 
 
 class UsageError(PinprofError):
-    """A value on the command line that cannot be meant: a size of zero, an unknown scenario."""
+    """A command line that cannot be meant: an option that does not exist, a size of zero, an unknown scenario."""
+
+    exit_code = 2
 
 
 class CaptureError(PinprofError):

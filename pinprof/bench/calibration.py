@@ -24,7 +24,7 @@ SMALL = (
 )  # fmt: skip
 LARGE = ("touch.huge", "refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept")
 """Measured with huge pages."""
-HOST = (*SMALL, *LARGE)
+HOST = (*SMALL[:2], *LARGE, *SMALL[2:])
 """What is measured of every machine, the most wanted first."""
 CUDA = (
     "pin.alloc", "h2d.pageable", "h2d.pinned", "d2h.pageable", "d2h.pinned", "h2d.small", "pin.register-touched",

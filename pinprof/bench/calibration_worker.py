@@ -31,7 +31,7 @@ from pinprof.scenario import Backend
 
 HOST_SIZES = (1 << 20, 8 << 20)
 """Bytes of what is measured. Less than 1 MiB malloc may find among pages that exist."""
-LARGE_SIZES = (8 << 20, 64 << 20)
+LARGE_SIZES = (8 << 20, 32 << 20)
 """The same of what depends on whether caches hold it."""
 CUDA_SIZES = (64 << 10, 1 << 20, 32 << 20)
 SHARE = 4

@@ -15,7 +15,7 @@ import click
 
 from pinprof import __version__
 from pinprof.base import settings, terminal
-from pinprof.base.errors import PinprofError, packages_named, system_error
+from pinprof.base.errors import PinprofError, UsageError, packages_named, system_error
 from pinprof.cli import defaults, interrupts
 
 COMMANDS = {
@@ -62,6 +62,13 @@ class _LazyGroup(click.Group):
         with _reader_may_go():
             return super().invoke(ctx)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Show the help where nothing is asked for."""
+        if not args and not ctx.resilient_parsing:
+            terminal.say(ctx.get_help(), error=True)
+            ctx.exit(UsageError.exit_code)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -80,8 +87,8 @@ class _LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else _meant(args[0]) or " See `pinprof --help`."
-            raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+            hint = f"Did you mean {near[0]!r}?" if near else _meant(args[0]) or "See `pinprof --help`."
+            raise UsageError(f"There is no command {args[0]!r}.", hint, "usage")
         name, command, others = super().resolve_command(ctx, args)
         if (
             command is not None
@@ -100,13 +107,13 @@ class _LazyGroup(click.Group):
 def _meant(word: str) -> str:
     """The message for a file in the place of a command."""
     if word.endswith((".pinprof", ".ranks")) or word == "perf.data":
-        return f" Did you mean `pinprof report {word}`?"
+        return f"Did you mean `pinprof report {word}`?"
     if word.endswith(".py"):
-        return f" Did you mean `pinprof record -- python {word}`?"
+        return f"Did you mean `pinprof record -- python {word}`?"
     import shutil
 
     program = os.path.isfile(word) or shutil.which(word)  # noqa: PTH113 - fast
-    return f" Did you mean `pinprof record -- {word} …`?" if program else ""
+    return f"Did you mean `pinprof record -- {word} …`?" if program else ""
 
 
 _HELP = """Find host-memory costs in CUDA and PyTorch programs, and what to change.
@@ -162,11 +169,9 @@ def _answered_for(step: Callable[[], int | None]) -> int:
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code
     except click.ClickException as error:
-        shown = io.StringIO()
-        error.show(shown)
-        terminal.say(shown.getvalue(), error=True, end="")
-        return error.exit_code
+        return fail(_misused(error))
     except (KeyboardInterrupt, click.Abort) as error:
+        terminal.say(interrupts.said(error), error=True)
         return interrupts.exit_status(error)
     except MemoryError:
         problem = "There is not enough memory for this."
@@ -176,6 +181,16 @@ def _answered_for(step: Callable[[], int | None]) -> int:
         return fail(known) if known else _unexpected(error)
     except Exception as error:
         return _unexpected(error)
+
+
+def _misused(error: click.ClickException) -> PinprofError:
+    """What click says of a command line, as pinprof says it."""
+    said = error.format_message()
+    for kind, meant in (("integer", "a whole number"), ("float", "a number")):
+        said = said.replace(f"a valid {kind} range.", f"{meant}.").replace(f"a valid {kind}.", f"{meant}.")
+    said += "" if said.endswith((".", "?", "?)")) else "."
+    command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "pinprof"
+    return UsageError(said, "" if said.endswith(("?", "?)")) else f"See `{command} --help`.", "usage")
 
 
 def _unexpected(error: Exception) -> int:

@@ -12,6 +12,7 @@ import click
 
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
+from pinprof.cli import interrupts
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -205,7 +206,8 @@ def _recorded(
     if baseline is not None and not other:
         raise UsageError("--baseline is empty.", "Give a command line.", "check-what")
     request = CheckRequest(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
-    with working("Starting") as tell:
+    kept = f"The captures of finished runs are in {keep}." if keep else "No capture is kept, as without --keep."
+    with interrupts.keeping(kept), working("Starting") as tell:
         found = record(request, os.environ, tell)
     return found.runs, found.against
 

@@ -89,7 +89,7 @@ def _sides(
     old, new = ((*sides[:1], *before), (*sides[1:], *after))
     if not old or not new:
         raise UsageError(
-            f"There is no recording for {'before' if not old else 'after'}.",
+            f"There is no recording from {'before' if not old else 'after'} the change.",
             "Give BEFORE and AFTER, or --before PATH and --after PATH.",
             "diff-sides",
         )

@@ -10,6 +10,7 @@ import click
 
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
+from pinprof.cli import interrupts
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ def command(
     PATH is a folder, a glob, a capture, or a URL of an object store (s3://, gs://). --store keeps the results, so the
     next run reads only new captures. A capture that cannot be read gets a row with the reason.
     """
+    from pinprof.base.units import parse_bytes
     from pinprof.cli.pipeline import form_of
     from pinprof.fleet import answer, database, session
 
     if sql is not None and form not in (None, "text", "json"):
         raise UsageError("--sql writes a table.", "Write text or json.", "format")
-    form = form or (form_of(output, FORMATS) if output or sql else "html")
-    with working("Looking for captures") as tell:
+    if memory:
+        parse_bytes(memory)
+    form = form or form_of(output, FORMATS, "html" if sql is None else "text")
+    kept = interrupts.keeping(f"What was read is kept in {store}; the next run goes on from there.")
+    with kept, working("Looking for captures") as tell:
         session.gather(given, store, scheduler, workers, memory, tell)
         tell("Asking the tables")
         connection = database.connect(store)

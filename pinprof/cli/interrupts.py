@@ -44,6 +44,26 @@ def as_exceptions() -> Iterator[None]:
             signal.signal(number, before[number])
 
 
+@contextlib.contextmanager
+def keeping(what: str) -> Iterator[None]:
+    """Where a signal ends the block, the command says this of what is kept."""
+    try:
+        yield
+    except BaseException as error:  # a library may have made another one of the signal's
+        error.add_note(what)
+        raise
+
+
+def said(error: BaseException) -> str:
+    """That a signal ended the command, and what is kept."""
+    noted: list[str] = []
+    raised: BaseException | None = error
+    while raised is not None:
+        noted += getattr(raised, "__notes__", ())
+        raised = raised.__cause__
+    return " ".join(("pinprof: stopped.", *(noted or ["Nothing was written."])))
+
+
 def exit_status(error: BaseException) -> int:
     """As a shell reports the signal behind a KeyboardInterrupt, or behind what was raised from one."""
     for raised in (error, error.__cause__):

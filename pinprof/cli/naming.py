@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from pinprof.base.errors import UsageError
+
 _INTERPRETER = re.compile(r"(python|pypy)[0-9.]*t?|bash|dash|ksh|sh|zsh|perl|ruby|node|Rscript|julia|lua[0-9.]*")
 _LAUNCHER = re.compile(
     r"torchrun|accelerate|deepspeed|mpirun|mpiexec|srun|uv|poetry|pipenv|"
@@ -28,6 +30,18 @@ def name_of(command: Sequence[str]) -> str:
         found = _interpreted(words[1:])
         return found or program
     return _stem(program)
+
+
+def refuse_page(output: PurePath) -> None:
+    """UsageError where a capture would be called like a page or an export."""
+    if output.name.startswith("-"):
+        raise UsageError(f"-o is followed by {output}, not by a name.", "Give a name, for example -o run.", "output")
+    if output.suffix.lower() in (".html", ".htm", ".json", ".md", ".txt", ".pdf"):
+        raise UsageError(
+            f"{output} is the name of a {output.suffix} file, but -o names the capture, which is a folder.",
+            f"Give -o {output.with_suffix('')}; the page is then {output.with_suffix('.html')}.",
+            "output",
+        )
 
 
 def _stem(word: str) -> str:

@@ -21,6 +21,7 @@ from pinprof.cli.recording import record, recording_options
     help="Recorders to use. auto: pinprof's own, perf if it records more, or timers inside the program.",
 )
 @recording_options
+@click.option("--demo", is_flag=True, help="Record a small program with a known problem, and see what pinprof says.")
 @click.option("--pid", type=click.IntRange(1), help="Record a running process. Ctrl-C ends the recording.")
 @click.option("--delay", metavar="TIME", help="Start recording after this time, for example 30s.")
 @click.option("--duration", metavar="TIME", help="How long to record, for example 10s. The program continues.")
@@ -28,6 +29,7 @@ from pinprof.cli.recording import record, recording_options
 def command(
     program: tuple[str, ...],
     collectors: str,
+    demo: bool,
     pid: int | None,
     delay: str | None,
     duration: str | None,
@@ -42,6 +44,8 @@ def command(
 
     Under torchrun, mpirun or srun, pinprof records all ranks into one folder: NAME-DATE.ranks.
     """
+    if demo:
+        return _demo(program, pid, collectors, options)
     if pid is None and not program:
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
     delay_s, duration_s = _seconds("--delay", delay), _seconds("--duration", duration)
@@ -55,6 +59,22 @@ def command(
     words = attach.command_of(pid)
     name = naming.name_of(words) or attach.name_of(pid)
     return record(collectors, words, name, options, pid=pid, delay_s=delay_s, duration_s=duration_s)
+
+
+def _demo(program: tuple[str, ...], pid: int | None, collectors: str, options: dict[str, Any]) -> int:
+    """Record the program that comes with pinprof, and say what to do next."""
+    from pinprof.base.terminal import say
+    from pinprof.cli import demo
+
+    if program or pid is not None:
+        raise UsageError("--demo records a program of its own.", "Leave out the command and --pid.", "demo")
+    words = demo.command()
+    if not options["quiet"]:
+        say(demo.ABOUT, style="dim", error=True)
+    status = record(collectors, words, naming.name_of(words), options)
+    if not options["quiet"]:
+        say(demo.NEXT, error=True)
+    return status
 
 
 def _seconds(option: str, text: str | None) -> float:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pinprof.report.export.plain import Style
 
 FORMATS = (
-    "html", "text", "json", "folded", "markdown", "speedscope", "pprof", "firefox", "trace", "csv", "parquet",
+    "html", "text", "json", "folded", "markdown", "agent", "speedscope", "pprof", "firefox", "trace", "csv", "parquet",
 )  # fmt: skip
 """Written out, so that --help imports no report module; a test compares it with `report.formats`."""
 
@@ -40,7 +40,10 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Write only this format (default: the summary and the page)."
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="Write only this format (default: by the ending of -o, otherwise the summary and the page).",
 )
 @click.option("-o", "--output", type=_FILE, help="Output file (default: standard output; pages: next to PATH).")
 @click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
@@ -98,6 +101,8 @@ def command(
 
     Exit status: 5 if a recording is damaged. The report says first what is missing.
     """
+    from pinprof.cli.pipeline import form_of
+
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:
@@ -107,6 +112,8 @@ def command(
             raise UsageError("--share copies whole captures.", "Leave out the options that choose a part.", "share")
         _share(paths, output)
         return 0
+    if form is None and (ended := form_of(output, FORMATS, "html")) != "html":
+        form = ended
     if (showing.open_page or showing.serve) and form not in ("html", None):
         raise UsageError(f"{form} can't be opened or served.", "Leave out --format, or give html.", "no-page")
     if str(output) == "-" and form in ("html", None):
@@ -129,8 +136,8 @@ def command(
             "Give one PATH, --rank N of a launch, or --format html.",
             "several",
         )
-    if style != "pinprof" and form != "folded":
-        raise UsageError("--collapse-style needs folded stacks.", "Add --format folded.", "format")
+    if (event or style != "pinprof") and form != "folded":
+        raise UsageError("--event and --collapse-style need folded stacks.", "Add --format folded.", "format")
     if form == "folded":
         return _fold(paths[0], options, output, event, style, selection, all_frames=all_frames)
 
@@ -166,7 +173,7 @@ def _status(gaps: Sequence[Gap]) -> int:
 def _refuse_missing(side_files: Mapping[str, Any]) -> None:
     for side_file in side_files.values():
         if isinstance(side_file, Path) and not side_file.exists():
-            raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
+            raise CaptureError(f"{side_file} does not exist.", "Give an existing file.", "side-file")
 
 
 def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool, all_lines: bool) -> None:

@@ -58,8 +58,8 @@ def chosen(before: Sequence[Work], after: Sequence[Work], per: str | None) -> tu
         key = next((name for name in _in_all(runs) if name.startswith(f"{STEP} ")), key) if key == STEP else key
         if not all(key in work for work in runs):
             raise UsageError(
-                f"Not every recording has {_name(key) if key != STEP else 'steps'} to count.",
-                "Use --per run, or one of: " + ", ".join(_choices(runs)) + ".",
+                f"--per {per}: not every recording has this unit.",
+                f"Choose from: {', '.join(_choices(runs))}.",
                 "per",
             )
         return key, WorkUnit(_name(key), _how(key, before, after))

@@ -29,7 +29,7 @@ def place() -> Check:
     here = whereabouts.here()
     held = [f"CAP_{name}" for name in ("PERFMON", "SYSLOG", "SYS_PTRACE", "SYS_ADMIN") if here.may(name)]
     words = [here.title, "as root" if here.root else "not as root"]
-    words.append(f"with {', '.join(held)}" if held else "without capabilities that pinprof has a use for")
+    words.append(f"with {', '.join(held)}" if held else "without capabilities that pinprof uses")
     words += ["behind a seccomp filter"] if here.filtered else []
     return Check("place", "info", ", ".join(words))
 

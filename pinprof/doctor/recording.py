@@ -62,7 +62,7 @@ def _native(found: Rehearsal) -> Check:
 def _timers(found: Rehearsal) -> Check:
     """What samples where perf events are not permitted."""
     if found.timers and found.samples:
-        return Check(TIMERS, "ok", "inside the program; they sample its CPU time, where perf events may not")
+        return Check(TIMERS, "ok", "inside the program; they sample its CPU time where perf events are not permitted")
     return Check(TIMERS, "info", "not used: perf events do more" if found.samples else "not used")
 
 

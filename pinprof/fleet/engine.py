@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -58,15 +60,29 @@ def _client(scheduler: str, workers: int, memory: str) -> Iterator[Any]:
         with client:
             yield client
         return
-    cluster = distributed.LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        memory_limit=memory or "auto",
-        dashboard_address=None,
-        silence_logs=logging.CRITICAL,
-    )
+    with _deaf_children():
+        cluster = distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            memory_limit=memory or "auto",
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        )
     with cluster, distributed.Client(cluster, set_as_default=False) as client:
         yield client
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that begin inside ignore a terminal's Ctrl-C, which is for this one: it ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _distributed(client: Any, sources: Sequence[Source]) -> Iterator[MappedCapture]:

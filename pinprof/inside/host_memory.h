@@ -127,11 +127,11 @@ static void write_block(struct thread *t, const struct record *single, const str
     atomic_signal_fence(memory_order_seq_cst);
     anchor_if_due(t, summed->end);
     unsigned class = 64u - (unsigned)__builtin_clzll(single->bytes | 1);
-    word key = mixed(mixed(single->kind, (word)single->site << 32 | single->extra),
-        (word)single->function << 16 | class << 8 | single->flags);
+    word what = (word)single->function << 8 | single->kind;
+    word key = mixed(mixed(0, (word)single->site << 32 | single->extra), what << 16 | class << 8 | single->flags);
     struct tally *tally = tally_of(&t->tallies[OF_BLOCKS], key | 1);
     if (!tally) /* of generated code, sites may be any number */
-        tally = tally_of(&t->tallies[OF_BLOCKS], mixed(single->kind, single->function) | 1);
+        tally = tally_of(&t->tallies[OF_BLOCKS], mixed(0, what) | 1);
     bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
     bool written = false;
     if (tally && tally->singles < (sparing ? SPARING_SINGLES : BLOCK_SINGLES)) {

@@ -15,6 +15,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
@@ -269,16 +270,31 @@ def part(directory: Path, name: str) -> Path | None:
     return path if path.is_file() else None
 
 
+def _not_a_capture(path: Path) -> CaptureError:
+    """What to say of a folder without a manifest: which captures are in it."""
+    inside = [each for each in path.glob(f"*{SUFFIX}*") if not each.is_dir() or (each / MANIFEST).is_file()]
+    if inside:
+        newest = max(inside, key=lambda each: (each.stat().st_mtime, each.name))
+        count = "one capture" if len(inside) == 1 else f"{len(inside)} captures"
+        return CaptureError(
+            f"{path} is a folder with {count} in it.",
+            f"Report on the newest: `pinprof report {shlex.quote(str(newest))}`. "
+            f"Compare all: `pinprof fleet {shlex.quote(str(path))}`.",
+            "not-a-capture",
+        )
+    return CaptureError(
+        f"{path} is a directory without a {MANIFEST}, so it is not a pinprof capture.",
+        "Give the directory that `pinprof record` wrote, or a perf.data file.",
+        "not-a-capture",
+    )
+
+
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
     try:
         raw = shapes.read(path / MANIFEST)
     except FileNotFoundError:
-        raise CaptureError(
-            f"{path} is a directory without a {MANIFEST}, so it is not a pinprof capture.",
-            "Give the directory that `pinprof record` wrote, or a perf.data file.",
-            "not-a-capture",
-        ) from None
+        raise _not_a_capture(path) from None
     except (OSError, ValueError) as error:
         raise CaptureError(
             f"{path / MANIFEST} cannot be read: {error}.",

@@ -27,7 +27,7 @@ def test_one_event_is_shown_at_a_time_in_its_own_unit(open_page: Open) -> None:
     page = open_page(sample_report()).page
     assert "600 ms" in page.inner_text("#causes")
     assert "faults" not in page.inner_text("#causes")
-    page.get_by_role("tab", name="page-faults").click()
+    page.get_by_role("tab", name="page faults").click()
     page.wait_for_selector('#flame[data-ready="1"]')
     assert "100 faults" in page.inner_text("#causes")
     assert " ms" not in page.inner_text("#causes")
@@ -51,7 +51,7 @@ def test_chart_starts_when_scrolled_into_view_and_follows_the_event(open_page: O
     page.get_by_role("button", name="share").click()
     page.wait_for_selector('#chart[data-ready="0 share"]')
     assert page.text_content("#chart .xtitle") == "%"
-    page.get_by_role("tab", name="page-faults").click()
+    page.get_by_role("tab", name="page faults").click()
     page.wait_for_selector('#chart[data-ready="1 share"]')
     assert page.locator("#chart .bars path").count() == 1
 

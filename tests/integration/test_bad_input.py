@@ -96,7 +96,7 @@ def test_unreadable_input_is_named(make: Callable[[Path], None], words: str, tmp
 )
 def test_impossible_requests_are_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     result = pinprof(*arguments, cwd=tmp_path)
-    assert result.returncode == 1
+    assert result.returncode == (1 if words in ("eib", "needs an nvidia gpu") else 2), "1: it is the machine's limit"
     assert words in complaint(result).lower()
     assert not list(tmp_path.iterdir()), "nothing is left behind"
 

@@ -168,6 +168,23 @@ int main(void)
     assert path.stat().st_size < 8 << 20  # a record for each event takes 11 MiB
 
 
+def test_memory_that_is_given_back_by_the_second_line_of_all_is_not_made_there(tmp_path: Path, folder: Path) -> None:
+    text = """
+static FAR void *shrunk(void *p) { return realloc(p, 64); }
+int main(void)
+{
+    for (int i = 0; i < 3000; i++)
+        free(shrunk(malloc(300000)));
+    return 0;
+}
+"""
+    agent.run([built(tmp_path, text)], tmp_path, folder)
+    count, _ = totals(memory(folder))
+    early = 3000 - count["MADE", "MALLOC", "main", ""]
+    assert 0 < early < 300
+    assert count["GIVEN", "MALLOC", "main", "shrunk"] == 3000 - early
+
+
 def test_who_gives_back_the_memory_of_another_thread_is_known(tmp_path: Path, folder: Path) -> None:
     text = """
 static FAR void *giver(void *p) { free(p); return NULL; }

@@ -161,6 +161,6 @@ def test_a_small_recording_is_bounded_by_the_minute(tmp_path: Path) -> None:
 
 def test_a_size_that_holds_nothing_is_refused() -> None:
     done = pinprof("record", "--max-size", "10kB", "--", "true")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "--max-size 10kB is too small." in done.stderr
     assert "[max-size]" in done.stderr

@@ -283,7 +283,8 @@ CATEGORIES: tuple[Category, ...] = (
         fn(r"_*(w?mem(p?cpy|move|set)|bcopy|bzero)(@.*|_\w+|)(@plt)?"),
     ),
     Category(
-        "copy.staging", "U", "libcuda copies through its bounce buffer", "Use pinned memory and asynchronous copies.",
+        "copy.staging", "U", "copying from or to pageable memory, through CUDA's bounce buffer",
+        "Use pinned memory and asynchronous copies.",
         near_libcuda="copy.user",
     ),
     Category(

@@ -63,7 +63,7 @@ def _candidate(scene: Scene, group: Int64, cost: int, through: int) -> Candidate
         f"{site.place} gets or gives data that is pickled and copied through a pipe between processes.",
         "share-memory",
         REMAINS,
-        "In shared memory that stays, data is written once, and read where it lies.",
+        "Data in shared memory that stays is written once, and read in place.",
         Evidence(
             f"Of that, the pipe takes {format_ns(through)} ({format_share(through, max(cost, 1))}); pickling, and"
             " making the data again, take the rest."

@@ -63,7 +63,7 @@ def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
         "Before the work begins, the pins take the same time, but no thread waits for the driver."
         if in_pieces
         else "The driver runs other calls between pins, so small pins block them only briefly.",
-        Evidence(f"{format_ns(scene.ns(rows))} of waiting in {waiting.place} is during these pins."),
+        Evidence(f"{waiting.place} waits {format_ns(scene.ns(rows))} while these pins run."),
         *_blamed(scene, tid),
         count=len(group),
         size_bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),

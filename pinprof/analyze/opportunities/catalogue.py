@@ -1,4 +1,4 @@
-"""The cures: what to change, in words and in code of C, C++ and Python; how libraries do it is in knobs.toml."""
+"""The cures: what to change, in words, in C that is also C++, and in Python; how libraries do it is in knobs.toml."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             {
                 NATIVE: (
                     "// before the loop\n"
-                    "std::vector<void *> pool(n);\n"
-                    "for (auto &p : pool) cudaMallocHost(&p, size);\n"
-                    "// in the loop: use pool[i], free nothing"
+                    "void *pool[8];  // as many as are in use at the same time\n"
+                    "for (int i = 0; i < 8; i++) cudaMallocHost(&pool[i], size);\n"
+                    "// in the loop: use pool[i % 8], free nothing"
                 ),
             },
         ),
@@ -64,8 +64,9 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "pinning in pieces",
             {
                 NATIVE: (
-                    "for (size_t at = 0; at < size; at += 256 << 20)\n"
-                    "    cudaHostRegister((char *)p + at, std::min<size_t>(size - at, 256 << 20), 0);"
+                    "const size_t most = 256 << 20;\n"
+                    "for (size_t at = 0; at < size; at += most)\n"
+                    "    cudaHostRegister((char *)p + at, size - at < most ? size - at : most, 0);"
                 ),
             },
         ),
@@ -137,7 +138,10 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Keep large buffers and write into them, instead of allocating new ones each time.",
             "reusing the memory",
             {
-                NATIVE: "static std::vector<float> buffer; buffer.resize(n);  // grows once, is never freed",
+                NATIVE: (
+                    "static float *buffer = NULL;  // stays from call to call\n"
+                    "if (buffer == NULL) buffer = (float *)malloc(most * sizeof(float));  // once, for the largest size"
+                ),
             },
         ),
         "spawn": Entry(
@@ -204,7 +208,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "prefetching",
             {
                 NATIVE: (
-                    "cudaMemLocation gpu{cudaMemLocationTypeDevice, 0}, host{cudaMemLocationTypeHost, 0};\n"
+                    "struct cudaMemLocation gpu = {cudaMemLocationTypeDevice, 0};\n"
+                    "struct cudaMemLocation host = {cudaMemLocationTypeHost, 0};\n"
                     "cudaMemPrefetchAsync(p, size, gpu, 0, stream);   // before the kernel\n"
                     "cudaMemPrefetchAsync(p, size, host, 0, stream);  // after it, before cudaStreamSynchronize\n"
                     "// CUDA 12 takes a device number instead; cudaCpuDeviceId is the host"

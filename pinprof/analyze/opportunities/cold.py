@@ -49,9 +49,10 @@ def cold_files(scene: Scene) -> Iterator[Candidate]:
 def _cold(scene: Scene, group: Int64, waits: int, *, alone: bool) -> Candidate:
     how = "page by page" if alone else "as it is touched"
     why = (
-        "Nothing is read ahead, so each page is a request of its own: the mapping is advised so, or the accesses jump."
+        "The kernel reads nothing ahead, so each page is a request of its own: the program advised so (MADV_RANDOM), or"
+        " its accesses jump."
         if alone
-        else "The kernel reads ahead of the accesses already; if the disk can do no more, nothing is saved."
+        else "The kernel already reads ahead. If the disk is at its limit, the change saves nothing."
     )
     site = scene.site_of(group)
     return sampled(
@@ -73,10 +74,11 @@ def _dropped(scene: Scene, group: Int64, freed: Int64, *, limited: bool) -> Cand
         scene,
         group,
         site,
-        f"{scene.subject(group, site)} reads a mapped file from the disk while the kernel frees memory, as {reason}.",
+        f"{scene.subject(group, site)} reads a mapped file from the disk while the kernel frees memory, because"
+        f" {reason}.",
         "memory-limit",
         _AGAIN,
-        "Pages that the kernel drops are read again when they are touched again; how many are is not known.",
+        "Touching a page that the kernel dropped reads it again; how often that happens is not known.",
         Evidence(f"In these faults, the kernel frees memory for {format_ns(scene.ns(freed))}."),
         *(limit_of(scene) if limited else ()),
     )

@@ -30,8 +30,8 @@ LATENCY_NS = 10_000
 """From a launch to its result on the host, whatever the kernel does: 8 to 12 µs on H100 and H200."""
 HALF = "The GPU's own time was not recorded; the estimate uses half of the waiting time."
 LAUNCHED = (
-    f"An answer takes the GPU about {format_ns(LATENCY_NS)}. Longer waits are for its work, which overlaps with what "
-    "the thread does before its next launch, once it does not wait."
+    f"The GPU needs about {format_ns(LATENCY_NS)} to answer. The rest of a wait is for its work, which can overlap "
+    "with the thread's own work once the thread does not wait."
 )
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""

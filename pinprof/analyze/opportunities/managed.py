@@ -56,7 +56,7 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
             count=_faults(scene, group),
             bytes=amount,
             basis=(
-                (f"Judging by the time, about {format_bytes(amount)} return to the host. Prefetching as much"
+                (f"About {format_bytes(amount)} return to the host, judging by the time. Prefetching as much"
                 f" {'both ways ' if again else ''}takes {format_ns(round(remains.ns))} ({remains.source})."),
             ),
             evidence=(

@@ -96,7 +96,7 @@ class _Matching:
         frames = scene.capture.stacks.frames
         path = library_part(frames.source_of(frame)) or frames.dsos[int(frames.dso[frame])].name
         share = format_share(scene.ns(rows), max(scene.ns(candidate.rows), 1))
-        inside = f"{share} of it lies in {frames.function[frame]} ({path}), which this line leads to."
+        inside = f"{frames.function[frame]} ({path}), which this line calls, takes {share} of it."
         return Evidence(inside), Evidence(documented)
 
     def _inside(self, knob: Knob) -> Bool:

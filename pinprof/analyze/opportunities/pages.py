@@ -64,8 +64,8 @@ _HUGE_AGAIN = _Kind(
     "reuse-memory",
     "allocates and fills large memory each time, in huge pages.",
     _AGAIN.small,
-    unknown="Zeroing leaves each new page in the CPU's caches. Depending on these, memory that stays saves between"
-    " nothing and most of that.",
+    unknown="Memory that is reused is not zeroed, but it may have left the CPU's caches, where zeroing puts new pages."
+    " So how much reuse saves depends on these caches.",
 )
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
 _BUILT = replace(_ONCE, what="fills new memory once, before the work.")
@@ -329,7 +329,7 @@ def _of_ends(ns: int) -> tuple[str, ...]:
     """That waits for processes count as page handling, where they do."""
     if not ns:
         return ()
-    return (f"{format_ns(ns)} of it are waits for forked processes while the kernel frees their memory.",)
+    return (f"{format_ns(ns)} of it is waiting for forked processes while the kernel frees their memory.",)
 
 
 def _inside_calls(scene: Scene) -> Bool:

@@ -37,13 +37,13 @@ class _Kind:
 
 _LIMIT = _Kind(
     "memory-limit",
-    "waits while the kernel frees memory, as its control group has reached its memory limit.",
+    "waits while the kernel frees memory, because its control group has reached its memory limit.",
     "With a higher limit, or less memory in use, the kernel frees nothing here.",
     (0.0, 0.0, 0.3),
 )
 _NONE_LEFT = _Kind(
     "memory-limit",
-    "waits while the kernel frees memory, as the machine has none left.",
+    "waits while the kernel frees memory, because the machine has none left.",
     "With more memory, or less of it in use, the kernel frees nothing here.",
     (0.0, 0.0, 0.3),
 )

@@ -77,7 +77,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
     Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(between.pickled, "data that is pickled between processes", _KERNEL),
-    Detector(cold.cold_files, "mapped files that do not lie in memory", _KERNEL),
+    Detector(cold.cold_files, "mapped files that are not in memory", _KERNEL),
     Detector(pressure.memory_pressure, "memory limits, compaction and NUMA balancing", _KERNEL),
     Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
 )
@@ -206,10 +206,8 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
 
 def _refused(candidate: Candidate, saving: Saving) -> Refused:
     remains = format_ns(round(candidate.remains.ns))
-    gains = f"saves {format_ns_about(saving.likely_ns)}" if saving.likely_ns else "saves nothing"
-    reason = (
-        f"It takes {format_ns(candidate.cost_ns)}; with the cure ({candidate.cure.id}) {remains} remain, which {gains}."
-    )
+    saves = f", so it saves only {format_ns_about(saving.likely_ns)}" if saving.likely_ns else ", so it saves nothing"
+    reason = f"It takes {format_ns(candidate.cost_ns)}. The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
     return Refused(candidate.title, candidate.site, reason)
 
 
@@ -266,7 +264,7 @@ def _cures_save_little(searched: Searched) -> str:
     if not _much(searched):
         return ""
     costs = _costs(searched.scene)
-    return f"{costs[0].upper()}{costs[1:]}, and no known cure saves enough of it to pay."
+    return f"{costs[0].upper()}{costs[1:]}, and no known cure saves enough of it to be worth a change."
 
 
 def _nothing_to_gain(searched: Searched) -> str:

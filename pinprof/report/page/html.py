@@ -24,7 +24,7 @@ from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import pack
 from pinprof.report.forms import Written
 from pinprof.report.gather import ReportData
-from pinprof.report.names import event_label, printable
+from pinprof.report.names import event_label, event_labels, printable
 from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
 from pinprof.report.section import ForScripts
 
@@ -200,6 +200,7 @@ def environment() -> jinja2.Environment:
     )
     environment.globals["share_of"] = share_of
     environment.globals["event_label"] = event_label
+    environment.globals["event_labels"] = event_labels
     environment.globals["about"] = documentation.address
     environment.filters |= {
         "show": lambda value: printable(str(value)),

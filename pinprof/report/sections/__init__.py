@@ -12,7 +12,7 @@ from pinprof.report.sections.calls import CallsSection
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.flame import Flamegraph
-from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.hero import Hero, HowMuch
 from pinprof.report.sections.ledger import LedgerSection
 from pinprof.report.sections.lines import LinesSection
 from pinprof.report.sections.machine import Machine
@@ -29,10 +29,12 @@ from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section[Explained]], ...] = (
-    Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, LinesSection, CallsSection,
+    Hero, WhatToChange, HowMuch, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, LinesSection, CallsSection,
     Transfers, ManagedMemory, LedgerSection, Memory, BlocksSection, Flamegraph, Findings, Quality, Machine, Reproduce,
     ActivityEntry, Singles,
 )  # fmt: skip
 """In the order of the page."""
 
+ANSWER = Forms[Explained]((Hero, WhatToChange, Phases, Findings))
+"""What the terminal's answer is made of."""
 REPORT = Forms[Explained](SECTIONS, brief=(Hero, Phases, WhatToChange, Causes, Quality), design="page.recorded")

@@ -52,7 +52,7 @@ def site_words(row: BlameRow | Holder) -> str:
 class WhoWaits(Section[Explained]):
     """The rows of a recording, longest first."""
 
-    key, title = "blame", "Who waits for whom"
+    key, title, short = "blame", "Who waits for whom", "Waits"
     after = (("text", "walls"), ("json", "lines"))
     absent = (("blame", None),)
 

@@ -37,7 +37,7 @@ _ADVICE = {
 class BlocksSection(Section[Explained]):
     """What each line makes of large memory, exactly."""
 
-    key, title = "blocks", "Large memory"
+    key, title, short = "blocks", "Large memory", "Blocks"
     after = (("text", "memory"), ("json", "ledger"))
     absent = (("host_memory", None),)
 

@@ -83,7 +83,7 @@ def context_sentence(entry: ContextInit) -> str:
 class CallsSection(Section[Explained]):
     """The calls of the whole recording, longest total first."""
 
-    key, title = "calls", "CUDA calls"
+    key, title, short = "calls", "CUDA calls", "Calls"
 
     activity: ActivityAnalysis
     merged: bool

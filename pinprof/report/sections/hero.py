@@ -1,4 +1,4 @@
-"""The head of a report: the headline, how the recording was made, and a line of key facts."""
+"""The head of a report: the headline, and below the answer how much was recorded."""
 
 from __future__ import annotations
 
@@ -59,18 +59,35 @@ class Hero(Section[Explained]):
         return {"incomplete": missing, "headline": self.headline, **part, "capture": asdict(self.capture)}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
-        """What is missing, the answer and a line of facts, without a title."""
+        """What is missing and the answer, without a title."""
         yield from (sentence(printable(gap.text), GAP_STYLE[gap.damaged]) for gap in self.gaps)
         yield sentence(printable(self.headline), "bold")
-        badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
-        if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim")):
-            yield facts
 
     def to_markdown(self) -> Iterator[str]:
         """What is missing, and the answer."""
         for gap in self.gaps:
             yield from (f"> {markdown.text(gap.text)}", "")
         yield f"**{markdown.text(self.headline)}**"
+
+
+@dataclass(frozen=True)
+class HowMuch(Section[Explained]):
+    """How much was recorded, below the answer: on the page with the choice of the event that is shown."""
+
+    key = "counts"
+
+    hero: Hero
+
+    @classmethod
+    def build(cls, subject: Explained) -> Self:
+        """Every report counts something."""
+        return cls(Hero.build(subject))
+
+    def to_text(self, _console: Console) -> Iterator[RenderableType]:
+        """A line of facts, without a title."""
+        badge = ("host emulation · ", "yellow") if self.hero.capture.emulated else ""
+        if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.hero.facts), "dim")):
+            yield from (Text(""), facts)
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -108,7 +125,7 @@ def _event_fact(event: EventResult, label: str) -> str:
         idle = " of idle threads" if event_label(event.name) == "idle threads" else ""
         return units.format_counted(event.samples, "wait", "waits") + idle
     if event.name == event.unit:
-        # Counts of which nothing is known: the event has no name but its unit.
+        # HowMuch of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")
     name = event.name if re.search("[/:]", event.name) else label
     what = ("weighted stack", "weighted stacks") if event.event.merged else ("sample", "samples")

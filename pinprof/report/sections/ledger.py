@@ -41,7 +41,7 @@ _SUMMED = "allocations frees requested_bytes granted_bytes live_bytes live_grant
 class LedgerSection(Section[Explained]):
     """Who holds which memory of CUDA, and since when."""
 
-    key, title = "ledger", "Pinned memory ledger"
+    key, title, short = "ledger", "Pinned memory ledger", "Ledger"
     after = (("text", "blame"), ("json", "blame"))
     absent = (("ledger", None),)
 

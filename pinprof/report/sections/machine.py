@@ -14,7 +14,7 @@ from pinprof.report.section import Section
 class Machine(Section[Explained]):
     """Facts of the host, nested."""
 
-    key, title = "machine", "Machine"
+    key, title, short = "machine", "Machine", ""
 
     facts: Mapping[str, Any]
 

@@ -23,7 +23,7 @@ from pinprof.report.data import Explained, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
-from pinprof.report.terminal.layout import sentence, titled
+from pinprof.report.terminal.layout import as_typed, sentence, titled
 
 _SHOWN = 0.03
 """The share of what an opportunity costs: causes of less are left to the page."""
@@ -79,7 +79,8 @@ class Card:
         yield "gain", f"{self.gain}; {costs}"
         yield "site", self.site
         yield "cure", one.cure.text
-        yield from (("code", text) for text in (one.cure.code, one.cure.environment) if text)
+        copied = ("code", one.cure.code), ("environment", one.cure.environment)
+        yield from ((kind, text) for kind, text in copied if text)
         yield from (("basis", line) for line in one.basis)
         yield from (("evidence", evidence_words(proof.text, proof.command)) for proof in one.evidence)
 
@@ -238,8 +239,8 @@ def _card_text(card: Card) -> Iterator[RenderableType]:
     yield Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold")
     lines: list[Text] = []
     for kind, words in card.fields():
-        if kind == "code":
-            lines += [Text(f"    {printable(line)}") for line in words.splitlines()]
+        if kind in ("code", "environment"):
+            lines += [Text("    " + as_typed(printable(line))) for line in words.splitlines()]
         else:
             arrow = "→ " if kind == "cure" else ""
             lines.append(sentence(printable(arrow + words), _STYLES.get(kind, "")))
@@ -253,7 +254,7 @@ def _card_markdown(card: Card) -> Iterator[str]:
     yield f"**{gain}**; costs {units.format_ns(one.cost_ns)}. {markdown.code(card.site)}"
     listed = False
     for kind, words in card.fields():
-        if kind == "code":
+        if kind in ("code", "environment"):
             yield from ("", *markdown.block(words.splitlines()))
         elif kind == "cure":
             yield from ("", markdown.text(words))

@@ -56,7 +56,7 @@ class ClockRow:
 class Quality(Section[Explained]):
     """What a recording can be trusted for."""
 
-    key, title = "quality", "Data quality"
+    key, title, short = "quality", "Data quality", "Quality"
     room = 2
 
     losses: Losses

@@ -20,7 +20,7 @@ from pinprof.report.terminal.layout import titled
 class Reproduce(Section[Explained]):
     """Commands as a shell reads them."""
 
-    key, title = "reproduce", "How to reproduce"
+    key, title, short = "reproduce", "How to reproduce", "Reproduce"
 
     command: str
     scenario: Mapping[str, Any]

@@ -18,7 +18,7 @@ _FEWEST = 4
 
 
 @dataclass(frozen=True)
-class Block:
+class SectionLines:
     """The lines of one section."""
 
     lines: Sequence[str]
@@ -30,7 +30,7 @@ class Block:
         return min(len(self.lines), max(unit * self.room, _FEWEST))
 
 
-def bounded(blocks: Sequence[Block], console: Console, most: int = MOST_LINES) -> str:
+def bounded(blocks: Sequence[SectionLines], console: Console, most: int = MOST_LINES) -> str:
     """The sections one below the other; if they have more than `most` lines, each has those that it begins with."""
     whole = sum(len(block.lines) for block in blocks)
     if whole <= most:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,10 @@ DEEPEST = 15
 _GLUE = "\ue000"
 """Stands for a blank at which no line may end, one cell wide: rich breaks lines at no-break spaces, too."""
 
+_UNMEASURED = {code: 0xE0000 + code for code in range(0x20, 0x7F)}
+"""ASCII → characters that stand for it and take no cells (Unicode's tags), so that rich leaves their line alone."""
+_TYPED = {stands_for: code for code, stands_for in _UNMEASURED.items()}
+
 _FIGURE = re.compile(r"\d ×? ?(?:%|[nµm]?s\b|[KMGTPE]i?B\b(?:/s)?|B\b)|\d × \d")
 """`12 %`, `3 ms`, `4 GiB`, `55 GB/s`, `5 × 64`."""
 
@@ -38,9 +43,10 @@ _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
 def console_of() -> Console:
-    """Standard output: as wide as the terminal, or `PLAIN_WIDTH` and plain where it is none."""
+    """Standard output: as wide as the terminal or as COLUMNS says, or `PLAIN_WIDTH` and plain where it is none."""
     probe = PrintableConsole()
-    return probe if probe.is_terminal else PrintableConsole(width=PLAIN_WIDTH)
+    asked = os.environ.get("COLUMNS", "").isdigit()
+    return probe if probe.is_terminal or asked else PrintableConsole(width=PLAIN_WIDTH)
 
 
 def plain_console(stream: IO[str]) -> Console:
@@ -51,6 +57,11 @@ def plain_console(stream: IO[str]) -> Console:
 def kept(text: str) -> str:
     """The text as one word, so that `12 %` or `3 copies` stay on one line. Only for what `tidy` prints."""
     return text.replace(" ", _GLUE)
+
+
+def as_typed(text: str) -> str:
+    """A line to copy, such as a command: no width breaks or cuts it. Only for what `tidy` prints."""
+    return text.translate(_UNMEASURED)
 
 
 def sentence(text: str, style: str = "") -> Text:
@@ -138,7 +149,7 @@ def rendered(parts: Iterable[RenderableType], console: Console) -> str:
 
 
 def _tidied(text: str) -> str:
-    return _TRAILING.sub("", text.replace(_GLUE, " "))
+    return _TRAILING.sub("", text.replace(_GLUE, " ").translate(_TYPED))
 
 
 @contextmanager

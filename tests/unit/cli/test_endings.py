@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import click
 import pytest
 
 from pinprof import cli
+from pinprof.cli import interrupts
 
 
 def status_of(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> int:
@@ -115,3 +117,12 @@ def test_an_error_of_our_own_keeps_its_traceback(
     told = capsys.readouterr().err
     assert "test_endings.py" in told
     assert told.endswith("gone␛[31m\n")
+
+
+def test_a_stopped_command_says_what_is_kept() -> None:
+    aborted = click.Abort()
+    aborted.__cause__ = KeyboardInterrupt(2)
+    with pytest.raises(click.Abort) as stopped, interrupts.keeping("The rest is in a."):
+        raise aborted
+    assert interrupts.said(stopped.value) == "pinprof: stopped. The rest is in a."
+    assert interrupts.said(KeyboardInterrupt(2)) == "pinprof: stopped. Nothing was written."

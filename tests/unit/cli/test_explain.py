@@ -62,7 +62,7 @@ def test_the_word_in_brackets_of_an_error_leads_to_its_entry() -> None:
 )
 def test_an_unknown_name_is_answered_with_the_nearest(typed: str, meant: str) -> None:
     failed = pinprof("explain", typed)
-    assert failed.returncode == 1
+    assert failed.returncode == 2
     assert f"Did you mean {meant}" in failed.stderr
 
 

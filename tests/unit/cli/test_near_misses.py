@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pinprof.base.errors import ProgramNotFound
+from pinprof.base.errors import ProgramNotFound, UsageError
+from pinprof.cli import demo
+from pinprof.cli.naming import refuse_page
 from pinprof.collect.program import find_program
 from tests.support.command import pinprof
 
@@ -21,6 +25,44 @@ def test_a_capture_is_found_by_the_beginning_of_its_name(tmp_path: Path) -> None
         assert failed.returncode == 1
         assert f"{typed} does not exist. Did you mean train-20260102-100000.pinprof? [no-capture]" in failed.stderr
     assert "Did you mean" not in pinprof("report", "eval.pinprof", cwd=tmp_path).stderr
+
+
+def test_a_folder_of_captures_names_the_newest(tmp_path: Path) -> None:
+    for time, name in enumerate(["a.pinprof", "b.pinprof.tar.xz"]):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time, time))
+    failed = pinprof("report", tmp_path)
+    assert f"{tmp_path} is a folder with 2 captures in it. Report on the newest: `pinprof report" in failed.stderr
+    assert f"{tmp_path}/b.pinprof.tar.xz`. Compare all: `pinprof fleet {tmp_path}`. [not-a-capture]" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("record", "--frequency", "often"), "Invalid value for '--frequency': 'often' is not a whole number."),
+        (("report",), "Missing argument 'PATH...'."),
+        (("doctor", "now"), "Got unexpected extra argument (now)."),
+    ],
+)
+def test_what_no_command_takes_is_an_error_like_others(words: tuple[str, ...], said: str) -> None:
+    failed = pinprof(*words)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert failed.stderr == f"pinprof: error: {said} See `pinprof {words[0]} --help`. [usage]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("x.html", "Give -o x; the page is then x.html."),
+        ("run.v2.json", "Give -o run.v2; the page is then run.v2.html."),
+        ("--", "-o is followed by --, not by a name."),
+    ],
+)
+def test_a_capture_is_not_called_like_a_page_or_an_option(name: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        refuse_page(Path(name))
+    assert said in str(refused.value)
+    refuse_page(Path("run.pinprof"))
 
 
 def test_a_folder_that_cannot_be_listed_names_no_capture(tmp_path: Path) -> None:
@@ -61,3 +103,18 @@ def test_a_file_that_is_not_on_the_path_is_answered_with_how_to_run_it(
     with pytest.raises(ProgramNotFound) as failed:
         find_program(name)
     assert failed.value.remedy == "Give the command after --, as you would type it."
+
+
+@pytest.mark.slow
+def test_the_demo_is_a_copy_that_stays_as_it_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert demo.command() == (sys.executable, demo.NAME)
+    copy = tmp_path / demo.NAME
+    done = subprocess.run([sys.executable, copy], capture_output=True, text=True, check=True)
+    cured = subprocess.run([sys.executable, copy, "reuse"], capture_output=True, text=True, check=True)
+    assert done.stdout.split("; ")[1] == cured.stdout.split("; ")[1] == "the result is 2,750.\n"
+    copy.write_text("print('changed')")
+    demo.command()
+    assert copy.read_text() == "print('changed')"
+    refused = pinprof("record", "--demo", "--", "true", cwd=tmp_path)
+    assert (refused.returncode, "records a program of its own" in refused.stderr) == (2, True)

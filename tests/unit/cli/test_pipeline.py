@@ -6,24 +6,38 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.cli import diff, pipeline, trial
+from pinprof.base.errors import UsageError
+from pinprof.cli import diff, pipeline, report, trial
 
 
 @pytest.mark.parametrize(
-    ("output", "diff_form", "trial_form"),
+    ("output", "form"),
     [
-        (None, "text", "text"),
-        ("-", "text", "text"),
-        ("a.html", "html", "html"),
-        ("a.HTM", "html", "html"),
-        ("a.json", "json", "json"),
-        ("a.md", "markdown", "markdown"),
-        ("a.folded", "folded", "text"),
-        ("a.txt", "text", "text"),
-        ("html", "text", "text"),
+        (None, "text"),
+        ("-", "text"),
+        ("a.html", "html"),
+        ("a.HTM", "html"),
+        ("a.json", "json"),
+        ("a.md", "markdown"),
+        ("a.folded.gz", "folded"),
+        ("a.txt", "text"),
+        ("html", "text"),
+        ("tmp.Xb3kQ9", "text"),
     ],
 )
-def test_the_ending_of_the_output_names_its_form(output: str | None, diff_form: str, trial_form: str) -> None:
+def test_the_ending_of_the_output_names_its_form(output: str | None, form: str) -> None:
     path = None if output is None else Path(output)
-    assert pipeline.form_of(path, diff.FORMATS) == diff_form
-    assert pipeline.form_of(path, trial.FORMATS) == trial_form
+    assert pipeline.form_of(path, diff.FORMATS) == form
+
+
+def test_the_longest_ending_counts() -> None:
+    assert pipeline.form_of(Path("a.trace.json.gz"), report.FORMATS, "html") == "trace"
+    assert pipeline.form_of(Path("a"), report.FORMATS, "html") == "html"
+
+
+@pytest.mark.parametrize(("output", "ending"), [("a.pdf", ".pdf"), ("a.folded", ".folded")])
+def test_an_ending_of_other_files_is_refused(output: str, ending: str) -> None:
+    with pytest.raises(
+        UsageError, match=f"{output}: this command writes no {ending} file. End its name in one of .txt"
+    ):
+        pipeline.form_of(Path(output), trial.FORMATS)

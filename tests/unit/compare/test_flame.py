@@ -97,5 +97,5 @@ def test_the_command_writes_a_page_to_a_file_only(tmp_path: Path) -> None:
     assert (result.returncode, result.stdout.strip()) == (0, f"Page: {tmp_path / 'change.html'}")
     assert (tmp_path / "change.html").read_text("utf-8").rstrip().endswith("</html>")
     refused = pinprof(*given, "-")
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "An HTML page needs a file name." in refused.stderr

@@ -129,9 +129,9 @@ def test_folders_of_ranks_and_of_nothing_are_refused(tmp_path: Path) -> None:
         recordings_of([tmp_path])
 
 
-def fails(*arguments: str | Path) -> str:
+def fails(*arguments: str | Path, status: int = 2) -> str:
     result = pinprof("diff", *arguments)
-    assert result.returncode == 1
+    assert result.returncode == status
     assert result.stderr.startswith("pinprof: error: ")
     assert len(result.stderr.splitlines()) == 1
     return result.stderr
@@ -147,17 +147,17 @@ def test_the_command_says_what_is_wrong_with_its_paths(tmp_path: Path) -> None:
     assert "listed twice" in fails(first, tmp_path / "link.folded")
     assert "1 path is given" in fails(first)
     assert "3 paths are given" in fails(first, second, first)
-    assert "There is no recording for after" in fails("--before", first)
-    assert "missing.pinprof" in fails(first, tmp_path / "missing.pinprof")
+    assert "There is no recording from after the change." in fails("--before", first)
+    assert "missing.pinprof" in fails(first, tmp_path / "missing.pinprof", status=1)
     (tmp_path / "empty").mkdir()
-    assert "has no recordings" in fails(first, tmp_path / "empty")
+    assert "has no recordings" in fails(first, tmp_path / "empty", status=1)
     (tmp_path / "nothing.folded").write_text("")
-    assert "nothing.folded" in fails(first, tmp_path / "nothing.folded")
+    assert "nothing.folded" in fails(first, tmp_path / "nothing.folded", status=1)
     (tmp_path / "noise").write_bytes(os.urandom(1) + b"\0\1\2\3" * 100)
-    assert "noise" in fails(first, tmp_path / "noise")
+    assert "noise" in fails(first, tmp_path / "noise", status=1)
     second.write_text("other;thing 4\n")
-    assert "no functions in common" in fails(first, second)
+    assert "no functions in common" in fails(first, second, status=1)
     assert "--event and --merge-names need folded stacks" in fails(first, second, "--event", "cycles")
     second.write_text("main;work;fill 13\n")
-    assert "Not every recording has iteration" in fails(first, second, "--per", "iteration")
+    assert "--per iteration: not every recording has this unit" in fails(first, second, "--per", "iteration")
     assert "There is no event 'cycles'" in fails(first, second, "--format", "folded", "--event", "cycles")

@@ -10,17 +10,17 @@ import pytest
 
 from pinprof.cli import cli
 from pinprof.report.terminal import bounded as bounded_text
-from pinprof.report.terminal.bounded import MOST_LINES, Block, bounded
+from pinprof.report.terminal.bounded import MOST_LINES, SectionLines, bounded
 from pinprof.report.terminal.layout import plain_console
 
 LONG = ("first", 400), ("second", 90), ("third", 3)
 
 
-def sections(*sizes: tuple[str, int], room: int = 1) -> list[Block]:
-    return [Block([f"{name} {number}" for number in range(size)], room) for name, size in sizes]
+def sections(*sizes: tuple[str, int], room: int = 1) -> list[SectionLines]:
+    return [SectionLines([f"{name} {number}" for number in range(size)], room) for name, size in sizes]
 
 
-def fitted(blocks: list[Block], most: int = MOST_LINES) -> list[str]:
+def fitted(blocks: list[SectionLines], most: int = MOST_LINES) -> list[str]:
     return bounded(blocks, plain_console(io.StringIO()), most).splitlines()
 
 

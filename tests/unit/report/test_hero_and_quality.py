@@ -63,7 +63,7 @@ def test_events_have_the_name_that_readers_know_them_by() -> None:
     assert event_label("page-faults:u") == "page faults"
     assert event_label("cycles") == ""
     text = html.render(sample_report())
-    assert '<span>CPU time</span> <span class="faint event-name">cpu-clock/freq=999/</span>' in text
+    assert 'title="cpu-clock/freq=999/"><span>CPU time</span> <span class="faint num">' in text
 
 
 def test_two_events_that_would_be_called_alike_keep_their_own_names() -> None:

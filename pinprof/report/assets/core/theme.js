@@ -9,7 +9,7 @@ export function startTheme(button, changed) {
   const apply = (theme) => {
     root.dataset.theme = theme;
     const other = theme === "dark" ? "light" : "dark";
-    button.textContent = other === "dark" ? "Dark theme" : "Light theme";
+    button.textContent = other === "dark" ? "☾" : "☀";
     button.title = `Switch to the ${other} theme`;
     button.setAttribute("aria-label", button.title);
     changed();

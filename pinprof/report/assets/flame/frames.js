@@ -46,7 +46,7 @@ export class Frames {
   }
 }
 
-/** Plain text, or a regular expression between slashes; null for nothing to search, or an invalid expression. */
+/** Plain text, or a regular expression between slashes; null for nothing to search. SyntaxError for an invalid one. */
 export function matcher(query) {
   if (!query) return null;
   const expression = query.match(/^\/(.+)\/$/s);
@@ -54,10 +54,6 @@ export function matcher(query) {
     const plain = query.toLowerCase();
     return (name) => name.toLowerCase().includes(plain);
   }
-  try {
-    const pattern = new RegExp(expression[1], "i");
-    return (name) => pattern.test(name);
-  } catch {
-    return null;
-  }
+  const pattern = new RegExp(expression[1], "i");
+  return (name) => pattern.test(name);
 }

@@ -7,6 +7,7 @@ import { matcher } from "./frames.js";
 export class Search {
   constructor(panel) {
     this.panel = panel;
+    this.problem = "";
     this.box = byId("flame-search");
     this.box.value = panel.state.search;
     this.box.addEventListener("input", () => panel.store.set({ search: this.box.value }, { merge: true }));
@@ -22,8 +23,14 @@ export class Search {
   /** Mark the matches in every table. */
   mark() {
     const { frames, graph, upper } = this.panel;
-    const test = matcher(this.query);
-    this.box.setAttribute("aria-invalid", String(this.query !== "" && !test));
+    let test = null;
+    this.problem = "";
+    try {
+      test = matcher(this.query);
+    } catch (error) {
+      this.problem = error.message;
+    }
+    this.box.setAttribute("aria-invalid", String(this.problem !== ""));
     const matches = test ? frames.matching(test) : null;
     for (const one of [graph, upper]) {
       if (!one.table) continue;
@@ -38,7 +45,7 @@ export class Search {
     const { tables, graph } = this.panel;
     byId("flame-match").textContent = graph.table.marks
       ? this.#share(tables.callers ? this.#ofPairs() : this.#ofTable())
-      : this.query && "not a valid expression";
+      : this.problem;
   }
 
   #share({ part, whole, where }) {

@@ -28,7 +28,7 @@ _FUNCTIONS = 3
 class ManagedMemory(Section[Explained]):
     """Managed memory in the whole recording."""
 
-    key, title = "uvm", "Managed memory"
+    key, title, short = "uvm", "Managed memory", "Managed"
 
     result: UvmAnalysis
     migrations: tuple[MigrationResult, ...]

@@ -115,8 +115,8 @@ def test_cure_that_does_not_pay_is_refused_with_the_figures(monkeypatch: pytest.
     answer = searched(monkeypatch, candidate(0, 200, 0), candidate(200, 400, 12))
     assert answer.found == ()
     assert [one.reason for one in answer.refused] == [
-        "It takes 200 ms; with the cure (reuse-memory) 188 ms remain, which saves 12 ms.",
-        "It takes 200 ms; with the cure (reuse-memory) 200 ms remain, which saves nothing.",
+        "It takes 200 ms. The cure (reuse-memory) leaves 188 ms of that, so it saves only 12 ms.",
+        "It takes 200 ms. The cure (reuse-memory) leaves 200 ms of that, so it saves nothing.",
     ]
 
 
@@ -170,7 +170,8 @@ def test_a_large_cost_whose_cures_save_little_is_neither_low_nor_unknown(
 ) -> None:
     made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
     assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline == (
-        "Faults, pins and copies take 100 ms of 1 s of work (10 %), and no known cure saves enough of it to pay."
+        "Faults, pins and copies take 100 ms of 1 s of work (10 %), and no known cure saves enough of it to be worth a"
+        " change."
     )
     # What no detector explains stands for itself, however much another cost is refused.
     made = recorded(ran(0, 300, SMALL) + ran(300, 1000))
