@@ -347,7 +347,7 @@ def joined(
 def test_a_wait_for_a_forked_child_that_is_recorded_no_longer_costs_what_its_fork_does() -> None:
     (one,) = joined((200, 61))
     assert (one.site.place, one.cure.id, one.cost_ns) == ("fork", "spawn", 60 * MS)
-    assert any("40 ms of it are waits for forked processes" in words for words in one.basis)
+    assert any("40 ms of it is waiting for forked processes" in words for words in one.basis)
     (before,) = joined((200, 59))
     assert before.cost_ns == 60 * MS
 
