@@ -167,7 +167,7 @@ class FrameTable:
 
     @cached_property
     def symbol(self) -> tuple[str, ...]:
-        """What people read: `NAME (FILE:LINE)`, the file without folders, `NAME (FILE)`, `NAME (inferred)` or `NAME`."""
+        """What people read: `NAME (FILE:LINE)` (without folders), `NAME (FILE)`, `NAME (inferred)` or `NAME`."""
         inferred = [dso == INFERRED_KERNEL for dso in self.dsos]
         files = [
             "inferred" if inferred[dso] else self.source_of(index).rpartition("/")[2]
