@@ -15,6 +15,7 @@ import pytest
 from pinprof import read
 from pinprof.analyze.completeness import gaps_of
 from pinprof.data.model import Capture
+from pinprof.data.system_calls import kernel_functions
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Withdrew
@@ -354,6 +355,22 @@ int main(void)
     assert run([built(tmp_path, text)], folder) == "done\n"
     file, used = only(folder)
     assert set(used.tid.tolist()) == {file.pid}
+
+
+def test_calls_of_the_kernel_that_come_through_the_agent_are_known(tmp_path: Path, folder: Path) -> None:
+    text = """
+int main(void)
+{
+    size_t size = 32 << 20;
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    while (used() < 600000000) {
+        memset(memory, 1, size);
+        madvise(memory, size, MADV_DONTNEED);
+    }
+}"""
+    run([built(tmp_path, text)], folder, rate=1000)
+    numbers = {name.partition("_sys_")[2]: number for number, name in kernel_functions(os.uname().machine).items()}
+    assert (only(folder)[1].call == numbers["madvise"]).any()
 
 
 def test_what_a_killed_process_used_is_there(tmp_path: Path, folder: Path) -> None:
