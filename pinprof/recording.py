@@ -16,7 +16,7 @@ from typing import Any
 
 from pinprof import collect
 from pinprof.base import files, shapes
-from pinprof.base.errors import CaptureError, PinprofError
+from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.recorded_rates import Calibrating as Calibrating
 from pinprof.bench.recorded_rates import RecordedRates
@@ -31,10 +31,7 @@ from pinprof.streams import holds_recording
 from pinprof.streams.store import (
     KALLSYMS,
     CaptureWriter,
-    captured,
-    is_capture,
     new_manifest,
-    read_manifest,
 )
 
 
@@ -97,7 +94,6 @@ def record(
         writer: CaptureWriter | None = None
         with trouble.kept(UNRECORDED):
             facts = places.enter_context(files.temporary_folder()) / "scenario.json"
-            force = force and not is_of_another_rank(captured(target), rank)
             writer = create(target, command, labels, force=force, numbered=numbered)
         if writer and facts:
             variables = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
@@ -135,19 +131,6 @@ def record(
 def _has_leaves(writer: CaptureWriter, request: RecordRequest) -> bool:
     leaves = (leaf for name in collect.leaves(request) for leaf in writer.path.glob(name))
     return any(leaf.stat().st_size > 0 for leaf in leaves)
-
-
-def is_of_another_rank(target: Path, rank: Mapping[str, Any] | None) -> bool:
-    """Whether the capture that would be replaced is that of another rank of this very launch."""
-    if rank is None or not is_capture(target):
-        return False
-    try:
-        there = read_manifest(target).outcome.get("rank")
-    except CaptureError:
-        return False
-    if not isinstance(there, Mapping):
-        return False
-    return bool(there.get("launch") == rank["launch"] and there.get("number") != rank["number"])
 
 
 def finish(

@@ -1,25 +1,21 @@
-"""Write docs/modules.md: every module of pinprof with the first sentence of its docstring.
+"""Print a page in Markdown with every module of pinprof and the first sentence of its docstring.
 
-    python tools/module_list.py [--check]
-
-With `--check`, nothing is written, and the exit status is 1 if the file is out of date.
+The documentation's site has this page (tools/site/hooks.py).
 """
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pinprof"
-LIST = ROOT / "docs" / "modules.md"
 HEAD = """# Modules
 
-Every package of pinprof and what each module in it is for. [Design](design.md) says how they work together.
-`tools/module_list.py` writes this page from the first sentence of each module, so change the sentence there.
+Every package of pinprof and what each module in it is for, from the first sentences of the modules themselves.
+[Design](design.md) says how they work together.
 """
 
 
@@ -56,14 +52,5 @@ def _cell(text: str) -> str:
     return text.replace("|", r"\|").replace("<", "&lt;")
 
 
-def main() -> int:
-    """Write the page, or say that it is out of date."""
-    made = page()
-    if "--check" in sys.argv[1:]:
-        return int(not LIST.exists() or LIST.read_text("utf-8") != made)
-    LIST.write_text(made, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(page(), end="")

@@ -157,6 +157,8 @@ def _timers(capture: Capture) -> Iterator[Gap]:
             "CPU time was sampled by timers inside the program: what the kernel did is estimated from the instruction "
             "that led there, and the only waits recorded are those for a processor.",
         )
+    for sentence in capture.losses.unsampled:
+        yield Gap("timers", sentence, hides=True)
 
 
 GAPS: tuple[Callable[[Capture], Iterator[Gap]], ...] = (

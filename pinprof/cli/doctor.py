@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 
 import click
@@ -10,6 +11,7 @@ import click
 from pinprof.base.terminal import say
 from pinprof.cli.progress import working
 
+_COMMAND = re.compile(r"`[^`]+`")
 _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
 
 
@@ -28,7 +30,7 @@ def command(as_json: bool) -> int:
 
     from rich.text import Text
 
-    from pinprof.report.terminal.layout import console_of, plain_table, tidy
+    from pinprof.report.terminal.layout import as_typed, console_of, plain_table, tidy
 
     table = plain_table(header=False)
     table.add_column(no_wrap=True)
@@ -36,7 +38,8 @@ def command(as_json: bool) -> int:
     table.add_column(overflow="fold")
     for result in results:
         mark, style = _MARKS[result.state]
-        shown = Text(result.found) + Text(f"\n→ {result.fix}" if result.fix else "", "yellow")
+        fix = _COMMAND.sub(lambda command: as_typed(command[0]), result.fix)
+        shown = Text(result.found) + Text(f"\n→ {fix}" if fix else "", "yellow")
         shown += Text(f" This gives {result.gain}" if result.fix and result.gain else "", "dim")
         table.add_row(Text(mark, style), Text(result.name), shown)
     console = console_of()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from pinprof import analyze, read
 from pinprof.analyze import Run
@@ -17,9 +15,6 @@ from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.progress import measured, working
 from pinprof.read import machine_rates
-
-if TYPE_CHECKING:
-    from pinprof.report.gather import ReportData
 
 _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""
@@ -48,29 +43,31 @@ def present(
     all_frames: bool = False,
     below: Sequence[str] = (),
 ) -> None:
-    """Write recordings' page and say in the terminal what was found, where the page is, and then the lines `below`.
+    """Say in the terminal what was found, write recordings' page, and say where that is, and then the lines `below`.
 
     Without `summary` the page's path alone.
     """
-    from pinprof.report.terminal.summary import print_summary
-
-    reports = write_page(analyses, page, shared_assets, all_frames=all_frames)
+    places = (f"Page: {page}", *below)
     if summary:
-        print_summary(reports, (f"Page: {page}", *below))
-    else:
-        say(page)
+        answer(analyses, places)
+    write_page(analyses, page, shared_assets, all_frames=all_frames)
+    say("\n".join(["", *places]) if summary else page)
 
 
-def load() -> None:
-    """Import what `present` needs, so that it takes less time."""
-    for name in ("gather", "page.collection", "page.html", "terminal.summary"):
-        importlib.import_module(f"pinprof.report.{name}")
+def answer(analyses: Sequence[Run], below: Sequence[str]) -> None:
+    """Say what was found, before anything else is made; `below` is what follows once it is."""
+    from pinprof.report.gather import answer_of
+    from pinprof.report.terminal.summary import print_answer
+
+    with working("Searching for what to change"):
+        answers = [answer_of(analysis) for analysis in analyses]
+    print_answer(answers, below)
 
 
 def write_page(
     analyses: Sequence[Run], page: Path, shared_assets: Path | None = None, *, all_frames: bool = False
-) -> list[ReportData]:
-    """Write recordings' page, and return what is on it."""
+) -> None:
+    """Write recordings' page."""
     from pinprof.report.gather import build
     from pinprof.report.page.collection import write_collection
     from pinprof.report.page.html import write_html
@@ -84,7 +81,6 @@ def write_page(
             write_html(reports[0], page, shared_assets)
         else:
             write_collection(reports, page)
-    return reports
 
 
 def form_of(output: Path | None, forms: Sequence[str], default: str = "text") -> str:

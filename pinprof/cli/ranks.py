@@ -8,18 +8,23 @@ began; where the launch has an id of its own, which ranks on other machines shar
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from pinprof.base.errors import CaptureError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.streams.store import MANIFEST, SUFFIX
+from pinprof.streams.store import MANIFEST, SUFFIX, read_manifest
 
 FOLDER_SUFFIX = ".ranks"
+_MARKER = ".launch"
+"""In a folder that was given a name: whose it is."""
+_MOST_FOLDERS = 1000
 
 _RANKS = (
     ("RANK", "WORLD_SIZE", "torchrun"),
@@ -67,6 +72,51 @@ def output(name: str, rank: Rank, number: int = 1) -> Path:
     """
     again = f"-{number}" if number > 1 else ""
     return Path(f"{_plain(name) or 'program'}-{rank.launch}{again}{FOLDER_SUFFIX}") / f"rank-{rank.number}{SUFFIX}"
+
+
+def named_output(given: Path, rank: Rank, number: int = 1, *, force: bool = False) -> Path:
+    """The capture of a rank in the folder that a launch has a name for: NAME.ranks, or from this number on the first
+    NAME-2.ranks, … that no other launch has. With `force`, another's captures in the folder make room.
+    """
+    stem = given.name.removesuffix(SUFFIX).removesuffix(FOLDER_SUFFIX) or "program"
+    for again in range(number, _MOST_FOLDERS):
+        folder = given.with_name(f"{stem}-{again}{FOLDER_SUFFIX}" if again > 1 else f"{stem}{FOLDER_SUFFIX}")
+        if _is_ours(folder, rank.launch, force=force):
+            break
+    return folder / f"rank-{rank.number}{SUFFIX}"
+
+
+def _is_ours(folder: Path, launch: str, *, force: bool) -> bool:
+    """Whether a folder is for this launch: the first rank that comes says whose it is, in a file."""
+    marker = folder / _MARKER
+    mine = folder / f"{_MARKER}-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        mine.write_text(launch)
+        try:
+            os.link(mine, marker)
+        except FileExistsError:
+            if marker.read_text() == launch:
+                return True
+            if not force:
+                return False
+            mine.replace(marker)
+            _make_room(folder, launch)
+        return True
+    except OSError:
+        return True  # whoever makes the capture there says what is wrong
+    finally:
+        with contextlib.suppress(OSError):
+            mine.unlink(missing_ok=True)
+
+
+def _make_room(folder: Path, launch: str) -> None:
+    """Remove the finished captures of other launches."""
+    for capture in expanded(folder) if any(folder.glob(f"rank-*{SUFFIX}")) else ():
+        with contextlib.suppress(CaptureError, OSError):
+            there = read_manifest(capture).outcome.get("rank")
+            if isinstance(there, Mapping) and there.get("launch") != launch:
+                shutil.rmtree(capture)
 
 
 def expanded(path: Path) -> list[Path]:

@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pinprof.base.errors import CollectError, PinprofError, UsageError, packages_named
+from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import interrupts, naming, ranks
-from pinprof.machine.process_limits import require_memory
+from pinprof.cli import explained, interrupts, ranks
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
     from pinprof.collect.run import RecordingHooks
-    from pinprof.collect.trouble import Trouble
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -200,11 +198,10 @@ def record(
         tuple(command), names, pid=pid, delay_s=delay_s, duration_s=duration_s, region_only=scenario,
         limits=limits_of(about_request.pop("max_size"), small=small), **about_request,
     )  # fmt: skip
-    launched = None if pid else ranks.this_rank(os.environ)
-    rank = None if output else launched
+    rank = None if pid else ranks.this_rank(os.environ)
     # Of many ranks the first alone explains itself: the others would print into it.
     unexplained = no_report or (rank is not None and rank.number > 0)
-    first, numbered = _names(name, output, rank)
+    first, numbered = _names(name, output, rank, force=force)
     request = collect.resolve(request)
     if not quiet and (level := collect.level(request)):
         _say_dimly(level)
@@ -216,17 +213,22 @@ def record(
         force=force,
         numbered=numbered,
         scenario=scenario,
-        rank=launched.facts() if launched else None,
+        rank=rank.facts() if rank else None,
         labels=labels,
         kernel_symbols=not small,
-        hooks=replace(_hooks(pid, duration_s, quiet=quiet), recorders_end=_nothing if unexplained else _load_report),
+        hooks=replace(
+            _hooks(pid, duration_s, quiet=quiet),
+            needed=() if unexplained else explained.ANSWER,
+            wanted=() if unexplained else explained.PAGE,
+        ),
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=recording.Calibrating(_nothing if quiet else _say_dimly, anew)
         if (calibrate or anew) and not (rank and rank.number)
         else None,
     )
     outcome, target = recorded.outcome, recorded.path
-    if output and target and target.name != (given := captured(output)).name:
+    given = first.parent if rank else captured(output or first)
+    if output and target and (target.parent if rank else target).name != given.name:
         taken = CollectError(
             f"{given} exists already, so the capture is {target}.",
             "Give another name with -o, or --force to replace it.",
@@ -235,31 +237,35 @@ def record(
         trouble.met(taken)
     if target is None:
         return trouble.status(outcome.exit_status)
-    if recorded.broken_off is not None:
-        recorded.broken_off.add_note(f"Capture: {target}")
-        raise recorded.broken_off
-    with interrupts.keeping(f"Capture: {target}"), contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
-        places = [f"Capture: {target}"]
+    places = [f"Capture: {target}"]
+    with interrupts.keeping(places[0]), contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
+        if recorded.broken_off is not None:
+            missing = "symbols are missing" if unexplained else f"symbols, {explained.ALL}"
+            explained.say_missing(recorded.broken_off, missing, target)
         if rank and not rank.number:
             places.append(f"All ranks, after they have ended: pinprof report {target.parent}")
         for note in () if quiet else recorded.notes:
             say(f"pinprof: {note}", error=True)
         trouble.raises = False  # the recording is whole
-        if (unexplained or not _presented(target, places, trouble, quiet=quiet)) and not quiet:
+        if not unexplained and recorded.broken_off is None:
+            explained.explain(target, places, trouble, quiet=quiet)
+        elif not quiet:
             say("\n".join(places))
     return trouble.status(outcome.exit_status)
 
 
-def _names(name: str, output: Path | None, rank: ranks.Rank | None) -> tuple[Path, Callable[[int], Path]]:
+def _names(
+    name: str, output: Path | None, rank: ranks.Rank | None, *, force: bool
+) -> tuple[Path, Callable[[int], Path]]:
     """Where the capture goes, and where if that is taken: a number says which."""
     from pinprof.streams import store
 
-    if rank and not output:
+    if rank and output:
+        return ranks.named_output(output, rank, force=force), lambda number: ranks.named_output(output, rank, number)
+    if rank:
         return ranks.output(store.file_name(name), rank), lambda number: ranks.output(
             store.file_name(name), rank, number
         )
-    if output:
-        naming.refuse_page(output)
     first = output or store.default_name(name)
     return first, lambda number: store.numbered_name(first, number)
 
@@ -320,28 +326,3 @@ def _hooks(pid: int, duration_s: float, *, quiet: bool) -> RecordingHooks:
 
 
 def _nothing(*_: str) -> None: ...
-
-
-def _load_report() -> None:
-    """Import what explains a recording, a fifth of a second's work, while the recorders end."""
-    with contextlib.suppress(ModuleNotFoundError, PinprofError):  # which is said when the recording is explained
-        require_memory()
-        from pinprof.cli import pipeline
-
-        pipeline.load()
-
-
-def _presented(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> bool:
-    """Write the page, and unless `quiet` print the summary and where page and capture are; whether that was done."""
-    with trouble.kept("The recording is not explained"), packages_named():
-        require_memory()
-        from pinprof import analyze, read
-        from pinprof.cli import pipeline
-
-        analysis = analyze.analyze(read.read(target, read.ReadOptions()))
-        if quiet:
-            pipeline.write_page([analysis], pipeline.default_page(target))
-        else:
-            pipeline.present([analysis], pipeline.default_page(target), below=places)
-        return True
-    return False

@@ -130,10 +130,10 @@ def _sampler(request: RecordRequest) -> str:
 def level(request: RecordRequest) -> str:
     """One sentence about how CPU time is recorded, where that is not all that there is."""
     if "timers" in request.collectors:
-        return (
-            "Perf events are not permitted here: timers inside the program sample its CPU time, and what the kernel "
-            "does is estimated."
-        )
+        from pinprof.collect import permission
+
+        begin = "Perf events are not permitted here: t" if permission.sampling_errno(kernel=False) else "T"
+        return f"{begin}imers inside the program sample its CPU time, and what the kernel does is estimated."
     return ""
 
 

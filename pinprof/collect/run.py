@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import BESIDE, chosen, counters, kallsyms, load
 from pinprof.collect.attach import RunningProgram
 from pinprof.collect.collector import Collector, Launcher, Setup, Tool, Waiter
+from pinprof.collect.idle import Preparation, Step
 from pinprof.collect.limits import at_the_kernels_rate, few_processes
 from pinprof.collect.program import HeldSignals, Program, ending_note, exit_status
 from pinprof.collect.request import Outcome, RecordRequest
@@ -155,8 +156,10 @@ class RecordingHooks:
 
     meanwhile: Callable[[], object] = lambda: None
     """While the recorders begin, and a program that pinprof starts waits."""
-    recorders_end: Callable[[], object] = lambda: None
-    """While the recorders end, where the program has ended before them."""
+    needed: Sequence[Step] = ()
+    """What is prepared while the program runs; what is left of it, while the recorders end."""
+    wanted: Sequence[Step] = ()
+    """The same of what can wait."""
     program_goes_on: Callable[[], object] = lambda: None
     """When the recording has ended and the program that pinprof started has not."""
 
@@ -197,14 +200,14 @@ def _recorded(
     run: CollectorRun, program: Program, signals: HeldSignals, trouble: Trouble, hooks: RecordingHooks
 ) -> Session:
     """A program and its tools, from their start to their end."""
-    session = Session(program, run.tools, signals)
+    session, preparation = Session(program, run.tools, signals), Preparation(hooks.needed, hooks.wanted)
     try:
         if not program.over:
             with trouble.kept():
                 run.begin(program, session, hooks.meanwhile)
             program.start()
         with trouble.kept():
-            session.until_program_ends()
+            session.until_program_ends(preparation)
         # As well where looking after the tools has failed.
         session.until_over()
         with trouble.kept():
@@ -213,7 +216,7 @@ def _recorded(
         if not program.over:
             program.abandon()
         with trouble.kept():
-            session.finish_recorders(hooks.recorders_end if program.wait_status is not None else lambda: None)
+            session.finish_recorders(preparation.finish if program.wait_status is not None else lambda: None)
         if not program.begun:
             run.discard()
         if program.wait_status is None:

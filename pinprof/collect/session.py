@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.collect.collector import Tool, Waiter
+from pinprof.collect.idle import Preparation
 from pinprof.collect.program import HeldSignals, Program
 from pinprof.collect.recorder import STOP_SIGNALS
 from pinprof.collect.signals import wait_for
@@ -49,11 +50,12 @@ class Session(Waiter):
             self.program.send(self._pass_on[1])
             self._pass_on = None
 
-    def until_program_ends(self) -> None:
-        """The program's whole run, or as much of it as is to be recorded."""
+    def until_program_ends(self, preparation: Preparation) -> None:
+        """The program's whole run, or as much of it as is to be recorded; what is prepared meanwhile."""
         while not self.program.over:
-            due = min([self.program.left_s(), *(tool.watch() for tool in self.tools)])
+            due = min([self.program.left_s(), preparation.due_s(), *(tool.watch() for tool in self.tools)])
             self.wait(min(due, 0.1 if self._pass_on else 1.0))
+            preparation.look()
 
     def until_over(self) -> None:
         """The same without a look at any tool."""

@@ -403,6 +403,8 @@ class Losses:
     """Sentences for the reader about what this capture cannot say."""
     jumps: tuple[str, ...] = ()
     """Sentences about a clock that went back or ahead while it timed the samples."""
+    unsampled: tuple[str, ...] = ()
+    """Sentences about processes that their sampler had to leave alone."""
     damage: tuple[str, ...] = ()
     """Sentences about what of the recording's files is damaged or missing: answers come after them."""
 

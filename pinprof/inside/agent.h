@@ -133,12 +133,13 @@ enum kind {
                * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
                * KiB; site: the chain of callers of the faults that its thread takes */
     NAMED,    /* bytes: length of the thread's name in the next unit */
-    WITHDREW, /* the program handles the signal by which it was sampled: nothing more comes */
+    WITHDREW, /* the process is not sampled any more; result: why */
     MET, /* as CALL, of a function in which processes meet. address: the communicator's identity, 0 where it has none;
           * source: its number among the calls of that; stream: as CALL, or the other's rank and above 32 bits the tag
           */
     COMMUNICATOR, /* address: its identity; source: the rank in it and above 32 bits its size; extra: whose it is */
 };
+enum withdrawn { HANDLED, HELD_BACK }; /* the program handles the signal itself; ThreadSanitizer holds it back */
 enum flag {
     SAMPLE = 1,     /* of calls that are summed otherwise */
     INSIDE = 2,     /* a call of this thread made the mapping */

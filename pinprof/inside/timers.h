@@ -2,6 +2,10 @@
  *
  * The signal is one of the real-time signals that nobody handles. The program never sees it: it can't block it, so that
  * sigwait never finds it, and asks in vain what handles it. Where the program handles it itself, the sampler withdraws.
+ *
+ * Programs with ThreadSanitizer are left alone. Where it stands before the agent, its runtime is interrupted while it
+ * holds locks that its own `pthread_mutex_lock` takes in the handler, and threads run `started` before it knows them;
+ * where it stands behind the agent, it calls the handler late, when the stack is another one.
  */
 
 enum { MOST_TIMERS = 4096, LEAST_STACK = 64 << 10 };
@@ -54,6 +58,16 @@ static void end_thread(void)
     my_timer = 0;
 }
 
+static RARE void say_withdrawn(enum withdrawn why)
+{
+    struct held held;
+    hold(&held);
+    struct thread *t = process->generation && !atomic_load(&process->stopped) ? any_thread(1) : NULL;
+    if (t)
+        put_record(t, &(struct record){.kind = WITHDREW, .begin = ticks(), .result = (int32_t)why});
+    release(&held);
+}
+
 static RARE void withdraw(void)
 {
     const struct sigaction ignored = {.sa_handler = SIG_IGN};
@@ -65,12 +79,7 @@ static RARE void withdraw(void)
             syscall(SYS_timer_delete, timer - 1);
     }
     next_action(number, &ignored, NULL); /* which takes away those that are on their way */
-    struct held held;
-    hold(&held);
-    struct thread *t = process->generation && !atomic_load(&process->stopped) ? any_thread(1) : NULL;
-    if (t)
-        put_record(t, &(struct record){.kind = WITHDREW, .begin = ticks()});
-    release(&held);
+    say_withdrawn(HANDLED);
 }
 
 /* Forked processes have no timers. */
@@ -175,6 +184,11 @@ static void begin_sampling(const char *rate)
     word wanted = rate ? number_in(&rate, 10) : 0;
     if (!wanted || wanted > 10000 || clock_getres(CLOCK_MONOTONIC_COARSE, &tick))
         return;
+    if (next_dlsym()(RTLD_DEFAULT, "__tsan_init")) {
+        if (seat())
+            say_withdrawn(HELD_BACK);
+        return;
+    }
     tick_ns = (word)tick.tv_nsec;
     word period = 1000000000u / wanted;
     sample_ns = (uint32_t)((period + tick_ns / 2) / tick_ns * tick_ns);

@@ -16,6 +16,7 @@ import numpy as np
 from pinprof.base.columns import Float64, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
+from pinprof.ranks.calls import together
 from pinprof.ranks.rank_run import RankRun
 
 SAME_BOOT_NS = 20_000_000
@@ -109,7 +110,12 @@ def _offset(
 
 
 def _by_count(base: RankRun, other: RankRun) -> tuple[int, int] | None:
-    """By collectives: the nth of one GPU is the nth of any other where both have as many of the same names."""
+    """By collectives: by their numbers where the calls were recorded, else the nth of one GPU is the nth of any other
+    where both have as many of the same names.
+    """
+    mine, theirs = together(base.calls, other.calls)
+    if len(mine) >= _LEAST_PAIRS:
+        return _spread(base.calls.end_ns[mine] - other.calls.end_ns[theirs])
     one, two = base.collectives, other.collectives
     if len(one) < _LEAST_PAIRS or len(one) != len(two):
         return None

@@ -23,8 +23,9 @@ from pinprof.ranks.lanes import lanes_of
 from pinprof.ranks.late import Late, lasts, latecomers, together_ns, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
 from pinprof.ranks.nodes import nodes_of
+from pinprof.ranks.path import job_opportunities
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.results import Excess, Hold, Launch, Meet, RankFacts, RankLane, Start, Verdict
+from pinprof.ranks.results import Excess, Hold, JobOpportunity, Launch, Meet, RankFacts, RankLane, Start, Verdict
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.why import excess
 
@@ -35,6 +36,9 @@ _LATEST_START = 0.25
 """The start is over by this part of the meetings."""
 _FIRST = 20
 """Meetings of a hold that are listed."""
+_LEAST_APART = 0.2
+"""A part of their time by which waits of ranks for GPUs differ notably."""
+_WAITS_FOR_GPU = np.array([row.name.startswith("sync.") or row.name == "wait.gpu" for row in CATEGORIES])
 _MUCH = 1.25
 """By so much longer GPUs are in collectives that wait there for a rank, not only work faster."""
 
@@ -58,7 +62,8 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     work_ns = int(np.median([run.phase_ns("work") or run.end_ns - run.start_ns for run in runs]))
     found = latecomers(meetings, work_ns)
     first_ns = int(early.release_ns[-1]) if len(early) else 0
-    held = [_hold(runs, meetings, late, work_ns, first_ns) for late in found]
+    opportunities = job_opportunities(runs, every)
+    held = [_hold(runs, meetings, late, work_ns, first_ns, opportunities) for late in found]
     # Whoever gets its processor late does nothing that the others do not.
     holds = tuple(hold for hold in held if not hold.crowded)
     crowded = [hold for hold in held if hold.crowded]
@@ -80,7 +85,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         size=size,
         missing=tuple(rank for rank in range(size) if rank not in known)[:1000],
         verdict=verdict,
-        headline=headline(verdict, holds, start, uneven, work_ns, len(runs), len(meetings)),
+        headline=headline(verdict, holds, start, opportunities, uneven, work_ns, len(runs), len(meetings)),
         work_ns=work_ns,
         holds=holds,
         uneven_ns=uneven,
@@ -91,6 +96,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         clock=clocks.how,
         uncertainty_ns=clocks.uncertainty_ns,
         meetings=Meet(meetings.release_ns, np.array([run.number for run in runs], np.int32)[last], lost),
+        opportunities=opportunities,
         lanes=lanes_of(runs, every, begin, end, shown),
         closeup=_closeup(runs, every, found, shown),
         incomplete=tuple(f"Rank {run.number}: {gap.text}" for run in runs for gap in run.gaps)[:_FIRST],
@@ -144,13 +150,21 @@ def _start(runs: Sequence[RankRun], early: Meetings, work_ns: int) -> Start | No
     return Start(runs[rank].number, late, waited)
 
 
-def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int, first_ns: int) -> Hold:
+def _hold(
+    runs: Sequence[RankRun],
+    meetings: Meetings,
+    late: Late,
+    work_ns: int,
+    first_ns: int,
+    opportunities: Sequence[JobOpportunity],
+) -> Hold:
     lines, causes, gpu, crowded = excess(runs, meetings, late, first_ns)
     rows = late.rows[late.held]
     low, high = late.interval_ns()
     unit, held, count = _steps(runs[late.ranks[0]], meetings, late)
     places = Counter(number for number in meetings.place[rows].tolist() if number != NO_PLACE)
     shows = np.asarray(meetings.shown[rows][:, list(late.ranks)].any(axis=1))
+    cure = _cure([runs[rank].number for rank in late.ranks], lines, opportunities)
     phases = Counter(runs[late.ranks[0]].phase_at(int(release) - 1) for release in meetings.release_ns[rows])
     return Hold(
         ranks=tuple(runs[rank].number for rank in late.ranks),
@@ -173,7 +187,8 @@ def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int,
         causes=causes,
         gpu_more_ns=gpu,
         crowded=crowded,
-        cure=_cure(runs, late, lines),
+        cure=cure.cure if cure else "",
+        saves_ns=cure.saves_ns if cure else 0,
         losses=late.losses,
         release_ns=late.release_ns,
     )
@@ -203,16 +218,19 @@ def _step_name(run: RankRun) -> int | None:
     return best[2] if best else None
 
 
-def _cure(runs: Sequence[RankRun], late: Late, lines: Sequence[Excess]) -> str:
-    """What the awaited ranks' own reports say to change at the first line."""
+def _cure(
+    ranks: Sequence[int], lines: Sequence[Excess], opportunities: Sequence[JobOpportunity]
+) -> JobOpportunity | None:
+    """What the awaited ranks' own reports say to change at the first line, by what that saves the job."""
     place: ProgramPlace | None = lines[0].place if lines else None
-    if place is None:
-        return ""
-    for rank in late.ranks:
-        for one in runs[rank].found:
-            if (one.site.file.rpartition("/")[2], one.site.line) == (place.key[0], place.line) and place.line:
-                return one.cure.text
-    return ""
+    if place is None or not place.line:
+        return None
+    here = (
+        one
+        for one in opportunities
+        if (one.file.rpartition("/")[2], one.line) == (place.key[0], place.line) and set(one.ranks) & set(ranks)
+    )
+    return next(here, None)
 
 
 def _closeup(
@@ -325,6 +343,20 @@ def _apart_from(shares: Mapping[int, SampledShare], ordered: Sequence[int], at: 
     return above > _MUCH * below
 
 
+def _gpu_waits(runs: Sequence[RankRun]) -> list[str]:
+    """For how much of their work ranks wait for GPUs, where that differs much: they may wait for other ranks' there."""
+    shares = {}
+    for run in runs:
+        spent = run.spent.take(run.spent.start_ns >= run.work_start_ns)
+        shares[run.number] = float(spent.ns[_WAITS_FOR_GPU[spent.cause]].sum() / max(int(spent.ns.sum()), 1))
+    most, least = max(shares, key=lambda one: shares[one]), min(shares, key=lambda one: shares[one])
+    if shares[most] - shares[least] < _LEAST_APART:
+        return []
+    longest, shortest = format_share(shares[most], 1), format_share(shares[least], 1)
+    said = f"Rank {most} waits for its GPU for {longest} of its work, rank {least} for {shortest}."
+    return [f"{said} A GPU that waits for another rank's looks like that."]
+
+
 def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int, str], size: int) -> list[str]:
     notes = [f"Rank {number} is left out: {reason}" for number, reason in list(unreadable.items())[:_FIRST]]
     lost = [rank for rank in range(size) if rank not in {run.number for run in runs} and rank not in unreadable]
@@ -339,7 +371,7 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
             f"The waits of {rank_names(blind)} were not recorded, so meetings of their threads are not visible."
         )
     notes += _by_windows(runs)
-    silent = [run for run in runs if run.uses_nccl and not len(run.collectives)]
+    silent = [run for run in runs if run.uses_nccl and not len(run.collectives) and not len(run.calls)]
     short = [run.number for run in silent if run.sampled and not any(gpu.collectives for gpu in run.sampled)]
     if short:
         notes.append(
@@ -349,9 +381,11 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
     deaf = [run.number for run in silent if not run.sampled]
     if deaf:
         notes.append(
-            f"{rank_names(deaf).capitalize()} used NCCL, but the GPUs' work was not recorded, so collectives are not"
-            " visible. Record with --gpu auto."
+            f"{rank_names(deaf).capitalize()} used NCCL, but neither its calls nor the GPUs' work was recorded, so"
+            " collectives are not visible. Record again without --inside off."
         )
+    if silent:
+        notes += _gpu_waits(runs)
     if not len(meetings) and not blind:
         notes.append("No wait of one rank ends when another arrives. Programs that spin while waiting look busy.")
     return notes

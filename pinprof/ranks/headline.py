@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze.attribution.categories import in_words
+from pinprof.analyze.evidence import worth_telling
 from pinprof.base.units import format_counted, format_ns, format_share
-from pinprof.ranks.results import Excess, Hold, Start, Verdict
+from pinprof.ranks.results import Excess, Hold, JobOpportunity, Start, Verdict
 from pinprof.ranks.why import RUNNABLE
 
 _MOSTLY = 0.5
 
 
 def headline(
-    verdict: Verdict, holds: Sequence[Hold], start: Start | None, uneven_ns: int, work_ns: int, ranks: int, met: int
+    verdict: Verdict,
+    holds: Sequence[Hold],
+    start: Start | None,
+    opportunities: Sequence[JobOpportunity],
+    uneven_ns: int,
+    work_ns: int,
+    ranks: int,
+    met: int,
 ) -> str:
     """The answer; its first sentence names rank, line and cost."""
     share = f"{format_ns(uneven_ns)} of {format_ns(work_ns)} ({format_share(uneven_ns, work_ns)})"
     parts = []
     if verdict == "held":
         parts = [_held(hold, work_ns, ranks, further=bool(number)) for number, hold in enumerate(holds)]
-        parts += [hold.cure for hold in holds[:1] if hold.cure]
+        parts += [_cure(hold, work_ns) for hold in holds[:1] if hold.cure]
     elif verdict == "turns":
         parts = [
             f"No single rank delays the others. Different ranks come last, which costs the job {share} of its work."
@@ -32,6 +40,10 @@ def headline(
         parts = [
             "The recordings do not show where the ranks meet, so it is unknown whether one of them delays the others."
         ]
+    best = next(iter(opportunities), None)
+    if best is not None and worth_telling(best.saves_ns, work_ns) and not any(hold.saves_ns for hold in holds):
+        what = best.title.removesuffix(".")
+        parts.append(f"The job gains most by a change of {rank_names(best.ranks)}, {format_ns(best.saves_ns)}: {what}.")
     if start is not None:
         late = f", which starts to work {format_ns(start.late_ns)} after them" if start.late_ns > 0 else ""
         parts.append(f"At the start, the others wait {format_ns(start.waited_ns)} for rank {start.rank}{late}.")
@@ -107,6 +119,12 @@ def _held(hold: Hold, work_ns: int, ranks: int, *, further: bool) -> str:
         f" {'costs' if one else 'cost'} the job {cost} ({format_share(hold.cost_ns, work_ns)})"
         f"{': ' + reason if reason else ''}."
     )
+
+
+def _cure(hold: Hold, work_ns: int) -> str:
+    """What to change, and what the job gains by it."""
+    gain = f" That saves the job {format_ns(hold.saves_ns)}." if worth_telling(hold.saves_ns, work_ns) else ""
+    return hold.cure + gain
 
 
 def _line(hold: Hold, line: Excess) -> str:

@@ -1,9 +1,10 @@
 """Where ranks meet: collectives, barriers, and whatever else makes one wait until another has come.
 
-Nothing records who ends a wait. But who waits for others goes on when the last of them has come: waits of several ranks
-that end together are one meeting, and who did not wait then came last. A rank that came last shows itself where it
-waits there too, if only for a moment, or where its own samples lie in the function that others wait in. GPUs meet in
-collective kernels: who has the shortest one came last, whatever their clocks say.
+Calls that the agent has recorded say it (calls.py). Of other waits nothing records who ends them. But who waits for
+others goes on when the last of them has come: waits of several ranks that end together are one meeting, and who did
+not wait then came last. A rank that came last shows itself where it waits there too, if only for a moment, or where
+its own samples lie in the function that others wait in. GPUs meet in collective kernels: who has the shortest one came
+last, whatever their clocks say.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.intervals import union
 from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL
-from pinprof.ranks.rank_run import RankRun, moved
+from pinprof.ranks.calls import LATER, MetCalls, matched
+from pinprof.ranks.rank_run import RankRun, apart, moved
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.waits import RankWaits
 
@@ -35,6 +38,8 @@ BEFORE_NS = 6_000_000
 _TURNS, _LEAST_SHIFT, _GOLDEN = 4, 0.15, 0.618
 """By which parts of a step clocks are set wrong to see what chance does: these, spread evenly over the ranks."""
 _LEAST_ROWS, _SURE = 5, 0.001
+_MOST_CELLS = 1 << 23
+"""Meetings of calls, times ranks, that are held at most."""
 SELDOM = 0.2
 """A place shows that a rank takes part where the rank is no more than this part of its own time."""
 OFTEN = 0.2
@@ -75,9 +80,13 @@ class Meetings(Table):
 def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     """All meetings of ranks that are on one clock."""
     numbers: dict[ProgramPlace, int] = {}
-    gpus, threads = _of_gpus(runs, numbers), _of_threads(runs, numbers)
-    threads = threads.take(np.flatnonzero(_at_meeting_places(runs, threads, tuple(numbers))))
-    whole = replace(gpus.joined(threads), places=tuple(numbers))
+    gpus = _of_gpus(runs, numbers)
+    met = matched([run.calls for run in runs], later=not all(len(run.collectives) for run in runs))
+    called = _of_calls(runs, met, numbers)
+    others = [_without(run, met.take(met.rank == rank)) for rank, run in enumerate(runs)]
+    threads = _of_threads(others, numbers)
+    threads = threads.take(np.flatnonzero(_at_meeting_places(others, threads, tuple(numbers))))
+    whole = replace(gpus.joined(called, threads), places=tuple(numbers))
     whole = whole.take(np.flatnonzero(whole.present.sum(axis=1) > 1))
     return whole.take(np.argsort(whole.release_ns, kind="stable"))
 
@@ -150,6 +159,53 @@ def _by_chance(runs: Sequence[RankRun], meetings: Meetings) -> float:
         shown += int((wrong.shown.sum(axis=1) - 1).sum())
         trials += len(wrong) * (len(runs) - 1)
     return (shown + 1) / (trials + 2)
+
+
+def _without(run: RankRun, met: MetCalls) -> RankRun:
+    """The rank without waits that its calls explain."""
+    return replace(run, waits=apart(run.waits, union(met.start_ns, np.maximum(met.end_ns, met.release_ns))))
+
+
+def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace, int]) -> Meetings:
+    """Meetings of calls; of more than are held those with the longest waits."""
+    release = np.zeros(int(met.meeting.max(initial=-1)) + 1, np.int64)
+    release[met.meeting] = met.release_ns
+    shape = (len(release), len(runs))
+    longest = np.zeros(len(release), np.int64)
+    np.maximum.at(longest, met.meeting, met.release_ns - met.start_ns)
+    most = max(_MOST_CELLS // max(len(runs), 1), 1)
+    kept = np.sort(np.argsort(-longest, kind="stable")[:most])
+    number = np.full(len(release), -1, np.int64)
+    number[kept] = np.arange(len(kept))
+    met = met.take(number[met.meeting] >= 0)
+    at = number[met.meeting]
+    release, shape = release[kept], (len(kept), len(runs))
+    wait, lost, resume = np.full(shape, np.nan), np.full(shape, np.nan), np.repeat(release[:, None], len(runs), axis=1)
+    place, placed = np.full(len(kept), NO_PLACE, np.int32), np.full(len(kept), -1.0)
+    for rank, run in enumerate(runs):
+        rows = np.flatnonzero(met.rank == rank)
+        of, calls = at[rows], run.calls.take(met.row[rows])
+        # Until the meeting before was over it was there.
+        before = np.append(release[:1] - release[:1], met.release_ns[rows][:-1])[: len(rows)]
+        arrival = np.minimum(np.maximum(calls.start_ns, before), release[of])
+        wait[of, rank] = release[of] - arrival
+        worked = run.busy.covered(arrival, release[of])
+        lost[of, rank] = np.maximum(wait[of, rank] - worked, run.blocking.covered(arrival, release[of]))
+        blocks = calls.own & (calls.waits != LATER)
+        resume[of, rank] = np.where(blocks, np.maximum(calls.end_ns, release[of]), release[of])
+        where = np.where(calls.own, calls.place, _doing(run, release[of] - 1))
+        new = _numbered([None if one == NO_PLACE else run.places[one] for one in where.tolist()], numbers)
+        better = (new != NO_PLACE) & (wait[of, rank] > placed[of])
+        place[of[better]], placed[of[better]] = new[better], wait[of[better], rank]
+    none = np.zeros(len(kept), np.bool_)
+    return Meetings(release, wait, lost, resume, ~np.isnan(wait), place, none, ())
+
+
+def _doing(run: RankRun, time_ns: Int64) -> Int32:
+    """Where a rank's thread is at some instants."""
+    if not len(run.spent):
+        return np.full(len(time_ns), NO_PLACE, np.int32)
+    return run.spent.place[np.maximum(np.searchsorted(run.spent.start_ns, time_ns, "right") - 1, 0)]
 
 
 @dataclass

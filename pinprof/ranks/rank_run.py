@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -22,11 +22,12 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.run import Run
-from pinprof.base.columns import Int32, Int64, Table
+from pinprof.base.columns import Float64, Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
+from pinprof.ranks.calls import RankCalls, busy, rank_calls
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
 
@@ -37,6 +38,7 @@ SPINS = re.compile(
 )
 """Functions in which a thread waits for other ranks though it stays on its processor: MPI looks repeatedly."""
 _LONGEST_NAME = 512
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,16 @@ class RangeSpans(Table):
     name: Int32
     """Index into `RankRun.range_names`."""
     depth: Int32
+
+
+@dataclass(frozen=True)
+class Savings(Table):
+    """When a cure saves a thread's time."""
+
+    start_ns: Int64
+    end_ns: Int64
+    ns: Float64
+    """How much of [start, end)."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,8 @@ class RankRun:
     machine: Mapping[str, tuple[int, int, int]]
     """Counter of the machine → (first, least, most)."""
     found: tuple[Opportunity, ...] = ()
+    savings: tuple[Savings, ...] = ()
+    """When each of these saves time."""
     answer: str = ""
     sampled: tuple[GpuSample, ...] = ()
     """What windows say of its GPUs, where their work was recorded only in these: no meeting is seen then."""
@@ -84,6 +98,12 @@ class RankRun:
     """Whether waits were recorded."""
     gaps: tuple[Gap, ...] = ()
     """What of the run is missing."""
+    calls: RankCalls = field(default_factory=RankCalls.empty)
+    """Those in which it meets others, where the agent has recorded them."""
+    busy: Intervals = field(default_factory=lambda: union(_NOTHING, _NOTHING))
+    """When its thread does not wait."""
+    blocking: Intervals = field(default_factory=lambda: union(_NOTHING, _NOTHING))
+    """When its thread is in a call in which ranks meet."""
 
     @property
     def work_start_ns(self) -> int:
@@ -111,6 +131,12 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     capture, course = doing.capture, doing.course
     places, spent = _spent(doing)
     spans, range_names = _spans(capture, course)
+    found = analysis.opportunities.found if analysis.opportunities else ()
+    savings = tuple(_savings(doing, one) for one in found)
+    calls, blocking, places = rank_calls(capture.meetings, course, places)
+    # In such a call a thread waits for others, though it may look repeatedly whether they have come.
+    inside = 2 * blocking.covered(spent.start_ns, spent.end_ns) > spent.end_ns - spent.start_ns
+    spent = replace(spent, outside=spent.outside | inside)
     collectives, names, computing = _gpu(capture, course)
     memory = capture.memory
     return RankRun(
@@ -123,7 +149,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         phases={phase.name: phase.intervals for phase in course.phases},
         places=places,
         spent=spent,
-        waits=_apart(waits_for_others(spent, _runnable(spent)), collectives),
+        waits=apart(waits_for_others(spent, _runnable(spent)), union(collectives.start_ns, collectives.end_ns)),
         collectives=collectives,
         collective_names=names,
         computing=computing,
@@ -136,11 +162,15 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
             for name, values in (memory.machine if memory else {}).items()
             if len(values)
         },
-        found=analysis.opportunities.found if analysis.opportunities else (),
+        found=found,
+        savings=savings,
         answer=analysis.answer,
         sampled=analysis.activity.sampled if analysis.activity else (),
         sampled_waits=any(event.spans for event in capture.events),
         gaps=analysis.gaps,
+        calls=calls,
+        busy=busy(spent),
+        blocking=blocking,
     )
 
 
@@ -162,6 +192,22 @@ def _spent(doing: CourseTable) -> tuple[tuple[ProgramPlace, ...], Spent]:
         outside=(own & AWAITS[doing.leaf]) | (((wall.waiting < 0) | own) & doing.has(SPINS)),
     )
     return places, spent.take(np.argsort(start, kind="stable"))
+
+
+def _savings(doing: CourseTable, one: Opportunity) -> Savings:
+    """When an opportunity saves time: in its samples as far as these are known, else evenly through its phase."""
+    wall = doing.course.wall
+    rows = np.flatnonzero(np.isin(doing.node, list(one.samples)) & (wall.ns > 0))
+    if not len(rows):
+        parts = next((phase.intervals for phase in doing.course.phases if phase.name == one.phase), ())
+        start = np.array([part.start_ns for part in parts], np.int64)
+        end = np.array([part.end_ns for part in parts], np.int64)
+        length = end - start
+    else:
+        start, length = wall.time_ns[rows], wall.ns[rows]
+        end = start + length
+    share = one.saving.likely_ns / max(int(length.sum()), 1)
+    return Savings(start, end, length.astype(np.float64) * share)
 
 
 def _places(doing: CourseTable) -> tuple[Int32, tuple[ProgramPlace, ...]]:
@@ -217,12 +263,9 @@ def _gpu(capture: Capture, course: Course) -> tuple[RankWaits, tuple[str, ...], 
     return found, ops.names if len(rows) else (), union(ops.start_ns[work], ops.end_ns[work])
 
 
-def _apart(waits: RankWaits, collectives: RankWaits) -> RankWaits:
-    """Waits in which no collective runs: what a thread waits for there is the GPU's meeting, which is known better."""
-    if not len(collectives) or not len(waits):
-        return waits
-    meeting = union(collectives.start_ns, collectives.end_ns)
-    inside = meeting.covered(waits.start_ns, waits.end_ns)
+def apart(waits: RankWaits, meetings: Intervals) -> RankWaits:
+    """Waits that are not for the most part in meetings that are known better."""
+    inside = meetings.covered(waits.start_ns, waits.end_ns)
     return waits.take(2 * inside < waits.end_ns - waits.start_ns)
 
 
@@ -243,4 +286,8 @@ def moved(run: RankRun, offset_ns: int) -> RankRun:
         collectives=run.collectives.moved(offset_ns),
         computing=Intervals(run.computing.start + offset_ns, run.computing.end + offset_ns),
         spans=run.spans.moved(offset_ns),
+        calls=run.calls.moved(offset_ns),
+        savings=tuple(one.moved(offset_ns) for one in run.savings),
+        busy=Intervals(run.busy.start + offset_ns, run.busy.end + offset_ns),
+        blocking=Intervals(run.blocking.start + offset_ns, run.blocking.end + offset_ns),
     )

@@ -113,10 +113,29 @@ class Hold:
     """Whether they come late for want of a processor alone; such ranks are a note of the launch."""
     cure: str
     """What their own reports say to change there; empty where they say nothing."""
+    saves_ns: int
+    """What the job gains by that."""
     losses: Float64
     """Per meeting of theirs what the job loses, in ns."""
     release_ns: Int64
     """When each of these meetings was."""
+
+
+@dataclass(frozen=True)
+class JobOpportunity:
+    """One thing to change in some ranks, and what the job gains by it."""
+
+    ranks: tuple[int, ...]
+    """Those that have it at this line."""
+    title: str
+    place: str
+    file: str
+    line: int
+    saves_ns: int
+    """By how much the job is shorter if all of them have the cure: nothing where others come later anyway."""
+    rank_saves_ns: int
+    """What it saves such a rank by itself, their mean."""
+    cure: str
 
 
 @dataclass(frozen=True)
@@ -218,6 +237,8 @@ class Launch:
     """One sentence: how the ranks' clocks relate."""
     uncertainty_ns: int
     meetings: Meet
+    opportunities: tuple[JobOpportunity, ...]
+    """By what they save the job; empty where it is not seen where the ranks meet."""
     lanes: Mapping[int, RankLane]
     """Rank → what it did, start to end; of many ranks some of each group."""
     closeup: Mapping[int, RankLane]

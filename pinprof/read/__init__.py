@@ -20,7 +20,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from pinprof.base import files
-from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
+from pinprof.base.errors import CaptureError, PinprofError, readable, unreadable
 from pinprof.data.model import Capture
 from pinprof.data.time_window import TimeWindow
 from pinprof.data.unnamed_runs import with_runs_apart
@@ -146,17 +146,17 @@ def _reader_of(path: Path, shown: str) -> Reader:
     known = _foreign(shown, head, certainty) if head else None
     if chosen is not None and known is None:
         return chosen
-    foreign = [reader.name for reader in _readers() if reader.seal is None]
     if known is None and _is_program(path, head):
         raise CaptureError(
             f"{shown} is not a recording.", f"Did you mean `pinprof record -- {_runs(shown)}`?", "not-a-recording"
         )
-    raise FormatError(
-        shown,
-        expected="a format that pinprof reads" if known else ", ".join(foreign) + " or a capture directory",
-        found=known.what if known else repr(head[:16]),
-        remedy=known.remedy if known else "Give a recording that pinprof or perf wrote.",
-        slug="unknown-format",
+    if known is not None:
+        raise CaptureError(f"{shown} is {known.what}, which pinprof can't read.", known.remedy, "unknown-format")
+    formats = ", ".join(reader.name for reader in _readers() if reader.seal is None)
+    raise CaptureError(
+        f"{shown} is not a recording: it begins with {repr(head[:16])[1:]}.",
+        f"Give a capture directory, or one of these: {formats}.",
+        "unknown-format",
     )
 
 

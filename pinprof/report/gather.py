@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from pathlib import PurePath
 
 from pinprof.analyze import Run
@@ -40,34 +40,48 @@ def build(analysis: Run, form: str = "html", *, all_frames: bool = False) -> Rep
     return report_of(Explained(analysis, _shared(analysis, form, all_frames=all_frames)))
 
 
-def report_of(subject: Explained) -> ReportData:
+def answer_of(analysis: Run) -> ReportData:
+    """The report as far as the terminal's answer needs it: without stacks, single ranges, and most sections."""
+    return report_of(Explained(analysis, _facts_shared(analysis)), sections.ANSWER)
+
+
+def report_of(subject: Explained, forms: Forms[Explained] = sections.REPORT) -> ReportData:
     """The report of what was explained."""
-    return ReportData(**vars(subject.shared), sections=sections.REPORT.made(subject), forms=sections.REPORT)
+    return ReportData(**vars(subject.shared), sections=forms.made(subject), forms=forms)
 
 
 def _shared(analysis: Run, form: str, *, all_frames: bool) -> Shared:
-    """Causes stand in the taxonomy's order."""
-    capture = analysis.capture
-    shown = shown_ranges(analysis.ranges)
+    shown, span = shown_ranges(analysis.ranges), timed_span(analysis.capture)
     drawn, stacked = form == "html", form in ("html", "text")
-    stacks = with_frames_joined(capture, all_frames=all_frames) if stacked or analysis.blame else None
+    joined = stacked or analysis.blame
+    stacks = with_frames_joined(analysis.capture, all_frames=all_frames) if joined else None
     flame = flame_data(analysis, stacks, shown.place) if stacks and stacked else None
+    return replace(
+        _facts_shared(analysis),
+        stacks=stacks,
+        ranges=analysis.ranges,
+        flame=in_steps(flame) if flame and drawn else flame,
+        instances=instance_data(analysis, shown.place) if span and drawn else None,
+        drawn=drawn,
+    )
+
+
+def _facts_shared(analysis: Run) -> Shared:
+    """What costs next to nothing. Causes stand in the taxonomy's order."""
+    capture = analysis.capture
     calls, span = capture.manifest.scenario.get("calls"), timed_span(capture)
     return Shared(
         headline=analysis.answer,
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
-        stacks=stacks,
         events=analysis.events,
-        ranges=analysis.ranges,
-        flame=in_steps(flame) if flame and drawn else flame,
+        ranges=(),
         threads=numbered_threads(capture),
         activity=analysis.activity,
         start_ns=span[0] if span else None,
-        instances=instance_data(analysis, shown.place) if span and drawn else None,
         phase_calls={str(phase): str(call) for phase, call in calls.items()} if isinstance(calls, dict) else {},
         gaps=analysis.gaps,
-        drawn=drawn,
+        drawn=False,
     )
 
 

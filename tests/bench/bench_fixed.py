@@ -60,7 +60,7 @@ timed(recording, "_load_reader", "recorders started, reader loaded")
 timed(run.CollectorRun, "begin", "program started")
 timed(run.CollectorRun, "program_ended", "program ended")
 timed(run.Session, "finish_recorders", "recorders ended")
-timed(recording, "_store_symbols", "symbols stored")
+timed(recording._Symbols, "store", "symbols stored")
 timed(recording, "finish", "capture whole")
 cli.main(sys.argv[1:])
 """

@@ -25,6 +25,7 @@ from pathlib import Path
 from pinprof import analyze, read
 from pinprof.collect import load
 from pinprof.collect.collector import Setup
+from pinprof.collect.idle import Preparation
 from pinprof.collect.kallsyms import save as save_kallsyms
 from pinprof.collect.program import Program
 from pinprof.collect.request import RecordRequest
@@ -65,7 +66,7 @@ def record(names: list[str], request: RecordRequest, place: Path) -> dict[str, R
         for tool in tools:
             tool.await_ready(session)
         program.start()
-        session.until_program_ends()
+        session.until_program_ends(Preparation())
         session.finish_recorders()
     wall_s = (program.ended_ns - program.started_ns) / 1e9
     assert program.usage is not None

@@ -172,7 +172,7 @@ def _outputs(analyses: Sequence[analyze.Run], folder: Path, thorough: Thorough) 
             out = io.StringIO()
             made.write("markdown", out)
             plain_text(out.getvalue())
-        printed(lambda console: summary.render(reports, console))
+        printed(lambda console: summary.print_answer(reports, console=console))
     if thorough.page and len(reports) == 1:
         html.write_html(reports[0], folder / "page.html")
     elif thorough.page:

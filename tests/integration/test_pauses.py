@@ -22,6 +22,7 @@ TIMES = 10
 
 WATCHING = """
 import os, sys
+from pinprof.collect.idle import Preparation
 from pinprof.collect.collector import Tool
 from pinprof.collect.program import Program
 from pinprof.collect.session import Session, signals_held
@@ -34,7 +35,7 @@ with signals_held() as signals:
     program = Program([sys.executable, "-c", sys.argv[1]], dict(os.environ), signals)
     session = Session(program, [Often()], signals)
     program.start()
-    session.until_program_ends()
+    session.until_program_ends(Preparation())
 print(session.interruptions, program.wait_status)
 """
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -178,22 +180,48 @@ BROKEN_OFF = """
 import os, signal
 from pinprof import read
 from pinprof.__main__ import main
-read.seal_symbols = lambda place: os.kill(os.getpid(), signal.SIGTERM)
+read.seal_symbols = lambda place: os.kill(os.getpid(), signal.{})
 main()
 """
 
 
-def test_a_signal_while_symbols_are_stored_leaves_a_whole_capture(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [
+        ("SIGTERM", 143, "pinprof: stopped. Capture: out.pinprof"),
+        ("SIGINT", 0, "pinprof: stopped; symbols, the answer and the page are missing."),
+    ],
+)
+def test_a_signal_while_symbols_are_stored_leaves_a_whole_capture(
+    number: str, status: int, said: str, tmp_path: Path
+) -> None:
     result = subprocess.run(
-        [*python(BROKEN_OFF), "record", "-o", "out", "--python=off", "--", *python(BUSY.format(0.2))],
+        [*python(BROKEN_OFF.format(number)), "record", "-o", "out", "--python=off", "--", *python(BUSY.format(0.2))],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert result.returncode == 143
-    assert result.stderr.strip() == "Capture: out.pinprof"
+    assert result.returncode == status
+    assert said in result.stderr
+    assert result.stderr.endswith("Capture: out.pinprof\n")
     assert outcome(tmp_path)["state"] == "complete"
     assert any(note.startswith("Symbols were not stored") for note in outcome(tmp_path)["notes"])
     assert len(captured(tmp_path).samples) > 50
+
+
+def test_ctrl_c_after_the_answer_costs_the_page_alone(tmp_path: Path) -> None:
+    # Writing the page waits for a reader who never comes.
+    os.mkfifo(tmp_path / "out.html")
+    command = [sys.executable, "-m", "pinprof", "record", "-o", "out", "--no-calibrate", "--", "sh", "-c", "exit 7"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        answer = next(line for line in process.stderr if "too few samples" in line or "to gain" in line)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 7
+    assert re.search("page (is|are) missing. To get it all: pinprof report out.pinprof", rest)
+    assert answer not in rest
+    assert rest.endswith("Capture: out.pinprof\n")
+    captured(tmp_path)

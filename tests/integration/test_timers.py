@@ -17,6 +17,7 @@ from pinprof.analyze.completeness import gaps_of
 from pinprof.data.model import Capture
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside.file import InsideFile
+from pinprof.read.inside.layout import Withdrew
 from pinprof.read.inside.used import Used
 from tests.support import agent
 from tests.support.situation import SITUATION
@@ -195,8 +196,26 @@ int main(void)
 }"""
     output = run([built(tmp_path, text)], folder)
     assert [line for line in output.splitlines() if not line.startswith(("32 ", "33 "))] == ["0"]
-    _, used = only(folder)
-    assert used.withdrew
+    assert only(folder)[0].withdrew is Withdrew.HANDLED
+
+
+def test_a_program_with_thread_sanitizer_runs_unsampled_and_its_file_says_so(tmp_path: Path, folder: Path) -> None:
+    text = """
+static void *work(void *none) { burn(60); return none; }
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, work, NULL);
+    pthread_join(thread, NULL);
+    puts("done");
+}"""
+    try:
+        program = built(tmp_path, text, "-fsanitize=thread")
+    except subprocess.CalledProcessError:
+        pytest.skip("the compiler has no thread sanitizer")
+    assert run([program], folder, rate=1000) == "done\n"
+    (file,) = agent.all_files(folder)
+    assert (file.used, file.withdrew) == (None, Withdrew.HELD_BACK)
 
 
 def test_no_call_of_the_program_is_interrupted(tmp_path: Path, folder: Path) -> None:

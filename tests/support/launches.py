@@ -12,6 +12,7 @@ from pinprof.analyze.course.results import Interval
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.memory import MemoryResult
 from pinprof.data.manifest import Manifest
+from pinprof.ranks.calls import ALL, RankCalls
 from pinprof.ranks.rank_run import RangeSpans, RankRun
 from pinprof.ranks.spent import ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
@@ -100,6 +101,23 @@ def rank_of(number: int, doing: Doing, **changes: object) -> RankRun:
         machine={},
     )
     return replace(run, **changes)  # type: ignore[arg-type]
+
+
+def with_calls(run: RankRun, rank: int) -> RankRun:
+    """A rank that meets others by calls of its thread alone: by its samples it works all the time."""
+    waits = run.spent.outside
+    start, end = run.spent.start_ns[waits], run.spent.end_ns[waits]
+    calls = RankCalls.of(
+        len(start), start_ns=start, end_ns=end, number=np.arange(1, len(start) + 1), waits=ALL, own=True, place=2,
+        groups=((77,),), roles=((77, rank),),
+    )  # fmt: skip
+    return replace(
+        run,
+        waits=RankWaits.empty(),
+        calls=calls,
+        busy=union(run.spent.start_ns, run.spent.end_ns),
+        blocking=union(start, end),
+    )
 
 
 def memory_of(time_ns: Sequence[int], rss: Sequence[int], pinned: Sequence[int]) -> MemoryResult:

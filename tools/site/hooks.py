@@ -1,4 +1,4 @@
-"""What MkDocs takes from outside docs/: the reference of the command line, the changelog, the gallery of pages."""
+"""What MkDocs takes from outside docs/: references of commands and modules, the changelog, the gallery of pages."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ def on_config(config: Any) -> None:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add what is made, and the pages of reports/ that are there: six in a checkout, all after `make reports`."""
-    sys.path.insert(0, str(Path(__file__).parent))
+    places = [str(Path(__file__).parent), str(ROOT / "tools")]
+    sys.path[:0] = places
     try:
         import cli_reference
+        import module_list
     finally:
-        sys.path.pop(0)
+        del sys.path[: len(places)]
 
     files.append(File.generated(config, "cli.md", content=cli_reference.markdown()))
+    files.append(File.generated(config, "modules.md", content=module_list.page()))
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         text = _FROM_ROOT.sub("](", (ROOT / name).read_text("utf-8"))
         files.append(File.generated(config, name.lower(), content=text))

@@ -32,6 +32,7 @@ from pinprof.read.inside.layout import (
     SUMMED_BLOCKS,
     Flag,
     Kind,
+    Withdrew,
 )
 from pinprof.read.inside.used import Used
 from pinprof.read.perf.cuda_processes import ANONYMOUS
@@ -123,11 +124,13 @@ class InsideFile:
     communicators: tuple[Communicator, ...]
     used: Used | None = None
     """Where it spent CPU time; None where that was not sampled."""
+    withdrew: Withdrew | None = None
+    """Why no more of that was sampled."""
 
     @property
     def has_calls(self) -> bool:
         """Whether the process called CUDA's driver: else there is a file for its memory or its meetings alone."""
-        others = len(self.blocks.records) or len(self.meetings.records) or self.used
+        others = len(self.blocks.records) or len(self.meetings.records) or self.used or self.withdrew is not None
         return bool(len(self.records) or self.lost or not others)
 
 
@@ -183,7 +186,7 @@ def parse(data: Bytes) -> InsideFile | None:
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
     areas = _areas(records[maps], pid, tid[maps], clock.ns(records["begin"][maps]), paths)
-    all_records, all_tid = records, tid
+    all_records, all_tid, why = records, tid, records["result"][kind == Kind.WITHDREW]
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
     blocks = _blocks(records, tid, clock, order[memory[order]])
@@ -198,6 +201,7 @@ def parse(data: Bytes) -> InsideFile | None:
     took = np.where(sums, clock.length_ns(records["source"]), end - begin)
     return InsideFile(
         used=_used(all_records, all_tid, samples, clock, heard, named) if samples.any() else None,
+        withdrew=Withdrew(bool(why.any())) if len(why) else None,
         parent=int(header["parent"]),
         pid=pid,
         token=int(header["token"]),
@@ -262,14 +266,13 @@ def _used(
     names: dict[int, str],
 ) -> Used:
     """The samples, by time."""
-    grown, withdrew = records["kind"] == Kind.RESIDENT, bool((records["kind"] == Kind.WITHDREW).any())
+    grown = records["kind"] == Kind.RESIDENT
     resident = used.resident(records[grown], tid[grown])
     records, tid = records[samples], tid[samples]
     order = np.argsort(records["begin"], kind="stable")
     records = records[order]
     return Used(
         period_ns=int(records["result"].max(initial=1)),
-        withdrew=withdrew,
         time_ns=clock.ns(records["begin"]),
         tid=tid[order].astype(np.int32),
         **used.columns(records),

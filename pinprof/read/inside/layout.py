@@ -68,6 +68,15 @@ class Kind(IntEnum):
     COMMUNICATOR = 22
 
 
+class Withdrew(IntEnum):
+    """Why a process is not sampled, or no more."""
+
+    HANDLED = 0
+    """It handles the signal itself."""
+    HELD_BACK = 1
+    """ThreadSanitizer holds signals back."""
+
+
 class Stop(IntEnum):
     """Why a process's recording ended before the process did."""
 

@@ -49,9 +49,7 @@ def _table(
     number = np.array(
         [names.setdefault(name, len(names)) if place in used else -1 for place, name in enumerate(file.names)], np.int32
     )
-    to_peer = np.array(
-        [role is not None and (role.peer is not None or role.root is not None) for role in roles], np.bool_
-    )
+    to_peer = np.array([role is not None and (role.peer, role.root) != (None, None) for role in roles], np.bool_)
     called = records["function"].astype(np.int64)
     peer, tag = halves(records["stream"])
     paired = to_peer[called]

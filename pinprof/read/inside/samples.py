@@ -24,6 +24,7 @@ from pinprof.read.by_thread import threads
 from pinprof.read.inside import fault_kinds
 from pinprof.read.inside.fault_kinds import Does
 from pinprof.read.inside.file import InsideFile, NativeFrame
+from pinprof.read.inside.layout import Withdrew
 from pinprof.read.inside.used import NO_CALL, Used
 from pinprof.read.inside.used_stacks import (
     BY_FAULT,
@@ -47,6 +48,10 @@ _MOST_PERIODS = 1000
 """That one sample stands for, as samples of their own."""
 _CPU_TIME, _FAULT_COUNT, _DELAYS = range(3)
 """The events: the last one is of time in which others kept a thread from running."""
+_WITHDREW = {
+    Withdrew.HANDLED: ("ended early in", "the program handles its signal"),
+    Withdrew.HELD_BACK: ("left out", "ThreadSanitizer holds signals back. Build the program without it"),
+}
 _FREES = ("munmap", "brk", "madvise")
 _SYNCS = ("msync", "fsync", "fdatasync", "sync_file_range")
 """Calls that give memory back, and that write mapped files back."""
@@ -58,8 +63,10 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     `rates`: a file that says what faults cost on the machine.
     """
     sampled = [(file, file.used) for file in files if file.used is not None]
-    if not sampled or len(capture.samples):
+    if len(capture.samples):
         return capture
+    if not sampled:
+        return replace(capture, losses=replace(capture.losses, unsampled=tuple(_unsampled(files))))
     book = RateBook.of(machine_rates.with_rates(capture, rates))
     cost = book.cost("fault.4k", _BUFFER_BYTES)
     page_ns = cost.ns if cost else 0.0
@@ -81,10 +88,15 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     times = capture.manifest.outcome.get("recorded_ns")
     if isinstance(times, Sequence) and len(times) == 2:  # the timers know of no end
         samples = samples.within(*times)
+    period_ns = min(each.period_ns for _, each in sampled)
     losses = Losses(
         truncated_chains=sum(each.torn for _, each in sampled),
         missing_stacks=int((samples.stack < 0).sum()),
-        notes=(*capture.losses.notes, *_notes([each for _, each in sampled])),
+        notes=(
+            *capture.losses.notes,
+            f"Timers inside the program sampled its CPU time every {period_ns / 1e6:.0f} ms.",
+        ),
+        unsampled=tuple(_unsampled(files)),
         damage=capture.losses.damage,
     )
     return replace(
@@ -103,12 +115,10 @@ def ask_symbols(file: InsideFile, resolver: Resolver) -> None:
         UsedStacks(file.pid, file.used, resolver, StackBuilder())
 
 
-def _notes(sampled: Sequence[Used]) -> Iterator[str]:
-    period = min(each.period_ns for each in sampled) / 1e6
-    yield f"Timers inside the program sampled its CPU time every {period:.0f} ms."
-    if withdrawn := sum(each.withdrew for each in sampled):
-        what = format_counted(withdrawn, "process", "processes")
-        yield f"The sampler ended early in {what}, because the program handles its signal."
+def _unsampled(files: Sequence[InsideFile]) -> Iterator[str]:
+    for why, (what, because) in _WITHDREW.items():
+        if count := sum(file.withdrew is why for file in files):
+            yield f"The sampler {what} {format_counted(count, 'process', 'processes')}, because {because}."
 
 
 def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: float) -> dict[str, Int64]:

@@ -58,8 +58,6 @@ class Used:
 
     period_ns: int
     """From sample to sample."""
-    withdrew: bool
-    """Whether the sampler ended early."""
     ticks: UInt64
     time_ns: Int64
     tid: Int32

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.base.units import format_counted, format_ns, format_share
+from pinprof.ranks.headline import rank_names
 from pinprof.ranks.results import Excess, Hold, Launch, RankFacts
 from pinprof.ranks.spent import ProgramPlace
 from pinprof.report import markdown
@@ -25,7 +26,7 @@ from pinprof.report.ranks.drawn import Bars, Lanes, awaited_ranks, bars, drawing
 from pinprof.report.section import SubjectSection, picked
 from pinprof.report.terminal.layout import plain_table, sentence, titled
 
-_MOST_GROUPS, _MOST_LINES, _MOST_CAUSES, _MOST_NODES = 8, 5, 5, 8
+_MOST_GROUPS, _MOST_LINES, _MOST_CAUSES, _MOST_NODES, _MOST_OPPORTUNITIES = 8, 5, 5, 8, 5
 _LONGEST_GROUP = 300
 """Characters that say how a group differs."""
 MOST_LOSSES = 2000
@@ -98,7 +99,7 @@ def _hold_json(hold: Hold) -> dict[str, Any]:
         "p": hold.chance,
         **picked(hold, "tested phase"),
         "waits_at": _place(hold.place),
-        **picked(hold, "shown gpu_more_ns cure"),
+        **picked(hold, "shown gpu_more_ns cure saves_ns"),
         "lines": [_line(line) for line in hold.lines],
         "causes": [asdict(one) for one in hold.causes],
         "losses": [[int(hold.release_ns[row]), round(float(hold.losses[row]))] for row in sorted(costliest)],
@@ -138,6 +139,31 @@ def _more_table(hold: Hold, what: str) -> Table:
     table = plain_table(words.rank_names(hold.ranks), "others", "more")
     table.add_column(f"{what}, each time" if hold.held > 1 else what, no_wrap=True, overflow="ellipsis")
     return table
+
+
+class JobOpportunities(SubjectSection[Launch]):
+    """What to change in any rank, by what the job gains."""
+
+    key, title, short = "opportunities", "Opportunities of all ranks", "Opportunities"
+    shows = "it.opportunities"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of them."""
+        fields = "ranks title place file line saves_ns rank_saves_ns cure"
+        return {"opportunities": [picked(one, fields) for one in self.it.opportunities]}
+
+    def to_text(self, console: Console) -> Iterator[RenderableType]:
+        """The first ones."""
+        if not self.it.opportunities:
+            return
+        table = plain_table("the job", "each rank")
+        table.add_column("saves", no_wrap=True, overflow="ellipsis")
+        for one in self.it.opportunities[:_MOST_OPPORTUNITIES]:
+            said = printable(
+                shortened(f"{rank_names(one.ranks)}: {one.title.removesuffix('.')}", max(console.width - 24, 20))
+            )
+            table.add_row(words.gain(one), format_ns(one.rank_saves_ns), Text(said))
+        yield from titled(self.title, table)
 
 
 class RankLanes(SubjectSection[Launch]):
@@ -239,5 +265,7 @@ class EachRank(SubjectSection[Launch]):
 
 
 FORMS = Forms[Launch](
-    (LaunchHead, Holds, RankLanes, RankGroups, MachineMemory, EachRank), shown=without_home, design="ranks.drawn"
+    (LaunchHead, Holds, JobOpportunities, RankLanes, RankGroups, MachineMemory, EachRank),
+    shown=without_home,
+    design="ranks.drawn",
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pinprof.analyze.attribution.categories import MEANING
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_ns_range, format_share
 from pinprof.ranks.headline import main_cause, rank_names, when
-from pinprof.ranks.results import Excess, Group, Hold, Launch, Node
+from pinprof.ranks.results import Excess, Group, Hold, JobOpportunity, Launch, Node
 
 __all__ = ["MEANING", "main_cause", "rank_names", "when"]
 
@@ -60,6 +60,11 @@ def where(hold: Hold) -> str:
 def each(hold: Hold, ns: int) -> str:
     """A time per meeting that is held up."""
     return format_ns(ns / max(hold.held, 1))
+
+
+def gain(one: JobOpportunity) -> str:
+    """What the job saves by a change."""
+    return format_ns(one.saves_ns) if one.saves_ns else "nothing"
 
 
 def line_name(line: Excess) -> str:

@@ -35,4 +35,6 @@ SECTIONS: tuple[type[Section[Explained]], ...] = (
 )  # fmt: skip
 """In the order of the page."""
 
+ANSWER = Forms[Explained]((Hero, WhatToChange, Phases, Findings))
+"""What the terminal's answer is made of."""
 REPORT = Forms[Explained](SECTIONS, brief=(Hero, Phases, WhatToChange, Causes, Quality), design="page.recorded")

@@ -1,13 +1,14 @@
 """The terminal's short answer: headline, phases, what to change first, what could not be seen, where the page is.
 
-At most `MOST_LINES` lines of any recording in any terminal, what stands below the summary included. Names are cut, not
-the figures: sentences go on for a few lines at most, and what does not fit is on the page.
+It is printed as soon as it is known, before the page is made. It has at most `MOST_LINES` lines of any recording in any
+terminal, what stands below it included. Names are cut, not the figures: sentences go on for a few lines at most, and
+what does not fit is on the page.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich.cells import cell_len
@@ -32,26 +33,20 @@ _WHOLE = 4
 """Lines of a sentence that is not cut: nobody writes longer ones, but names in them may be of any length."""
 
 
-def print_summary(reports: Sequence[ReportData], below: Iterable[str] = ()) -> None:
-    """Print the answer of one recording, or the headlines of several, and lines about where their files are."""
-    render(reports, console_of(), tuple(below))
-
-
-def render(reports: Sequence[ReportData], console: Console, below: Sequence[str] = ()) -> None:
-    """Write the summary; lines of `below` are paths, which stay whole: they may be copied."""
-    tail = ["", *map(printable, below)] if below else []
+def print_answer(reports: Sequence[ReportData], below: Sequence[str] = (), console: Console | None = None) -> None:
+    """Print the answer of one recording, or the headlines of several, with room for the lines `below`."""
+    console = console or console_of()
     # A terminal folds a long path; a file keeps it in one line.
+    tail = ["", *map(printable, below)] if below else []
     room = MOST_LINES - sum(-(-cell_len(line) // console.width) or 1 if console.is_terminal else 1 for line in tail)
     with tidy(console):
         for line in _one(reports[0], console, room) if len(reports) == 1 else _several(reports, console, room):
             console.print(line)
-        for path in tail:
-            console.print(path, soft_wrap=True)
 
 
 def _one(report: ReportData, console: Console, room: int) -> list[Text]:
-    """As many opportunities as there is room for, their cures in two lines or one."""
-    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (2, 1)):
+    """As many opportunities as there is room for, their cures in four lines, two or one."""
+    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (4, 2, 1)):
         lines = list(_answer(report, console, most, cure))
         if len(lines) <= room:
             break

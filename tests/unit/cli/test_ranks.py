@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import recording
 from pinprof.base.errors import CaptureError, UsageError
 from pinprof.cli import launch
 from pinprof.cli.launch import one_rank, report_launch
-from pinprof.cli.ranks import Rank, expanded, output, this_rank
+from pinprof.cli.ranks import Rank, expanded, named_output, output, this_rank
 from pinprof.read import ReadOptions
 from pinprof.streams import store
 from pinprof.streams.store import MANIFEST
@@ -93,13 +92,39 @@ def test_a_folder_without_a_finished_rank_says_so(tmp_path: Path) -> None:
         expanded(folder)
 
 
-def test_force_replaces_no_capture_of_another_rank_of_the_launch(tmp_path: Path) -> None:
-    first = {"number": 0, "size": 2, "launcher": "torchrun", "launch": "job"}
-    writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
-    writer.finish(store.new_manifest(outcome={"rank": first}))
-    assert recording.is_of_another_rank(tmp_path / "run.pinprof", {**first, "number": 1})
-    for again in (first, {**first, "number": 1, "launch": "a later one"}, None):
-        assert not recording.is_of_another_rank(tmp_path / "run.pinprof", again)
+def recorded(place: Path, rank: Rank) -> Path:
+    """A finished capture of a rank."""
+    writer = store.CaptureWriter.create(place, store.new_manifest())
+    return writer.finish(store.new_manifest(outcome={"rank": rank.facts()}))
+
+
+@pytest.mark.parametrize("name", ["run", "run.pinprof", "run.ranks"])
+def test_all_ranks_of_a_launch_with_a_name_share_its_folder(name: str, tmp_path: Path) -> None:
+    places = [named_output(tmp_path / name, Rank(number, 2, "torchrun", "job")) for number in range(2)]
+    assert places == [tmp_path / f"run.ranks/rank-{number}.pinprof" for number in range(2)]
+    assert [path.name for path in (tmp_path / "run.ranks").iterdir()] == [".launch"]
+
+
+def test_a_launch_with_the_name_of_another_has_the_next_folder_whatever_its_size(tmp_path: Path) -> None:
+    recorded(named_output(tmp_path / "run", Rank(0, 2, "torchrun", "job")), Rank(0, 2, "torchrun", "job"))
+    places = [named_output(tmp_path / "run", Rank(number, 4, "torchrun", "later")) for number in range(4)]
+    assert {place.parent.name for place in places} == {"run-2.ranks"}
+
+
+def test_with_force_captures_of_another_launch_make_room_and_those_of_this_one_stay(tmp_path: Path) -> None:
+    old = [Rank(number, 3, "torchrun", "job") for number in range(3)]
+    for rank in old:
+        recorded(named_output(tmp_path / "run", rank), rank)
+    new = [Rank(number, 2, "torchrun", "later") for number in range(2)]
+    for rank in new:
+        recorded(named_output(tmp_path / "run", rank, force=True), rank)
+    assert expanded(tmp_path / "run.ranks") == [tmp_path / f"run.ranks/rank-{number}.pinprof" for number in range(2)]
+
+
+def test_a_folder_that_cannot_be_made_is_named_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    place = named_output(tmp_path / "file" / "run", Rank(1, 2, "torchrun", "job"))
+    assert place == tmp_path / "file/run.ranks/rank-1.pinprof"
 
 
 def test_one_rank_of_a_launch_is_picked_and_others_are_listed() -> None:

@@ -248,3 +248,13 @@ def test_a_recording_of_the_start_alone_shows_no_collectives() -> None:
     unknown = replace(sampled(0, 0), collectives=None)
     runs = [replace(run, uses_nccl=True, sampled=(unknown,)) for run in launch([[5 * MS] * 20] * 2, {})]
     assert any("only at the start" in note for note in told(runs).notes)
+
+
+def test_ranks_that_wait_much_longer_for_their_gpus_are_told_where_no_meeting_is_seen() -> None:
+    runs = launch([[50 * MS] * 20, [5 * MS] * 20], {}, wait="sync.poll")
+    runs = [replace(run, uses_nccl=True, waits=run.waits.take(slice(0))) for run in runs]
+    answer = told(runs)
+    assert answer.verdict == "unknown"
+    (note,) = (note for note in answer.notes if "waits for its GPU" in note)
+    assert note.startswith("Rank 1 waits for its GPU for 9")
+    assert any("Record again without --inside off." in note for note in answer.notes)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import read
-from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.errors import CaptureError
 
 
 def message(number: int, body: bytes) -> bytes:
@@ -94,7 +94,7 @@ def test_the_format_is_named_with_the_way_to_one_that_is_read(
     name: str, content: bytes, what: str, remedy: str, packed: bool, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(gzip.compress(content) if packed else content)
-    with pytest.raises(FormatError) as error:
+    with pytest.raises(CaptureError) as error:
         read.read(tmp_path / name)
     assert what in error.value.problem
     assert remedy in error.value.remedy

@@ -75,7 +75,7 @@ def test_ranges_may_be_compressed(suffix: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("head", [struct.pack("<5Q", 0, 3, 0, 10000, 0), b"heap profile:   1:  8 [ 1: 8] @ heap\n"])
 def test_profiles_in_the_formats_of_gperftools_say_how_to_convert_them(head: bytes, tmp_path: Path) -> None:
-    with pytest.raises(FormatError) as error:
+    with pytest.raises(CaptureError) as error:
         read(written(tmp_path, "cpu.prof", head + bytes(64)))
     assert (error.value.slug, "pprof -proto" in error.value.remedy) == ("unknown-format", True)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import read
-from pinprof.base.errors import FormatError
+from pinprof.base.errors import CaptureError
 from pinprof.cli import main
 from pinprof.read.formats import folded
 from pinprof.read.reader import Certainty, Reader
@@ -63,7 +63,9 @@ def test_an_added_format_leaves_others_their_files(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("toy")
 def test_an_unknown_file_is_told_every_format(tmp_path: Path) -> None:
     (tmp_path / "noise").write_bytes(bytes(range(1, 200)))
-    with pytest.raises(FormatError, match=r"expected perf\.data, .*, folded stacks, toy stacks or a capture directory"):
+    with pytest.raises(
+        CaptureError, match=r"begins with '\\x01.*one of these: perf\.data, .*, folded stacks, toy stacks\."
+    ):
         read.read(tmp_path / "noise")
 
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from pinprof.analyze import Run
 from pinprof.analyze.opportunities.results import Saving
 from pinprof.api import Result
-from pinprof.report.gather import build
+from pinprof.report import gather
+from pinprof.report.gather import answer_of, build
 from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.opportunities import WhatToChange, saving_words
 from pinprof.report.sections.phases import Phases
@@ -36,7 +37,7 @@ def recorded() -> Run:
 def short(analysis: Run, width: int = 80, below: tuple[str, ...] = ("Page: a.html", "Capture: a.pinprof")) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, no_color=True, highlight=False, markup=False)
-    summary.render([build(analysis)], console, below)
+    summary.print_answer([answer_of(analysis)], below, console)
     return stream.getvalue()
 
 
@@ -104,9 +105,8 @@ def test_the_terminals_answer_has_at_most_24_lines(found: int, name: str, width:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,) * 5)
         analysis = with_facts(analysis, opportunities=answer, course=course(0, what=name))
     lines = short(analysis, width).splitlines()
-    assert len(lines) <= 24
+    assert len([*lines, "", "Page: a.html", "Capture: a.pinprof"]) <= 24
     assert max(map(len, lines)) <= width
-    assert lines[-2:] == ["Page: a.html", "Capture: a.pinprof"]
     assert not set("\x1b\x07\u202e") & set("".join(lines))
 
 
@@ -130,11 +130,30 @@ def test_without_opportunities_the_terminal_says_where_the_time_went() -> None:
 def test_a_path_is_one_line_in_a_file_and_leaves_less_room_in_a_terminal() -> None:
     path = "Page: " + "/very/long" * 60
     analysis = with_opportunities(recorded(), 3)
-    assert path in short(analysis, below=(path,)).splitlines()
     stream = io.StringIO()
-    summary.render([build(analysis)], Console(file=stream, width=80, force_terminal=True, color_system=None), (path,))
-    rows = [-(-len(line) // 80) or 1 for line in stream.getvalue().splitlines()]
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    summary.print_answer([answer_of(analysis)], (path,), console)
+    rows = [-(-len(line) // 80) or 1 for line in [*stream.getvalue().splitlines(), "", path]]
     assert sum(rows) <= 24
+    assert len(stream.getvalue().splitlines()) < len(short(analysis, below=(path,)).splitlines())
+
+
+@pytest.mark.parametrize("found", [None, 0, 2])
+def test_the_answer_needs_no_stacks_and_is_that_of_the_whole_report(
+    found: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysis = recorded() if found is None else with_opportunities(recorded(), found)
+    whole = io.StringIO()
+    summary.print_answer([build(analysis)], (), Console(file=whole, width=80, no_color=True, highlight=False))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    for name in ("flame_data", "instance_data", "with_frames_joined", "shown_ranges"):
+        monkeypatch.setattr(gather, name, refuse)
+    alone = short(analysis, below=())
+    assert alone == whole.getvalue()
+    assert len(alone.splitlines()) > 3
 
 
 @pytest.mark.slow
@@ -142,11 +161,11 @@ def test_many_recordings_are_a_line_each() -> None:
     data = build(with_opportunities(recorded(), 3))
     stream = io.StringIO()
     console = Console(file=stream, width=80, no_color=True, highlight=False, markup=False)
-    summary.render([data] * 40, console, ("Page: a.html",))
+    summary.print_answer([data] * 40, ("Page: a.html",), console)
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 24
+    assert len(lines) == 22
     assert lines[0].startswith(data.capture.path)
-    assert lines[-3] == "19 more are on the page."
+    assert lines[-1] == "19 more are on the page."
 
 
 @pytest.mark.slow

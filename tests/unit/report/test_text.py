@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 from pinprof.base.errors import PinprofError
 from pinprof.data.model import Event
+from pinprof.report.terminal.layout import as_typed, console_of, tidy
 from tests.support.sample_report import rebuilt, sample_report, text_of
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
@@ -102,3 +105,27 @@ def test_neighbours_of_one_colour_are_told_apart() -> None:
     console = Console(file=stream, width=80, force_terminal=True, color_system="truecolor")
     rebuilt(data, events=(event,), ranges=(), flame=None, findings=()).show(console)
     assert "▏pin.walk 40 %" in stream.getvalue()
+
+
+def test_a_line_to_copy_is_neither_broken_nor_cut() -> None:
+    stream, setting = io.StringIO(), "MALLOC_TOP_PAD_=268435456 " * 5 + "x"
+    console = Console(file=stream, width=40)
+    with tidy(console):
+        console.print(Padding(Text("    " + as_typed(setting)), (0, 0, 0, 3)))
+        console.print(Text("words " * 10))
+    first, *others = stream.getvalue().splitlines()
+    assert first == " " * 7 + setting
+    assert max(map(len, others)) <= 40
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert console_of().width == 60
+    monkeypatch.delenv("COLUMNS")
+    assert console_of().width == 100
+
+
+def test_the_answer_is_above_the_counts() -> None:
+    text = written(100)
+    assert text.index("cudaMallocHost is pin_user_pages") < text.index("samples of") < text.index("60 %  600 ms")

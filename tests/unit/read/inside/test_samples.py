@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze.completeness import gaps_of
 from pinprof.data.model import KERNEL, Capture, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside import samples
 from pinprof.read.inside.file import InsideFile
-from pinprof.read.inside.layout import Kind
+from pinprof.read.inside.layout import Kind, Withdrew
 from pinprof.read.symbols.resolver import Resolver
 from tests.support.agent_file import chunk, header, record, ticks
 
@@ -201,7 +202,17 @@ def test_only_the_recorded_part_of_a_run_counts() -> None:
 def test_torn_stacks_and_samplers_that_end_early_are_counted() -> None:
     capture = capture_of(parsed(module(), chain(1, flags=TORN), used(T), record(Kind.WITHDREW)))
     assert capture.losses.truncated_chains == 1
-    assert any("ended early in 1 process" in note for note in capture.losses.notes)
+    assert "ended early in 1 process" in capture.losses.unsampled[0]
+
+
+def test_a_process_that_is_left_out_for_its_sanitizer_is_said_to_be() -> None:
+    file = parsed(record(Kind.WITHDREW, result=Withdrew.HELD_BACK))
+    assert not file.has_calls
+    (gap,) = gaps_of(capture_of(file))
+    assert gap.hides
+    assert gap.text == (
+        "The sampler left out 1 process, because ThreadSanitizer holds signals back. Build the program without it."
+    )
 
 
 @pytest.mark.parametrize(

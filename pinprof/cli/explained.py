@@ -1,0 +1,69 @@
+"""A recording that has just ended, explained: the answer first, then the page, then where both lie.
+
+Ctrl-C leaves out what is not made yet, and says so; the exit status stays the program's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pinprof.base.errors import PinprofError, packages_named
+from pinprof.base.terminal import say
+from pinprof.cli import interrupts
+from pinprof.machine.process_limits import require_memory
+
+if TYPE_CHECKING:
+    from pinprof.collect.trouble import Trouble
+
+ALL = "the answer and the page are missing"
+
+
+def _import(name: str) -> None:
+    """Import a module, which takes a tenth of a second's work, before it is needed."""
+    with contextlib.suppress(ModuleNotFoundError, PinprofError):  # which is said when the recording is explained
+        require_memory()
+        importlib.import_module(f"pinprof.{name}")
+
+
+ANSWER = tuple(
+    functools.partial(_import, name)
+    for name in ("read.perf.capture", "analyze", "report.sections", "cli.pipeline", "report.terminal.summary")
+)
+PAGE = tuple(functools.partial(_import, name) for name in ("report.page.html", "report.page.recorded"))
+"""What to prepare for both while a program runs."""
+
+
+def explain(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> None:
+    """Print the answer, write the page, and print where it lies, with `places`; if `quiet`, write the page alone."""
+    missing, below, answered = ALL, list(places), False
+    try:
+        with trouble.kept("The recording is not explained"), packages_named():
+            require_memory()
+            from pinprof import read
+            from pinprof.cli import pipeline
+
+            page = pipeline.default_page(target)
+            analysis = pipeline.explain(target, read.ReadOptions())
+            if not quiet:
+                pipeline.answer([analysis], [f"Page: {page}", *places])
+                missing, answered = "the page is missing", True
+            with trouble.kept("The page is not written"):
+                pipeline.write_page([analysis], page)
+                below.insert(0, f"Page: {page}")
+    except KeyboardInterrupt as error:
+        say_missing(error, missing, target)
+    if not quiet:
+        say("\n".join(["", *below] if answered else below))
+
+
+def say_missing(error: KeyboardInterrupt, missing: str, target: Path) -> None:
+    """Say what Ctrl-C has cost; any other signal goes on."""
+    if interrupts.exit_status(error) != 128 + signal.SIGINT:
+        raise error
+    say(f"pinprof: stopped; {missing}. To get it all: pinprof report {target}", error=True)

@@ -1,0 +1,110 @@
+"""After a recording the answer comes first, and Ctrl-C costs only what is not made yet."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pinprof.base.errors import CollectError
+from pinprof.cli import explained, pipeline
+from pinprof.collect.trouble import Trouble
+from pinprof.report.page import html
+from tests.support.h200 import own_analysis
+from tests.support.opportunities import with_opportunities
+
+TARGET = Path("run.pinprof")
+CAPTURE = "Capture: run.pinprof"
+HEADLINE = "alloc_pairs.cu:11 pins and frees"
+SIGNALS = {"Ctrl-C": KeyboardInterrupt(signal.SIGINT), "SIGTERM": KeyboardInterrupt(signal.SIGTERM)}
+
+
+class Terminal:
+    """What is printed, and what was when the page was written."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.shown = ""
+        self.before_page = ""
+        self.trouble = Trouble(lambda text: print(text))
+
+    def look(self) -> str:
+        self.shown += "".join(self._capsys.readouterr())
+        return self.shown
+
+    def explain(self, *, quiet: bool = False) -> None:
+        explained.explain(TARGET, [CAPTURE], self.trouble, quiet=quiet)
+        self.look()
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    monkeypatch.chdir(tmp_path)
+    made = Terminal(capsys)
+    written = html.write_whole
+
+    def write(page: str, path: Path) -> None:
+        made.before_page = made.look()
+        written(page, path)
+
+    analysis = with_opportunities(own_analysis("alloc-loop-mistake"), 4)
+    monkeypatch.setattr(pipeline, "explain", lambda *_: analysis)
+    monkeypatch.setattr(html, "write_whole", write)
+    return made
+
+
+def instead(name: str, error: BaseException) -> Callable[[pytest.MonkeyPatch], None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return lambda patch: patch.setattr(pipeline, name, fail)
+
+
+def test_the_answer_is_printed_before_the_page_is_made_and_nothing_twice(terminal: Terminal) -> None:
+    terminal.explain()
+    answer = terminal.before_page
+    assert answer.startswith(HEADLINE)
+    assert answer.count("   saves ") == 3
+    assert "Page" not in answer
+    assert Path("run.html").stat().st_size > 100_000
+    assert terminal.shown == f"{answer}\nPage: run.html\n{CAPTURE}\n"
+
+
+def test_quiet_prints_nothing_and_writes_the_page(terminal: Terminal) -> None:
+    terminal.explain(quiet=True)
+    assert terminal.shown == ""
+    assert Path("run.html").exists()
+
+
+def test_ctrl_c_while_the_page_is_made_keeps_the_answer_and_says_what_is_missing(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instead("write_page", SIGNALS["Ctrl-C"])(monkeypatch)
+    terminal.explain()
+    assert terminal.shown.startswith(HEADLINE)
+    assert "pinprof: stopped; the page is missing. To get it all: pinprof report run.pinprof" in terminal.shown
+    assert "Page:" not in terminal.shown
+    assert CAPTURE in terminal.shown
+
+
+def test_ctrl_c_before_the_answer_names_that_too(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    instead("explain", SIGNALS["Ctrl-C"])(monkeypatch)
+    terminal.explain()
+    assert "pinprof: stopped; the answer and the page are missing." in terminal.shown
+    assert CAPTURE in terminal.shown
+
+
+def test_any_other_signal_ends_pinprof(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    instead("write_page", SIGNALS["SIGTERM"])(monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        terminal.explain()
+
+
+def test_a_page_that_cannot_be_written_costs_no_answer(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    instead("write_page", CollectError("The disk is full.", "Free some.", "disk-full"))(monkeypatch)
+    terminal.explain()
+    assert terminal.shown.startswith(HEADLINE)
+    assert "pinprof: The page is not written: The disk is full. Free some. [disk-full]" in terminal.shown
+    assert terminal.shown.endswith(f"\n{CAPTURE}\n")

@@ -1,0 +1,150 @@
+"""Meetings by the ranks' own calls: who waits for whom, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pinprof.analyze.intervals import Intervals
+from pinprof.ranks import calls as of_calls
+from pinprof.ranks.calls import ALL, GATHER, LATER, PAIR, ROOT, Group, RankCalls, matched
+from pinprof.ranks.clocks import clocks_of
+from pinprof.ranks.engine import explain
+from pinprof.ranks.meetings import meetings_of
+from pinprof.ranks.rank_run import RankRun, moved
+from tests.support.launches import BARRIER, HOST, LOAD, MS, Doing, launch, rank_of, with_calls
+
+WORLD: Group = (77,)
+STEPS = 30
+
+
+def calls(
+    times: Sequence[tuple[int, int]],
+    waits: int = ALL,
+    *,
+    rank: int = 0,
+    is_root: bool = False,
+    group: Group = WORLD,
+    first: int = 1,
+) -> RankCalls:
+    """Calls of one kind by one rank of a communicator, from begin to end in milliseconds."""
+    count = len(times)
+    start, end = (np.array([pair[side] * MS for pair in times], np.int64) for side in (0, 1))
+    return RankCalls.of(
+        count, start_ns=start, end_ns=end, number=np.arange(first, first + count), waits=waits, is_root=is_root,
+        own=True, place=2, groups=(group,), roles=((group[0], rank),),
+    )  # fmt: skip
+
+
+def releases(*ranks: RankCalls) -> list[tuple[float, list[int]]]:
+    """Per meeting when the last had come, in milliseconds, and who takes part."""
+    named = [replace(one, roles=((WORLD[0], number),)) for number, one in enumerate(ranks)]
+    met = matched(named, later=False)
+    return [
+        (float(met.release_ns[rows][0] / MS), met.rank[rows].tolist())
+        for rows in (np.flatnonzero(met.meeting == number) for number in np.unique(met.meeting))
+    ]
+
+
+def spinning(late_ms: int, *, ranks: int = 3) -> list[RankRun]:
+    """Ranks that meet by calls and spin in them: by their samples they work all the time. The last one is late."""
+    runs = launch([[10 * MS] * STEPS] * ranks, {(ranks - 1, step): late_ms * MS for step in range(STEPS)})
+    return [with_calls(run, rank) for rank, run in enumerate(runs)]
+
+
+def test_a_late_rank_is_known_by_calls_though_all_spin() -> None:
+    answer = explain(spinning(20), "job.ranks", {})
+    (hold,) = answer.holds
+    assert (hold.ranks, hold.held, hold.meetings) == ((2,), STEPS - 1, STEPS - 1)  # the first is the start
+    assert hold.place == BARRIER
+    assert hold.lines[0].place == LOAD
+    assert hold.cost_ns == pytest.approx((STEPS - 1) * 20 * MS, rel=0.01)
+    assert hold.shown == 1
+
+
+def test_ranks_that_spin_alike_are_not_accused() -> None:
+    answer = explain(spinning(0), "job.ranks", {})
+    assert (answer.verdict, answer.holds) == ("even", ())
+
+
+def test_in_a_barrier_all_wait_for_the_last() -> None:
+    assert releases(calls([(0, 9)]), calls([(5, 9)]), calls([(8, 9)])) == [(8, [0, 1, 2])]
+
+
+def test_for_a_broadcast_nobody_waits_but_for_the_root() -> None:
+    root = calls([(5, 6)], ROOT, is_root=True)
+    assert releases(root, calls([(0, 6)], ROOT), calls([(90, 91)], ROOT)) == [(5, [0, 1])]
+    assert releases(root, calls([(7, 8)], ROOT), calls([(90, 91)], ROOT)) == []
+
+
+def test_in_a_reduction_the_root_waits_for_the_last_and_others_for_nobody() -> None:
+    root = calls([(2, 9)], GATHER, is_root=True)
+    assert releases(root, calls([(0, 1)], GATHER), calls([(8, 9)], GATHER)) == [(8, [0, 2])]
+    late = calls([(20, 21)], GATHER, is_root=True)
+    assert releases(late, calls([(0, 1)], GATHER), calls([(8, 20)], GATHER)) == [(20, [0, 2])]
+
+
+def test_a_message_is_awaited_by_whoever_comes_first() -> None:
+    pair: Group = (77, 0, 1, 5)
+    sent, received = calls([(4, 5), (30, 41)], PAIR, group=pair), calls([(0, 5), (40, 41)], PAIR, group=pair)
+    assert releases(sent, received) == [(4, [0, 1]), (40, [0, 1])]
+    eager = calls([(0, 1)], PAIR, group=pair)
+    assert releases(eager, calls([(3, 4)], PAIR, group=pair)) == []
+
+
+def test_a_communicator_that_two_ranks_know_as_the_same_rank_of_is_none() -> None:
+    assert len(matched([calls([(0, 9)], rank=1), calls([(5, 9)], rank=1)], later=False)) == 0
+    assert len(matched([calls([(0, 9)], rank=0), calls([(5, 9)], rank=1)], later=False)) == 2
+
+
+def test_calls_of_another_number_are_another_meeting() -> None:
+    assert releases(calls([(0, 9)]), calls([(5, 9)], first=2)) == []
+
+
+def enqueueing(begin: Sequence[int], busy: Sequence[tuple[int, int]], rank: int) -> RankRun:
+    """A rank that enqueues collectives, and works at these times; it lives from 0 to 100 ms."""
+    doing = Doing(0)
+    doing.spend(100 * MS, "wait.gpu", 2)
+    run = rank_of(rank, doing)
+    start, end = (np.array([part[side] * MS for part in busy], np.int64) for side in (0, 1))
+    times = [(one, one) for one in begin]
+    return replace(run, calls=calls(times, LATER, rank=rank), busy=Intervals(start, end))
+
+
+def test_time_in_which_a_rank_waits_for_the_gpu_is_lost_once_for_all_collectives() -> None:
+    early, late = enqueueing([10, 11, 12], [(0, 12)], 0), enqueueing([50, 51, 52], [(0, 52)], 1)
+    met = meetings_of([early, late])
+    assert met.release_ns.tolist() == [50 * MS, 51 * MS, 52 * MS]
+    assert met.lost_ns[:, 0].sum() == pytest.approx(40 * MS)
+    assert met.wait_ns[:, 1].tolist() == [0, 0, 0]
+
+
+def test_time_in_which_a_rank_works_on_is_not_lost() -> None:
+    early, late = enqueueing([10], [(0, 45)], 0), enqueueing([50], [(0, 50)], 1)
+    met = meetings_of([early, late])
+    assert met.wait_ns[0, 0] == 40 * MS
+    assert met.lost_ns[0, 0] == 5 * MS
+
+
+def test_clocks_of_machines_are_joined_by_numbers() -> None:
+    runs = [replace(run, utc_offset_ns=None) for run in spinning(20, ranks=2)]
+    other = moved(runs[1], -(10**12))
+    host = {**HOST, "cpu": "another"}
+    other = replace(other, manifest=replace(other.manifest, host=host))
+    clocks = clocks_of([runs[0], other])
+    assert clocks.machines == 2
+    assert clocks.offset_ns == (0, 10**12)
+
+
+@pytest.mark.parametrize("ranks", [4, 16])
+def test_matching_takes_one_row_for_each_call(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sorted_rows = []
+    lexsort = np.lexsort
+    monkeypatch.setattr(of_calls.np, "lexsort", lambda keys: sorted_rows.append(len(keys[0])) or lexsort(keys))
+    times = [(10 * step, 10 * step + 5) for step in range(50)]
+    met = matched([calls(times, rank=rank) for rank in range(ranks)], later=False)
+    assert len(met) == 50 * ranks
+    assert sum(sorted_rows) == 2 * 50 * ranks
