@@ -61,7 +61,7 @@ class _Kind:
 
 _UNMEASURED = (0.0, 0.2, 0.9)
 """Of huge pages of memory that stays, where this machine was not measured: the caches decide."""
-_AGAIN = _Kind("reuse-memory", "allocates and fills new memory each time.", (0.77, 1.0, 1.0))
+_AGAIN = _Kind("reuse-memory", "allocates and fills new memory each time.", (0.77, 0.9, 1.0))
 _HUGE_AGAIN = _Kind(
     "reuse-memory",
     "allocates and fills large memory each time, in huge pages.",
