@@ -20,8 +20,8 @@ _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""
 _FORMS = {
     ".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text", ".folded": "folded",
-    ".speedscope.json": "speedscope", ".pb": "pprof", ".firefox.json": "firefox", ".trace.json": "trace",
-    ".csv.d": "csv", ".parquet.d": "parquet", ".xml": "junit", ".sarif": "sarif",
+    ".agent.txt": "agent", ".speedscope.json": "speedscope", ".pb": "pprof", ".firefox.json": "firefox",
+    ".trace.json": "trace", ".csv.d": "csv", ".parquet.d": "parquet", ".xml": "junit", ".sarif": "sarif",
 }  # fmt: skip
 """Endings of files, without that of a compressed one, and the form of output that each asks for."""
 

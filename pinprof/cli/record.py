@@ -67,7 +67,7 @@ def _demo(program: tuple[str, ...], pid: int | None, collectors: str, options: d
     from pinprof.cli import demo
 
     if program or pid is not None:
-        raise UsageError("--demo brings its own program.", "Leave out the command and --pid.", "demo")
+        raise UsageError("--demo records a program of its own.", "Leave out the command and --pid.", "demo")
     words = demo.command()
     if not options["quiet"]:
         say(demo.ABOUT, style="dim", error=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pinprof.report.export.plain import Style
 
 FORMATS = (
-    "html", "text", "json", "folded", "markdown", "speedscope", "pprof", "firefox", "trace", "csv", "parquet",
+    "html", "text", "json", "folded", "markdown", "agent", "speedscope", "pprof", "firefox", "trace", "csv", "parquet",
 )  # fmt: skip
 """Written out, so that --help imports no report module; a test compares it with `report.formats`."""
 

@@ -58,7 +58,7 @@ def chosen(before: Sequence[Work], after: Sequence[Work], per: str | None) -> tu
         key = next((name for name in _in_all(runs) if name.startswith(f"{STEP} ")), key) if key == STEP else key
         if not all(key in work for work in runs):
             raise UsageError(
-                f"--per {per} counts nothing: not every recording has {_name(key) if key != STEP else 'steps'}.",
+                f"--per {per}: not every recording has this unit.",
                 f"Choose from: {', '.join(_choices(runs))}.",
                 "per",
             )

@@ -27,6 +27,7 @@ class Export(NamedTuple):
 
 
 EXPORTS: dict[str, Export] = {
+    "agent": Export("agent", "write", ".agent.txt", "text", "programs that change code: the answer in 2,000 tokens"),
     "speedscope": Export("speedscope", "write", ".speedscope.json", "text", "speedscope.app: a profile per event"),
     "pprof": Export("pprof", "write", ".pb.gz", "binary", "go tool pprof: a sample type per event, cause labels"),
     "firefox": Export("firefox", "write", ".firefox.json.gz", "text", "profiler.firefox.com: causes as categories"),

@@ -117,4 +117,4 @@ def test_the_demo_is_a_copy_that_stays_as_it_was_changed(tmp_path: Path, monkeyp
     demo.command()
     assert copy.read_text() == "print('changed')"
     refused = pinprof("record", "--demo", "--", "true", cwd=tmp_path)
-    assert (refused.returncode, "brings its own program" in refused.stderr) == (2, True)
+    assert (refused.returncode, "records a program of its own" in refused.stderr) == (2, True)

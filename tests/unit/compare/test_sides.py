@@ -159,5 +159,5 @@ def test_the_command_says_what_is_wrong_with_its_paths(tmp_path: Path) -> None:
     assert "no functions in common" in fails(first, second, status=1)
     assert "--event and --merge-names need folded stacks" in fails(first, second, "--event", "cycles")
     second.write_text("main;work;fill 13\n")
-    assert "not every recording has iteration" in fails(first, second, "--per", "iteration")
+    assert "--per iteration: not every recording has this unit" in fails(first, second, "--per", "iteration")
     assert "There is no event 'cycles'" in fails(first, second, "--format", "folded", "--event", "cycles")

@@ -35,6 +35,6 @@ def test_a_unit_can_be_asked_for(asked: str, key: str) -> None:
 
 
 def test_what_a_run_lacks_cannot_be_a_unit() -> None:
-    with pytest.raises(UsageError, match="not every recording has iteration") as refused:
+    with pytest.raises(UsageError, match="--per iteration: not every recording has this unit") as refused:
         chosen([STEPS], [{"run": 1.0}], "iteration")
     assert refused.value.remedy == "Choose from: run."
