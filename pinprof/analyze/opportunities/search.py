@@ -169,11 +169,11 @@ def _scaled(saving: Saving, share: float) -> Saving:
     return Saving(round(saving.low_ns * share), round(saving.likely_ns * share), round(saving.high_ns * share))
 
 
-def _in_other_runs(saving: Saving) -> Saving:
-    """The saving as other runs will show it: they differ, whatever is known of this one."""
+def _in_other_runs(saving: Saving, phase_ns: int) -> Saving:
+    """The saving as other runs will show it: they differ, whatever is known of this one; never more than its phase."""
     likely, runs = saving.likely_ns, RUNS * saving.likely_ns
     below, above = math.hypot(likely - saving.low_ns, runs), math.hypot(saving.high_ns - likely, runs)
-    return Saving(max(round(likely - below), 0), likely, round(likely + above))
+    return Saving(max(round(likely - below), 0), likely, max(min(round(likely + above), phase_ns), likely))
 
 
 def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) -> Opportunity:
@@ -187,7 +187,7 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         bytes=candidate.bytes,
         cost_ns=candidate.cost_ns,
         cure=candidate.cure,
-        saving=_in_other_runs(saving),
+        saving=_in_other_runs(saving, scene.phase_ns(candidate.phase)),
         basis=(*candidate.basis, *_busy_machine(scene, candidate.phase)),
         evidence=(*candidate.evidence, *_command(scene, candidate)),
         samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),
