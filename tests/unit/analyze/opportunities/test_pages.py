@@ -224,6 +224,21 @@ def test_huge_pages_of_memory_that_is_made_once_are_no_matter_of_keeping_it() ->
     assert found((50, HUGE), book=MEASURED) == []
 
 
+def test_pages_of_small_objects_of_python_are_nothing_that_a_program_can_keep() -> None:
+    made = ("main@/app", "_PyObject_Malloc@/python", "allocate_from_new_pool@/python", *SMALL[1:])
+    freed = ("main@/app", "_PyObject_Free@/python", "__munmap@/libc.so.6", *FREE[1:])
+    assert found(*((30, made), (5, freed)) * 5) == []
+    large = ("main@/app", "_PyObject_Malloc@/python", "_int_malloc@/libc.so.6", *SMALL[1:])
+    assert [one.cure.id for one in found(*((30, large), (5, FREE)) * 5)] == ["reuse-memory"]
+
+
+def test_a_mapping_that_stays_needs_neither_to_be_made_nor_to_be_given_back() -> None:
+    mapping = ("main@/app", "__x64_sys_mmap", "ksys_mmap_pgoff", "mmap_region")
+    (one,) = found(*((4, MAPPED), (6, mapping)) * 5)
+    assert one.cure.id == "map-at-once"
+    assert one.saving.likely_ns == pytest.approx((0.6 * 20 + 0.95 * 30) * MS, abs=2)
+
+
 def rising_to(*mib: int) -> MemoryLog:
     """The program's memory every 10 ms."""
     time_ns = np.arange(len(mib)) * 10 * MS
