@@ -136,8 +136,10 @@ def system_error(error: OSError) -> PinprofError | None:
         return PinprofError(problem, "Raise the machine's limit of open files: `sudo sysctl fs.file-max`.", "limits")
     if error.errno == errno.ENOMEM:
         return PinprofError(problem, "Free some memory, or raise the container's limit.", "memory")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+    if error.errno == errno.EROFS:
         return PinprofError(problem, "With -o, choose a writable place with enough space.", "output")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return PinprofError(problem, "Check its permissions, or choose another place with -o.", "output")
     return None
 
 

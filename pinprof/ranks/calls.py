@@ -13,7 +13,6 @@ from typing import get_args
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.course.results import Course
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.base.columns import Bool, Int8, Int32, Int64, Table, pack
 from pinprof.base.lazy_dataclass import dataclass
@@ -52,16 +51,16 @@ class RankCalls(Table):
 
 
 def rank_calls(
-    calls: MeetingCalls | None, course: Course, places: Sequence[ProgramPlace]
+    calls: MeetingCalls | None, pid: int, tid: int, places: Sequence[ProgramPlace]
 ) -> tuple[RankCalls, Intervals, tuple[ProgramPlace, ...]]:
-    """(the calls of the rank's process, when its critical thread is in any, the places with those that call)."""
+    """(the calls of a process, when its critical thread is in any, the places with those that call)."""
     none = np.zeros(0, np.int64)
     if calls is None:
         return RankCalls.empty(), Intervals(none, none), tuple(places)
-    calls = calls.take(calls.pid == course.pid)
+    calls = calls.take(calls.pid == pid)
     functions = calls.functions
     waits = np.array([WAITS.index(each.waits) for each in functions] or [NONE], np.int8)[calls.name]
-    own = calls.tid == course.tid
+    own = calls.tid == tid
     blocks = own & (waits != LATER) & (waits != NONE)
     blocking = union(calls.start_ns[blocks], calls.end_ns[blocks])
     numbers = {place: number for number, place in enumerate(places)}
@@ -117,6 +116,11 @@ class MetCalls(Table):
     end_ns: Int64
     release_ns: Int64
     """When the last one had come for whom another waits."""
+
+    def by_rank(self, ranks: int) -> list[Int64]:
+        """The rows of each of so many ranks, meetings in order."""
+        order = np.argsort(self.rank, kind="stable")
+        return np.split(order, np.searchsorted(self.rank[order], np.arange(1, ranks)))
 
 
 def matched(calls: Sequence[RankCalls], *, later: bool) -> MetCalls:

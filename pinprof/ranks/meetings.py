@@ -83,7 +83,7 @@ def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     gpus = _of_gpus(runs, numbers)
     met = matched([run.calls for run in runs], later=not all(len(run.collectives) for run in runs))
     called = _of_calls(runs, met, numbers)
-    others = [_without(run, met.take(met.rank == rank)) for rank, run in enumerate(runs)]
+    others = [_without(run, met.take(rows)) for run, rows in zip(runs, met.by_rank(len(runs)), strict=True)]
     threads = _of_threads(others, numbers)
     threads = threads.take(np.flatnonzero(_at_meeting_places(others, threads, tuple(numbers))))
     whole = replace(gpus.joined(called, threads), places=tuple(numbers))
@@ -182,8 +182,7 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
     release, shape = release[kept], (len(kept), len(runs))
     wait, lost, resume = np.full(shape, np.nan), np.full(shape, np.nan), np.repeat(release[:, None], len(runs), axis=1)
     place, placed = np.full(len(kept), NO_PLACE, np.int32), np.full(len(kept), -1.0)
-    for rank, run in enumerate(runs):
-        rows = np.flatnonzero(met.rank == rank)
+    for rank, (run, rows) in enumerate(zip(runs, met.by_rank(len(runs)), strict=True)):
         of, calls = at[rows], run.calls.take(met.row[rows])
         # Until the meeting before was over it was there.
         before = np.append(release[:1] - release[:1], met.release_ns[rows][:-1])[: len(rows)]
@@ -194,7 +193,8 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
         blocks = calls.own & (calls.waits != LATER)
         resume[of, rank] = np.where(blocks, np.maximum(calls.end_ns, release[of]), release[of])
         where = np.where(calls.own, calls.place, _doing(run, release[of] - 1))
-        new = _numbered([None if one == NO_PLACE else run.places[one] for one in where.tolist()], numbers)
+        seen, which = np.unique(where, return_inverse=True)
+        new = _numbered([None if one == NO_PLACE else run.places[one] for one in seen.tolist()], numbers)[which]
         better = (new != NO_PLACE) & (wait[of, rank] > placed[of])
         place[of[better]], placed[of[better]] = new[better], wait[of[better], rank]
     none = np.zeros(len(kept), np.bool_)

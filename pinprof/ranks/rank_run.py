@@ -133,7 +133,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     spans, range_names = _spans(capture, course)
     found = analysis.opportunities.found if analysis.opportunities else ()
     savings = tuple(_savings(doing, one) for one in found)
-    calls, blocking, places = rank_calls(capture.meetings, course, places)
+    calls, blocking, places = rank_calls(capture.meetings, course.pid, course.tid, places)
     # In such a call a thread waits for others, though it may look repeatedly whether they have come.
     inside = 2 * blocking.covered(spent.start_ns, spent.end_ns) > spent.end_ns - spent.start_ns
     spent = replace(spent, outside=spent.outside | inside)

@@ -11,6 +11,7 @@ import pytest
 
 from pinprof.data.meeting_calls import Communicator, MeetingCalls
 from pinprof.machine.libraries import INSIDE, compiler
+from pinprof.ranks.calls import matched, rank_calls
 from tests.support import agent
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
@@ -109,6 +110,9 @@ int main(void)
     sums = [calls.take(np.array(called(calls)) == "MPI_Allreduce") for calls in ranks]
     last_came = np.max([calls.start_ns for calls in sums], axis=0)
     assert all((calls.end_ns >= last_came - CLOCK_NS).all() for calls in sums)
+    met = matched([rank_calls(calls, int(calls.pid[0]), int(calls.tid[0]), ())[0] for calls in ranks], later=False)
+    # The split and five sums of all ranks, and five barriers of each half.
+    assert sorted(np.bincount(met.meeting).tolist()) == [2] * 10 + [4] * 6
 
 
 def test_a_communicator_of_nccl_is_known_by_its_unique_id(libraries: Path, tmp_path: Path) -> None:

@@ -159,9 +159,9 @@ def test_a_scenario_that_refuses_to_start_leaves_nothing_behind(tmp_path: Path) 
         (["record", "--", "no-such-program"], 127, "There is no program 'no-such-program'"),
         (["record", "--", "./plain"], 127, "not executable"),
         (["record", "--", "./broken"], 127, "cannot be executed"),
-        (["record", "--frequency", "0", "--", "true"], 1, "0 Hz"),
-        (["record", "--fault-period", "0", "--", "true"], 1, "page faults"),
-        (["run", "pinned", "--record=strace"], 1, "no collector 'strace'"),
+        (["record", "--frequency", "0", "--", "true"], 2, "0 Hz"),
+        (["record", "--fault-period", "0", "--", "true"], 2, "page faults"),
+        (["run", "pinned", "--record=strace"], 2, "no collector 'strace'"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_before_anything_runs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -126,12 +127,14 @@ def _result(
     return EventResult(event, samples, sum(leaves.values()), leaves, work or {}, levels, {}, 0)
 
 
+@cache
+def _path(names: tuple[str, ...]) -> RangePath:
+    """Every path exists once."""
+    return RangePath(names[-1], "pinprof", _path(names[:-1]) if names[1:] else None, len(names) - 1)
+
+
 def _range(names: tuple[str, ...], wall_ns: int, own_thread_ns: int | None, *events: EventResult) -> RangeResult:
-    path: RangePath | None = None
-    for depth, name in enumerate(names):
-        path = RangePath(name, "pinprof", path, depth)
-    assert path is not None
-    return RangeResult(path, 2, wall_ns, *SPREAD, events, own_thread_ns)
+    return RangeResult(_path(names), 2, wall_ns, *SPREAD, events, own_thread_ns)
 
 
 MS = 1_000_000

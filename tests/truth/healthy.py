@@ -17,6 +17,7 @@ import csv
 import decimal
 import hashlib
 import io
+import itertools
 import json
 import logging
 import mmap
@@ -154,7 +155,7 @@ def coroutines() -> None:
 
     async def chain() -> None:
         queues: list[asyncio.Queue[int]] = [asyncio.Queue(10) for _ in range(11)]
-        tasks = [asyncio.create_task(link(a, b)) for a, b in zip(queues, queues[1:], strict=False)]
+        tasks = [asyncio.create_task(link(a, b)) for a, b in itertools.pairwise(queues)]
         for number in range(4000):
             await queues[0].put(number)
             await queues[-1].get()

@@ -28,6 +28,8 @@ class LineBlocks:
 
     site: HostSite
     pid: int
+    zeroed: bool
+    """Whether its maker asks for zeros (`calloc`), which memory that stays has to be given."""
     grows: bool
     """Whether it grows what is there: `realloc` and `mremap` make memory again as their work."""
     made: int
@@ -108,6 +110,7 @@ def _line(memory: LargeMemory, table: HostMemoryTable, *, grows: bool) -> LineBl
     return LineBlocks(
         site=memory.sites[int(table.site[made][0] if made.any() else table.site[0])],
         pid=int(table.pid[0]),
+        zeroed=bool(made.any() and (table.maker[made] == Maker.CALLOC).all()),
         grows=grows,
         made=int(table.count[made].sum()),
         made_bytes=int(table.size_bytes[made].sum()),

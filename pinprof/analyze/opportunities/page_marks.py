@@ -33,6 +33,12 @@ _ALLOCATOR = re.compile(
     r"|(arena_(decay|purge)|pages_(purge|decommit)|extent_(purge|dalloc))\w*|tcmalloc::.*|runtime\.\w.*"
 )
 """Allocators, and run-time systems that give memory back by themselves: no program calls madvise or mprotect there."""
+_OF_OBJECTS = re.compile(
+    r"(_PyObject_(Malloc|Alloc|Calloc|Realloc|Free|Arena\w+)|pymalloc_\w+|allocate_from_new_pool)(\.\w+)*"
+)
+_MALLOC = re.compile(
+    r"_*(libc_)?(malloc|calloc|realloc|free|cfree|(int|sys)_?(malloc|realloc|free)\w*|munmap_chunk)(\.\w+)*"
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class PageMarks:
     """First writes to clean pages of a shared file."""
     syncs: Bool
     """The program writes files back."""
+    of_objects: Bool
+    """Python's allocator of small objects works there: no program can keep its arenas."""
     frees: Bool
     freed_shared: Bool
     drops: Bool
@@ -92,7 +100,8 @@ class PageMarks:
             anonymous=(scene.caused_by("fault.anon") & ~copies) | zero,
             zero=zero,
             to_file=to_file,
-            syncs=scene.has(_SYNC) & scene.caused_by("sys.io", "sys.io.cache"),
+            syncs=scene.has(_SYNC) & scene.caused_by("sys.io", "sys.io.cache", "wait.disk"),
+            of_objects=scene.has(_OF_OBJECTS) & ~scene.has(_MALLOC),
             frees=given & ~protects & ~lazily,
             freed_shared=scene.caused_by("free.shmem"),
             drops=drops,

@@ -38,6 +38,8 @@ LEAST_SIGNALS = 0.25
 """The part of what costs most at a place: from there on signals for protected pages are why."""
 READ_FILE_SAVES = (0.7, 0.9, 1.0)
 """The shares of all but copying: reading a page copies it once as well."""
+UNMAPPED_SAVES = (0.8, 0.95, 1.0)
+"""The shares of mapping a file and unmapping it: one mapping that stays needs neither."""
 HUGE_PAGES_SAVE = 0.7
 """The share of the time in faults of small pages."""
 
@@ -82,22 +84,22 @@ _DROPS_LAZILY = _Kind(
     "keep-pages", "gives pages back with madvise and uses them again.", (0.5, 0.9, 1.0), only="drops_lazily"
 )
 _PROTECTS = _Kind(
-    "protect-less", "changes the protection of memory with mprotect each time.", (0.5, 0.9, 1.0), only="protects"
+    "protect-less", "changes the protection of memory with mprotect each time.", (0.7, 1.0, 1.0), only="protects"
 )
-_SIGNALS = _Kind("track-writes", "takes a signal for each page of protected memory.", (0.6, 0.8, 0.95))
+_SIGNALS = _Kind("track-writes", "takes a signal for each page of protected memory.", (0.7, 1.0, 1.0))
 _SYNCS = _Kind(
     "sync-file-less",
     "writes to a shared mapping of a file, whose pages fault again after each time they are written back.",
     (0.5, 0.85, 1.0),
 )
 _FORKS = _Kind(
-    "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.7, 0.9, 1.0)
+    "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.8, 1.0, 1.0)
 )
 _COW = _Kind("spawn", "writes to memory shared by a fork, so each page is copied at its first write.", (0.8, 0.91, 1.0))
 _PRIVATE = _Kind("read-file", "writes to a private mapping of a file, so each page is copied first.", (0.7, 0.85, 0.95))
 _PINS_AGAIN = _Kind("pool-pinned", "pins new memory each time.", (0.77, 0.9, 1.0))
 _PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages at the same time.", (0.5, 0.7, 0.85))
-_SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 0.9, 0.95))
+_SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 1.0, 1.0))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
 _NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
 """Of new memory, and nothing else."""
@@ -111,6 +113,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     marks = PageMarks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     rows = rows[~scene.caused_by("sys.signal")[rows] | marks.signals[rows]]
+    rows = rows[~marks.of_objects[rows]]
     least = LEAST_SHARE * scene.own_ns
     # Other programs also delay the end of a process; it takes long by itself only where its fork has a price.
     shares = scene.ns(rows[(marks.fork | marks.copies)[rows]]) >= least
@@ -157,12 +160,17 @@ def _saved(scene: Scene, marks: PageMarks, kind: _Kind, rows: Int64) -> tuple[fl
         small * of_small + huge * of_huge
         for of_small, of_huge in zip(kind.small, kind.huge or _UNMEASURED, strict=True)
     )
-    if kind.cure != _PRIVATE.cure:
-        return low, likely, high
-    most = small + huge - scene.ns(rows[marks.copying[rows]])
-    low, likely, high = (
-        min(saved, share * most) for saved, share in zip((low, likely, high), READ_FILE_SAVES, strict=True)
-    )
+    if kind.cure == _MAPS.cure:
+        mapping = scene.ns(rows[scene.caused_by("mm.vma", "free.unmap")[rows]])
+        low, likely, high = (
+            saved + mapping * (all_of - of_faults)
+            for saved, all_of, of_faults in zip((low, likely, high), UNMAPPED_SAVES, kind.small, strict=True)
+        )
+    if kind.cure == _PRIVATE.cure:
+        most = small + huge - scene.ns(rows[marks.copying[rows]])
+        low, likely, high = (
+            min(saved, share * most) for saved, share in zip((low, likely, high), READ_FILE_SAVES, strict=True)
+        )
     return low, likely, high
 
 

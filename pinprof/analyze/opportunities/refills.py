@@ -43,6 +43,8 @@ def renewal(scene: Scene, faults: Int64, blocks: PlaceBlocks | None) -> Renewal 
     copied, added = (each for each in found if each is not None)
     copies = scene.ns(faults[scene.has(_COPIES)[faults]]) / max(scene.ns(faults), 1)
     # Two arrays and the sum compete for the caches; nothing does less for memory that stays.
+    if blocks and all(line.zeroed for line in blocks.lines):
+        copied, added = (share * (1 - _clearing(scene.rates, size, zeroing)) for share in (copied, added))
     least = copies * copied + (1 - copies) * added
     likely = copies * copied + (1 - copies) * (copied + added) / 2
     low, likely, high = np.clip([(1 - _ERROR) * least, likely, (1 + _ERROR) * max(copied, likely)], 0, 1).tolist()
@@ -52,6 +54,12 @@ def renewal(scene: Scene, faults: Int64, blocks: PlaceBlocks | None) -> Renewal 
         f" two arrays is written to it ({format_bytes(size)}, {zeroing.source})."
     )
     return Renewal((low, likely, high), text)
+
+
+def _clearing(rates: RateBook, size: int, zeroing: Estimate) -> float:
+    """What clearing memory that stays takes, as a share of zeroing new pages: half a copy, which reads as well."""
+    kept = rates.cost("refill.copy-kept", size)
+    return min(kept.ns / 2 / zeroing.ns, 1) if kept and zeroing.ns else 0.0
 
 
 def _share(rates: RateBook, how: str, size: int) -> float | None:

@@ -5,6 +5,7 @@ Time is saved once: where two candidates claim the same time, the one that saves
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -92,6 +93,8 @@ WHOLLY = 0.95
 """The share of a cost in its phase: where it is less, the rest is shown and excluded, and samples are no more exact."""
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
+RUNS = 0.3
+"""By this share of itself, a saving differs from run to run, and beside a recorder: docs/accuracy.md."""
 COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 """Of causes that are costs of host memory."""
 
@@ -166,6 +169,13 @@ def _scaled(saving: Saving, share: float) -> Saving:
     return Saving(round(saving.low_ns * share), round(saving.likely_ns * share), round(saving.high_ns * share))
 
 
+def _in_other_runs(saving: Saving, phase_ns: int) -> Saving:
+    """The saving as other runs will show it: they differ, whatever is known of this one; never more than its phase."""
+    likely, runs = saving.likely_ns, RUNS * saving.likely_ns
+    below, above = math.hypot(likely - saving.low_ns, runs), math.hypot(saving.high_ns - likely, runs)
+    return Saving(max(round(likely - below), 0), likely, max(min(round(likely + above), phase_ns), likely))
+
+
 def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) -> Opportunity:
     return Opportunity(
         rank=rank,
@@ -177,7 +187,7 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         bytes=candidate.bytes,
         cost_ns=candidate.cost_ns,
         cure=candidate.cure,
-        saving=saving,
+        saving=_in_other_runs(saving, scene.phase_ns(candidate.phase)),
         basis=(*candidate.basis, *_busy_machine(scene, candidate.phase)),
         evidence=(*candidate.evidence, *_command(scene, candidate)),
         samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),

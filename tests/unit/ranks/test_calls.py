@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.intervals import Intervals
+from pinprof.data.activity import Caller
+from pinprof.data.meeting_calls import Communicator, MeetingCalls
 from pinprof.ranks import calls as of_calls
-from pinprof.ranks.calls import ALL, GATHER, LATER, PAIR, ROOT, Group, RankCalls, matched
+from pinprof.ranks.calls import ALL, GATHER, LATER, PAIR, ROOT, Group, RankCalls, matched, rank_calls
 from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.engine import explain
 from pinprof.ranks.meetings import meetings_of
 from pinprof.ranks.rank_run import RankRun, moved
-from tests.support.launches import BARRIER, HOST, LOAD, MS, Doing, launch, rank_of, with_calls
+from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from tests.support.launches import BARRIER, HOST, LOAD, MS, WORK, Doing, launch, rank_of, with_calls
 
 WORLD: Group = (77,)
 STEPS = 30
@@ -137,6 +140,47 @@ def test_clocks_of_machines_are_joined_by_numbers() -> None:
     clocks = clocks_of([runs[0], other])
     assert clocks.machines == 2
     assert clocks.offset_ns == (0, 10**12)
+
+
+def recorded(rows: Sequence[tuple[str, int, int, int]]) -> MeetingCalls:
+    """Calls of thread 7 of process 7, one after another: function, communicator, number, peer; one more of thread 8."""
+    start = np.arange(len(rows), dtype=np.int64) * 10 * MS
+    names = tuple(dict.fromkeys(row[0] for row in rows))
+    return MeetingCalls.of(
+        len(rows), start_ns=start, end_ns=start + 4 * MS, pid=7, tid=[7] * (len(rows) - 1) + [8],
+        name=[names.index(row[0]) for row in rows], communicator=[row[1] for row in rows],
+        number=[row[2] for row in rows], peer=[row[3] for row in rows], tag=3, size_bytes=-1,
+        site=[0] * (len(rows) - 1) + [-1], names=names, sites=(Caller("step", "train.py", 9, "/home/me/train.py"),),
+        communicators=(Communicator(77, 1, 4), Communicator(78, 0, 2)),
+    )  # fmt: skip
+
+
+def test_a_recording_says_which_calls_wait_for_whom_and_where() -> None:
+    gloo = "_ZN4gloo7barrierERNS_14BarrierOptionsE"
+    rows = [
+        ("MPI_Init", -1, 0, -1), ("MPI_Allreduce", 0, 1, -1), ("MPI_Bcast", 0, 2, 1), ("MPI_Send", 0, 0, 3),
+        ("MPI_Recv", 0, 0, 3), ("MPI_Send", 0, 0, 3), ("MPI_Recv", 0, 0, -1), ("ncclAllReduce", 1, 1, -1),
+        (gloo, 1, 5, -1),
+    ]  # fmt: skip
+    found, blocking, places = rank_calls(recorded(rows), 7, 7, (WORK,))
+    assert places[1:] == (ProgramPlace("train.py:9", "/home/me/train.py", "step", 9),)
+    groups = [found.groups[one] for one in found.group.tolist()]
+    assert groups == [(77,), (77,), (77, 1, 3, 3), (77, 3, 1, 3), (77, 1, 3, 3), (78,), (78,)]
+    assert found.number.tolist() == [1, 2, 1, 1, 2, 1, 5]
+    assert found.waits.tolist() == [ALL, ROOT, PAIR, PAIR, PAIR, LATER, ALL]
+    assert found.is_root.tolist() == [False, True, False, False, False, False, False]
+    assert found.own.tolist() == [True] * 6 + [False]
+    assert found.place.tolist() == [1] * 6 + [NO_PLACE]
+    # A call with an unknown partner is a wait, too; one of NCCL, or of another thread, is none.
+    assert blocking.total == 7 * 4 * MS
+    nothing, none, same = rank_calls(None, 7, 7, (WORK,))
+    assert (len(nothing), none.total, same) == (0, 0, (WORK,))
+
+
+def test_rows_of_ranks_are_found_in_one_pass() -> None:
+    met = matched([calls([(0, 9), (10, 19)], rank=rank) for rank in range(3)], later=False)
+    assert [met.rank[rows].tolist() for rows in met.by_rank(4)] == [[0, 0], [1, 1], [2, 2], []]
+    assert [met.meeting[rows].tolist() for rows in met.by_rank(4)][1] == [0, 1]
 
 
 @pytest.mark.parametrize("ranks", [4, 16])

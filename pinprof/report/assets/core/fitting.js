@@ -1,4 +1,7 @@
-// What does not fit its place: labels in narrow bars are left out, and tables that reach beyond their place say so.
+// What does not fit its place: labels in narrow bars are left out, tables that reach beyond their place say so, and long
+// pages are cut.
+
+import { startBounding } from "./bounding.js";
 
 const PADDING = 16;
 
@@ -23,4 +26,5 @@ export function startFitting() {
   });
   for (const bar of document.querySelectorAll(".bar:has(.label), .parts")) watch.observe(bar);
   for (const place of document.querySelectorAll(".scroll, .sections")) watch.observe(place);
+  startBounding();
 }

@@ -34,6 +34,8 @@ QUIET = 0.05
 """Threads without ranges or calls and with less of the samples than this share one lane."""
 ARROWS = 8
 """The longest waits whose threads have lanes of their own."""
+DRAWN_LEVELS = 24
+"""Ranges inside each other that are drawn one below the other; the JSON has those inside these, too."""
 STEPS = 1_200
 """For a density of events other than time."""
 CELLS = 150_000
@@ -88,6 +90,7 @@ def timeline(analysis: Run) -> Timeline | None:
         styles=tuple(styles.index),
         names=used,
         left_out=left_out,
+        too_deep=int((capture.ranges.depth >= DRAWN_LEVELS).sum()),
         threads={
             **{heading: (numbers[pair],) for pair, heading in chosen.items() if pair in numbers},
             **{heading: _numbers(pairs, numbers) for heading, pairs in pooled.items()},
@@ -236,7 +239,7 @@ def _range_lanes(
     name = np.array([names.add(text) for text in ranges.name], np.int32)
     style = np.full(len(ranges), styles.add(RANGE), np.int32)
     for (pid, tid), heading in chosen.items():
-        row = np.flatnonzero((pairs[:, 0] == pid) & (pairs[:, 1] == tid))
+        row = np.flatnonzero((pairs[:, 0] == pid) & (pairs[:, 1] == tid) & (ranges.depth < DRAWN_LEVELS))
         spans = Spans.single(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )

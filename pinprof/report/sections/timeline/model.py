@@ -93,5 +93,7 @@ class Timeline:
     names: tuple[str, ...]
     left_out: int
     """Threads without lanes of their own; `other threads` has their samples."""
+    too_deep: int
+    """Ranges that lie deeper than those that are drawn."""
     threads: Mapping[str, tuple[int, ...]]
     """Heading → indices into `Shared.threads`, for headings that are a thread or a pool of them."""

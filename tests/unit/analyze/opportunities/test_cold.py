@@ -51,7 +51,7 @@ def test_what_the_kernel_reads_ahead_may_be_all_that_the_disk_can_do() -> None:
 def test_pages_that_a_limit_drops_are_cured_by_memory() -> None:
     (one,) = found(samples(50, READ, FREED))
     assert one.cure.id == "memory-limit"
-    assert "as its control group has reached its memory limit." in one.title
+    assert "because its control group has reached its memory limit." in one.title
     assert one.evidence[0].text == "In these faults, the kernel frees memory for 50 ms."
 
 

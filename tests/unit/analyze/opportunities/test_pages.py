@@ -224,6 +224,21 @@ def test_huge_pages_of_memory_that_is_made_once_are_no_matter_of_keeping_it() ->
     assert found((50, HUGE), book=MEASURED) == []
 
 
+def test_pages_of_small_objects_of_python_are_nothing_that_a_program_can_keep() -> None:
+    made = ("main@/app", "_PyObject_Malloc@/python", "allocate_from_new_pool@/python", *SMALL[1:])
+    freed = ("main@/app", "_PyObject_Free@/python", "__munmap@/libc.so.6", *FREE[1:])
+    assert found(*((30, made), (5, freed)) * 5) == []
+    large = ("main@/app", "_PyObject_Malloc@/python", "_int_malloc@/libc.so.6", *SMALL[1:])
+    assert [one.cure.id for one in found(*((30, large), (5, FREE)) * 5)] == ["reuse-memory"]
+
+
+def test_a_mapping_that_stays_needs_neither_to_be_made_nor_to_be_given_back() -> None:
+    mapping = ("main@/app", "__x64_sys_mmap", "ksys_mmap_pgoff", "mmap_region")
+    (one,) = found(*((4, MAPPED), (6, mapping)) * 5)
+    assert one.cure.id == "map-at-once"
+    assert one.saving.likely_ns == pytest.approx((0.6 * 20 + 0.95 * 30) * MS, abs=2)
+
+
 def rising_to(*mib: int) -> MemoryLog:
     """The program's memory every 10 ms."""
     time_ns = np.arange(len(mib)) * 10 * MS
@@ -347,7 +362,7 @@ def joined(
 def test_a_wait_for_a_forked_child_that_is_recorded_no_longer_costs_what_its_fork_does() -> None:
     (one,) = joined((200, 61))
     assert (one.site.place, one.cure.id, one.cost_ns) == ("fork", "spawn", 60 * MS)
-    assert any("40 ms of it are waits for forked processes" in words for words in one.basis)
+    assert any("40 ms of it is waiting for forked processes" in words for words in one.basis)
     (before,) = joined((200, 59))
     assert before.cost_ns == 60 * MS
 
