@@ -98,8 +98,8 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def resolve(request: RecordRequest) -> RecordRequest:
-    """The request with `auto` replaced: by the native collector where it serves, else by perf where that sees more, and
-    by timers inside the program where neither is permitted.
+    """The request with `auto` replaced: by the native collector where it sees the kernel, else by perf where that
+    does, else by timers inside the program, which estimate it.
 
     Raises nothing: when neither can record, `check` of the native collector says why.
     """
@@ -110,7 +110,6 @@ def resolve(request: RecordRequest) -> RecordRequest:
 def _sampler(request: RecordRequest) -> str:
     from pinprof.collect import native, perf, timers
 
-    nothing = False
     try:
         # Copied stacks and branch records are perf's alone. A perf with capabilities of its own sees the kernel where
         # this process may not.
@@ -119,11 +118,11 @@ def _sampler(request: RecordRequest) -> str:
         if native.samples_kernel(request):
             return "native"
     except (PinprofError, OSError):
-        nothing = True
+        pass
     try:
         perf.check(request)
     except (PinprofError, OSError):
-        return "timers" if nothing and timers.serves(request) else "native"
+        return "timers" if timers.serves(request) else "native"
     return "perf"
 
 
@@ -132,8 +131,13 @@ def level(request: RecordRequest) -> str:
     if "timers" in request.collectors:
         from pinprof.collect import permission
 
-        begin = "Perf events are not permitted here: t" if permission.sampling_errno(kernel=False) else "T"
-        return f"{begin}imers inside the program sample its CPU time, and what the kernel does is estimated."
+        why = (
+            "Perf events are not permitted here: " if permission.sampling_errno(kernel=False)
+            else "Perf events may not see the kernel here: " if permission.sampling_errno()
+            else ""
+        )  # fmt: skip
+        said = "timers inside the program sample its CPU time, and what the kernel does is estimated."
+        return why + said if why else f"T{said[1:]}"
     return ""
 
 

@@ -5,7 +5,6 @@ They need no right at all. What they cannot see is waits, and the kernel from wi
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import re
@@ -72,8 +71,9 @@ class _Timers(Tool):
 
     def result(self) -> ToolResult:
         """The same, with why there is no more."""
-        number = permission.sampling_errno(kernel=False)
-        why = f" {permission.refusal(number or errno.EPERM, system_wide=False, user=True)}" if number else ""
+        nothing = permission.sampling_errno(kernel=False)
+        number = nothing or permission.sampling_errno()
+        why = f" {permission.refusal(number, system_wide=False, user=nothing > 0)}" if number else ""
         note = (
             f"Timers inside the program recorded its CPU time; the kernel's own stacks, and most waits, were not.{why}"
         )

@@ -128,6 +128,10 @@ class Dso:
         return self.path.rsplit("/", 1)[-1] or self.path
 
 
+INFERRED_KERNEL = Dso("[kernel, inferred]", "", "kernel")
+"""Of functions of the kernel that nobody saw, but that must have run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One function in a callchain, as a row of `FrameTable`."""
@@ -163,8 +167,12 @@ class FrameTable:
 
     @cached_property
     def symbol(self) -> tuple[str, ...]:
-        """What people read: `NAME (FILE:LINE)` with the file's name alone, `NAME (FILE)` or `NAME`."""
-        files = [self.source_of(index).rpartition("/")[2] for index in range(len(self))]
+        """What people read: `NAME (FILE:LINE)` (without folders), `NAME (FILE)`, `NAME (inferred)` or `NAME`."""
+        inferred = [dso == INFERRED_KERNEL for dso in self.dsos]
+        files = [
+            "inferred" if inferred[dso] else self.source_of(index).rpartition("/")[2]
+            for index, dso in enumerate(self.dso.tolist())
+        ]
         places = (f"{file}:{line}" if line else file for file, line in zip(files, self.lines, strict=True))
         return tuple(f"{name} ({place})" if place else name for name, place in zip(self.function, places, strict=True))
 

@@ -35,9 +35,13 @@ def verdict(results: Sequence[Check]) -> str:
     if "problem" in state.values():
         return "Recording does not work here: see ✗."
     given = {name for name, found in state.items() if found == "ok"}
-    given |= {recording.NATIVE} if recording.TIMERS in given else set()
-    has = [text for name, text in recording.GIVES.items() if name in given]
-    lacks = [text for name, text in recording.GIVES.items() if name not in given]
+    gives = dict(recording.GIVES)
+    if recording.TIMERS in given:
+        given.add(recording.NATIVE)
+        gives |= recording.GIVEN_BY_TIMERS
+        del gives["kernel symbols"]
+    has = [text for name, text in gives.items() if name in given]
+    lacks = [text for name, text in gives.items() if name not in given]
     if not lacks:
         return "Recording works here, with everything."
     return f"A recording here has {_listed(has) or 'memory over time'}, but no {_listed(lacks)}: see !."

@@ -51,7 +51,9 @@ def _native(found: Rehearsal) -> Check:
     name, gain = NATIVE, "CPU time and page faults by function and line."
     if number := permission.sampling_errno(kernel=False):
         return lacking(name, permission.refusal(number, system_wide=False, user=True), gain)
-    if not found.samples or found.timers:
+    if found.timers:
+        return Check(name, "info", "not used: it may not see the kernel, which timers inside the program estimate")
+    if not found.samples:
         return _unseen(name, found, "samples", gain)
     if problem := _loadable(name, UNWINDING, found):
         return replace(problem, gain="the callers of functions without frame pointers.")
@@ -60,9 +62,11 @@ def _native(found: Rehearsal) -> Check:
 
 
 def _timers(found: Rehearsal) -> Check:
-    """What samples where perf events are not permitted."""
+    """What samples where perf events are not permitted, or not the kernel's."""
     if found.timers and found.samples:
-        return Check(TIMERS, "ok", "inside the program; they sample its CPU time where perf events are not permitted")
+        return Check(
+            TIMERS, "ok", "inside the program; they sample its CPU time where perf events may not see all of it"
+        )
     return Check(TIMERS, "info", "not used: perf events do more" if found.samples else "not used")
 
 
@@ -191,6 +195,11 @@ GIVES = {
     "NVTX ranges": "NVTX ranges",
 }
 """What a recording has by each check, for the verdict."""
+GIVEN_BY_TIMERS = {
+    NATIVE: "CPU time with an estimate of the kernel's part",
+    "sampling the kernel": "stacks in the kernel (exact page faults, most waits)",
+}
+"""The same where timers sample: they need no names of kernel functions."""
 
 CHECKS: tuple[Callable[[Rehearsal], Check], ...] = (
     _recording,

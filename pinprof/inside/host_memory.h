@@ -464,6 +464,10 @@ static bool take_mapping(void *address, size_t length, struct block *block)
     return true;
 }
 
+/* The C library's own: what calls the kernel says there which call it is (sampler.h). */
+static void *(*next_mremap)(void *, size_t, size_t, int, ...);
+static int (*next_madvise)(void *, size_t, int);
+
 EXPORTED EARLY void *mremap(void *address, size_t old, size_t size, int flags, ...)
 {
     va_list more;
@@ -473,7 +477,8 @@ EXPORTED EARLY void *mremap(void *address, size_t old, size_t size, int flags, .
     struct block block;
     bool known = blocks && take_block((word)(uintptr_t)address, &block);
     word begin = now();
-    void *made = (void *)syscall(SYS_mremap, address, old, size, flags, target);
+    void *made = next_mremap ? next_mremap(address, old, size, flags, target)
+                             : (void *)syscall(SYS_mremap, address, old, size, flags, target);
     if (known && made == MAP_FAILED) {
         put_block((word)(uintptr_t)address, &block);
         return made;
@@ -500,7 +505,8 @@ static RARE void note_advice(enum maker what, word address, size_t length, word 
 EXPORTED EARLY int madvise(void *address, size_t length, int advice)
 {
     word begin = now();
-    int result = (int)syscall(SYS_madvise, address, length, advice);
+    int result =
+        next_madvise ? next_madvise(address, length, advice) : (int)syscall(SYS_madvise, address, length, advice);
     if (blocks && !result && length >= LEAST_BLOCK) {
         if (advice == MADV_DONTNEED)
             note_advice(DONTNEED, (word)(uintptr_t)address, length, begin, RETURN_PLACE);

@@ -28,6 +28,8 @@ static void find_mapping(void *(*find)(void *, const char *))
 {
     next_mmap = (void *(*)(void *, size_t, int, int, int, off_t))find(RTLD_NEXT, "mmap");
     next_munmap = (int (*)(void *, size_t))find(RTLD_NEXT, "munmap");
+    next_mremap = (void *(*)(void *, size_t, size_t, int, ...))find(RTLD_NEXT, "mremap");
+    next_madvise = (int (*)(void *, size_t, int))find(RTLD_NEXT, "madvise");
 }
 
 /* Of no thread's own call; under the lock. */

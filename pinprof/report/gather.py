@@ -45,8 +45,9 @@ def answer_of(analysis: Run) -> ReportData:
     return report_of(Explained(analysis, _facts_shared(analysis)), sections.ANSWER)
 
 
-def report_of(subject: Explained, forms: Forms[Explained] = sections.REPORT) -> ReportData:
-    """The report of what was explained."""
+def report_of(subject: Explained, forms: Forms[Explained] | None = None) -> ReportData:
+    """The report of what was explained; with all sections, or those of other forms."""
+    forms = forms or sections.REPORT
     return ReportData(**vars(subject.shared), sections=forms.made(subject), forms=forms)
 
 

@@ -273,7 +273,7 @@ def in_session(pid: int, session: int) -> bool:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_an_ordinary_user_gets_user_stacks_and_hears_what_is_missing(tmp_path: Path) -> None:
+def test_an_ordinary_user_who_asks_for_perf_events_gets_user_stacks_and_hears_what_is_missing(tmp_path: Path) -> None:
     level = permission.paranoid()
     if level is None or level != 2:
         pytest.skip(f"kernel.perf_event_paranoid is {level}, not 2")
@@ -282,7 +282,18 @@ def test_an_ordinary_user_gets_user_stacks_and_hears_what_is_missing(tmp_path: P
     result = subprocess.run(
         [
             *(*AS_NOBODY, interpreter, "-m", "pinprof", "record"),
-            *("-o", "out", "--no-report", "--python=off", "--", interpreter, "-c", TOUCH + BUSY.format(0.3)),
+            *(
+                "-o",
+                "out",
+                "--with",
+                "native",
+                "--no-report",
+                "--python=off",
+                "--",
+                interpreter,
+                "-c",
+                TOUCH + BUSY.format(0.3),
+            ),
         ],
         cwd=tmp_path,
         capture_output=True,

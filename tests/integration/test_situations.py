@@ -32,6 +32,7 @@ PYTHON = python("import sys, time\ntime.sleep(0.05)\nprint('done')\nprint('own',
 OWN = (
     "own",
     "Perf events are not permitted here: timers inside the program",
+    "Perf events may not see the kernel here: timers inside the program",
     "/bin/sh: 1: echo: echo: I/O error",
     "sh: 0: getcwd() failed",
 )
@@ -192,12 +193,11 @@ CASES = (
     Case(
         "nobody at level 2",
         f"user={NOBODY} file={situation.PARANOID}:2",
-        (
-            (NAMELESS, "Run `sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`", "CAP_SYSLOG"),
-            ("has only the program's own code", "Run `sudo sysctl kernel.perf_event_paranoid=1`", "CAP_PERFMON"),
-        ),
+        (("sample the kernel's part", "Run `sudo sysctl kernel.perf_event_paranoid=1`", "CAP_PERFMON"),),
+        samples=False,
         doctor={
-            "native collector": ("ok", "records CPU time", ""),
+            "native collector": ("info", "not used", ""),
+            "timers": ("ok", "inside the program", ""),
             "sampling the kernel": ("warning", "perf_event_paranoid is 2", "sysctl kernel.perf_event_paranoid=1"),
             "CUDA calls": ("ok", "by the agent", ""),
         },

@@ -15,6 +15,7 @@ import pytest
 from pinprof import read
 from pinprof.analyze.completeness import gaps_of
 from pinprof.data.model import Capture
+from pinprof.data.system_calls import kernel_functions
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Withdrew
@@ -356,6 +357,22 @@ int main(void)
     assert set(used.tid.tolist()) == {file.pid}
 
 
+def test_calls_of_the_kernel_that_come_through_the_agent_are_known(tmp_path: Path, folder: Path) -> None:
+    text = """
+int main(void)
+{
+    size_t size = 32 << 20;
+    char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    while (used() < 600000000) {
+        memset(memory, 1, size);
+        madvise(memory, size, MADV_DONTNEED);
+    }
+}"""
+    run([built(tmp_path, text)], folder, rate=1000)
+    numbers = {name.partition("_sys_")[2]: number for number, name in kernel_functions(os.uname().machine).items()}
+    assert (only(folder)[1].call == numbers["madvise"]).any()
+
+
 def test_what_a_killed_process_used_is_there(tmp_path: Path, folder: Path) -> None:
     text = "int main(void) { burn(200); kill(getpid(), SIGKILL); }"
     run([built(tmp_path, text)], folder, status=-signal.SIGKILL)
@@ -422,7 +439,7 @@ def test_where_perf_events_are_denied_lines_and_faults_are_recorded(number: str,
     capture = read.read(tmp_path / "out.pinprof")
     line = next(n for n, text in enumerate(PYTHON.splitlines(), 1) if "DOMINATES" in text)
     assert by_line(capture).most_common(1)[0][0] == f"fresh (program.py:{line})"
-    assert by_line(capture, "asm_exc_page_fault")[f"fresh (program.py:{line})"] > 0
+    assert by_line(capture, "asm_exc_page_fault (inferred)")[f"fresh (program.py:{line})"] > 0
     assert (capture.samples.event == 1).any()
     assert [gap.kind for gap in gaps_of(capture)] == ["timers"]
 

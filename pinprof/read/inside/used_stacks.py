@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pinprof.data.model import KERNEL, USER, Bool, Dso, Int64, UInt64
+from pinprof.data.model import INFERRED_KERNEL, KERNEL, USER, Bool, Dso, Int64, UInt64
 from pinprof.data.system_calls import kernel_functions
 from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
 from pinprof.read.inside import used
@@ -138,13 +138,21 @@ class UsedStacks:
         return frames
 
     def _served(self, place: SamplePlace, served: tuple[str, ...], shares: bool) -> list[int]:
-        """The frames of what the kernel did; `served`: by faults; `shares`: in a process that fills shared memory."""
+        """The frames of what the kernel did; `served`: by faults; `shares`: in a process that fills shared memory.
+
+        A call of the kernel was seen to be made; all that it led to is inferred.
+        """
         kernel = place.kernel
         if kernel == NOT_IN_KERNEL:
             return []
-        names = served if kernel == BY_FAULT else _UNKNOWN
+        seen, inferred = ((), served) if kernel == BY_FAULT else (_UNKNOWN, ())
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
             call = name.partition("_sys_")[2]
             inside = _MOSTLY.get(call) or (_OF_SHARED.get(call) if shares else None)
-            names = (name, *_PINS.get(call, ()), *served) if place.faults else (name, inside) if inside else (name,)
-        return [self._builder.frame(name, KERNEL_IMAGE, KERNEL) for name in names]
+            seen = (name,)
+            inferred = (*_PINS.get(call, ()), *served) if place.faults else (inside,) if inside else ()
+        return [
+            self._builder.frame(name, dso, KERNEL)
+            for names, dso in ((seen, KERNEL_IMAGE), (inferred, INFERRED_KERNEL))
+            for name in names
+        ]

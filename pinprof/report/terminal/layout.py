@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -43,10 +42,9 @@ _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
 def console_of() -> Console:
-    """Standard output: as wide as the terminal or as COLUMNS says, or `PLAIN_WIDTH` and plain where it is none."""
+    """Standard output: as wide as the terminal, or `PLAIN_WIDTH` and plain where it is none."""
     probe = PrintableConsole()
-    asked = os.environ.get("COLUMNS", "").isdigit()
-    return probe if probe.is_terminal or asked else PrintableConsole(width=PLAIN_WIDTH)
+    return probe if probe.is_terminal else PrintableConsole(width=PLAIN_WIDTH)
 
 
 def plain_console(stream: IO[str]) -> Console:

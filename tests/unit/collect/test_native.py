@@ -14,7 +14,7 @@ import pytest
 
 from pinprof import collect
 from pinprof.base.errors import CollectError, ToolMissing, UsageError
-from pinprof.collect import RecordRequest, limits, native, own_processes, permission
+from pinprof.collect import RecordRequest, limits, native, own_processes, permission, timers
 from pinprof.collect import perf as perf_tool
 from pinprof.collect.native import attached, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
@@ -270,19 +270,26 @@ def test_collectors_that_cannot_be_meant_are_refused(text: str, words: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("kernel", "perf_works", "call_graph", "chosen"),
+    ("kernel", "perf_works", "call_graph", "chosen", "beside"),
     [
-        (True, True, "fp", "native"),
-        (True, False, "fp", "native"),
-        (False, True, "fp", "perf"),
-        (False, False, "fp", "native"),
-        (None, True, "fp", "perf"),
-        (None, False, "fp", "native"),
-        (True, True, "dwarf", "perf"),
+        (True, True, "fp", "native", ("nsys",)),
+        (True, False, "fp", "native", ()),
+        (False, True, "fp", "perf", ("nsys",)),
+        (False, False, "fp", "native", ("nsys",)),
+        (False, False, "fp", "timers", ()),
+        (None, True, "fp", "perf", ()),
+        (None, False, "fp", "native", ("nsys",)),
+        (None, False, "fp", "timers", ()),
+        (True, True, "dwarf", "perf", ()),
     ],
 )
 def test_auto_takes_what_sees_most(
-    kernel: bool | None, perf_works: bool, call_graph: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+    kernel: bool | None,
+    perf_works: bool,
+    call_graph: str,
+    chosen: str,
+    beside: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def samples_kernel(_request: RecordRequest) -> bool:
         if kernel is None:
@@ -295,8 +302,9 @@ def test_auto_takes_what_sees_most(
 
     monkeypatch.setattr(native, "samples_kernel", samples_kernel)
     monkeypatch.setattr(perf_tool, "check", check)
-    request = RecordRequest(("true",), ("auto", "nsys"), call_graph=call_graph)
-    assert collect.resolve(request).collectors == (chosen, "nsys")
+    monkeypatch.setattr(timers, "serves", lambda request: "nsys" not in request.collectors)
+    request = RecordRequest(("true",), ("auto", *beside), call_graph=call_graph)
+    assert collect.resolve(request).collectors == (chosen, *beside)
 
 
 def test_copied_stacks_are_left_to_perf() -> None:

@@ -72,8 +72,10 @@ def test_timers_give_cpu_time_where_perf_events_may_not(monkeypatch: pytest.Monk
     results = checks(Rehearsal(samples=20, timers=True, python=True, inside=True))
     assert {results[name].state for name in ("timers", "Python lines", "CUDA calls")} == {"ok"}
     assert results["native collector"].state == "warning"
-    said = doctor.verdict([*results.values()])
-    assert said.startswith("A recording here has CPU time, names of kernel functions, Python lines, CUDA calls")
+    assert doctor.verdict([*results.values()]) == (
+        "A recording here has CPU time with an estimate of the kernel's part, Python lines, CUDA calls and NVTX "
+        "ranges, but no stacks in the kernel (exact page faults, most waits): see !."
+    )
 
 
 def test_refused_probes_say_why(monkeypatch: pytest.MonkeyPatch) -> None:

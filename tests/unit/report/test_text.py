@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pinprof.base.errors import PinprofError
 from pinprof.data.model import Event
-from pinprof.report.terminal.layout import as_typed, console_of, tidy
+from pinprof.report.terminal.layout import as_typed, tidy
 from tests.support.sample_report import rebuilt, sample_report, text_of
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
@@ -116,14 +116,6 @@ def test_a_line_to_copy_is_neither_broken_nor_cut() -> None:
     first, *others = stream.getvalue().splitlines()
     assert first == " " * 7 + setting
     assert max(map(len, others)) <= 40
-
-
-def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: False, raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
-    assert console_of().width == 60
-    monkeypatch.delenv("COLUMNS")
-    assert console_of().width == 100
 
 
 def test_the_answer_is_above_the_counts() -> None:

@@ -94,6 +94,14 @@ def test_a_sample_has_its_time_thread_and_callers() -> None:
     assert (sample.pid[0], sample.tid[0], sample.weight[0], sample.time_ns[0]) == (7, 77, PERIOD_NS, T)
 
 
+def test_what_the_kernel_did_of_itself_is_marked_as_inferred() -> None:
+    capture = capture_of(parsed(module(), chain(1), used(T, 0, PERIOD_NS, MUNMAP), used(T, 0, PERIOD_NS, stream=900)))
+    assert chains_of(capture) == {
+        ("[program]", "__x64_sys_munmap", "unmap_region (inferred)"),
+        ("[program]", "asm_exc_page_fault (inferred)", "handle_mm_fault (inferred)", "do_anonymous_page (inferred)"),
+    }
+
+
 def test_time_in_the_program_and_in_the_kernel_are_apart() -> None:
     assert kernel_of(capture_of(parsed(module(), chain(1), used(T, 3_000_000, 1_000_000, MUNMAP)))) == {
         (): 3_000_000,

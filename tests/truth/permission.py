@@ -1,0 +1,166 @@
+"""What the report says of the host's cases where less and less is permitted, against everything permitted.
+
+usage: python -m tests.truth.permission [NAME…] [--only SITUATION…] [--cases FOLDER] [--out TABLE.md]
+
+Each program of `tests/cases` that needs no GPU (or of another folder, whose guilty lines end in `GUILTY`) is recorded
+with everything permitted, and then in each situation. A row says for how many cases the first opportunity has the same
+line and cure, for how many of these the saving differs by 35 % at most, and in how many something is found that is not
+found with everything permitted. Savings of a busy machine differ more from run to run than situations make them differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cases.programs import FOLDER, Program, Skipped, seconds
+from tests.support.other_user import NOBODY, reachable_python
+from tests.support.situation import CAPABILITIES, DENIED, DOCKER, PODMAN, SITUATION
+
+EVERYTHING = "everything"
+_READING = "ptrace,process_vm_readv"
+SITUATIONS = {
+    EVERYTHING: f"capabilities={CAPABILITIES}",
+    "Docker": f"capabilities={DOCKER} refuse=EPERM:{DENIED}",
+    "Docker, old seccomp": f"capabilities={DOCKER} refuse=ENOSYS:{DENIED}",
+    "Docker, seccomp=unconfined": f"capabilities={DOCKER}",
+    "Podman": f"capabilities={PODMAN} refuse=EPERM:{DENIED}",
+    "Kubernetes, restricted": f"user={NOBODY} refuse=EPERM:{DENIED}",
+    "rented, no ptrace": f"capabilities={DOCKER} refuse=EPERM:{DENIED},{_READING}",
+    "nobody, level 2": f"user={NOBODY}",
+    "nobody, level 3": f"user={NOBODY} paranoid=3",
+    "nobody, level 4": f"user={NOBODY} paranoid=4",
+}
+"""The words of situation.py."""
+AGREED = 0.35
+LIMIT_S = 280
+
+
+@dataclass(frozen=True)
+class Said:
+    """The first opportunity of a recording; nothing where there is none."""
+
+    line: str = ""
+    cure: str = ""
+    saving_s: float = 0.0
+    work_s: float = 0.0
+    """How long the program says that it worked."""
+    others: frozenset[tuple[str, str]] = frozenset()
+    """Lines and cures of all opportunities."""
+
+    def __str__(self) -> str:
+        return f"{self.line} {self.cure} {self.saving_s:.2f} of {self.work_s:.2f} s" if self.cure else "nothing"
+
+
+@dataclass
+class Row:
+    """A situation, over all cases."""
+
+    recorded: int = 0
+    same: int = 0
+    close: int = 0
+    false: int = 0
+    with_cost: int = 0
+
+    def add(self, whole: Said, found: Said) -> None:
+        """One case."""
+        self.recorded += 1
+        same = bool(whole.cure) and (found.line, found.cure) == (whole.line, whole.cure)
+        self.with_cost += bool(whole.cure)
+        self.same += same
+        self.close += same and abs(found.saving_s / whole.saving_s - 1) <= AGREED
+        self.false += bool(found.others - whole.others) and not same
+
+
+def recorded(program: Program, situation: str, folder: Path) -> Said:
+    """What is said of a program in a situation.
+
+    Raises:
+        Skipped: the program or the situation cannot be had here.
+    """
+    nobody = "user=" in situation
+    interpreter, path = reachable_python() if nobody else (sys.executable, "")
+    command = program.command(folder, interpreter)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        Path(place).chmod(0o777)
+        words = [*SITUATION, *situation.split(), "--", interpreter, "-m", "pinprof", "record", "--no-report"]
+        environment = os.environ | ({"PYTHONPATH": path, "XDG_CACHE_HOME": f"{place}/cache"} if nobody else {})
+        done = subprocess.run(
+            [*words, "-o", f"{place}/run.pinprof", "--", *command],
+            capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=place,
+            env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        if done.returncode or not Path(place, "run.pinprof").exists():
+            raise Skipped((done.stderr.strip().splitlines() or ["no recording"])[-1])
+        asked = [sys.executable, "-m", "pinprof", "report", "--format", "json", f"{place}/run.pinprof"]
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    return said(json.loads(answer.stdout).get("opportunities", []), seconds(done.stdout))
+
+
+def said(opportunities: list[dict[str, Any]], work_s: float) -> Said:
+    """The first of the opportunities of a report's JSON."""
+    found = [(f"{Path(one['site']['file']).name}:{one['site']['line']}", one["cure"]["id"]) for one in opportunities]
+    if not found:
+        return Said(work_s=work_s)
+    return Said(*found[0], opportunities[0]["saving_ns"]["likely"] / 1e9, work_s, frozenset(found))
+
+
+def cases(folder: Path, names: list[str]) -> Iterator[Program]:
+    """The programs of a folder, or those with these names."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".py", ".c", ".cpp") and (not names or path.stem in names):
+            program = Program(path)
+            if program.guilty():
+                yield program
+
+
+def table(rows: dict[str, Row]) -> str:
+    """The situations in Markdown."""
+    lines = [
+        "| situation | cases | same line and cure | of these, saving within 35 % | false |",
+        "|---|---:|---:|---:|---:|",
+        *(f"| {name} | {row.with_cost} | {row.same} | {row.close} | {row.false} |" for name, row in rows.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Record, compare, and write the table."""
+    parser = argparse.ArgumentParser(description="What is found where less is permitted.")
+    parser.add_argument("names", nargs="*", help="programs without their suffix; all without names")
+    parser.add_argument("--only", action="append", choices=SITUATIONS, help="a situation; all without")
+    parser.add_argument("--cases", type=Path, default=FOLDER, help="the folder of the programs")
+    parser.add_argument("--out", type=Path, help="where the table goes")
+    options = parser.parse_args()
+    asked = [name for name in SITUATIONS if name != EVERYTHING and name in (options.only or SITUATIONS)]
+    rows = {name: Row() for name in asked}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
+        folder.chmod(0o711)
+        for program in cases(options.cases, options.names):
+            try:
+                whole = recorded(program, SITUATIONS[EVERYTHING], folder)
+                print(f"{program.path.stem}: {whole}", flush=True)
+                for name in asked:
+                    found = recorded(program, SITUATIONS[name], folder)
+                    rows[name].add(whole, found)
+                    print(f"    {name}: {found}", flush=True)
+            except Skipped as why:
+                print(f"{program.path.stem}: skipped. {why}", flush=True)
+    text = table(rows)
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
