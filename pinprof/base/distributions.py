@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
-from statistics import NormalDist
+from functools import cache, lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 NORMAL = 1e6
 """The t distribution with this many degrees of freedom is taken for the normal one."""
@@ -24,7 +24,6 @@ _NEGLIGIBLE = 45.0
 """Parts of a distribution whose chance is below exp of minus this are left out."""
 _REACH = 9.0
 """The standard deviations that hold all of a normal distribution, in double precision."""
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _PANELS = 12
 
 
@@ -48,7 +47,7 @@ def t_quantile(freedom: float, chance: float) -> float:
     if not 0 < chance < 1:
         return math.copysign(math.inf, chance - 0.5)
     if freedom >= NORMAL:
-        return NormalDist().inv_cdf(chance)
+        return _normal_quantile(chance)
     tail = min(chance, 1 - chance)
     # In logarithms both tails are nearly lines, however heavy.
     found = math.exp(
@@ -61,7 +60,7 @@ def t_quantile(freedom: float, chance: float) -> float:
 def t_shift(freedom: float, chance: float, value: float) -> float:
     """The noncentrality with which a noncentral t is at most `value`, which is positive, with this chance."""
     if freedom >= NORMAL:
-        return value - NormalDist().inv_cdf(chance)
+        return value - _normal_quantile(chance)
     return _falling_root(lambda shift: noncentral_t_cdf(freedom, shift, value), chance, value)
 
 
@@ -79,13 +78,27 @@ def noncentral_t_cdf(freedom: float, shift: float, value: float) -> float:
     # In v = sqrt(w), whose density has no edge at 0; the panels lie where density and distribution change.
     edges = np.unique(np.concatenate([np.linspace(low, high, _PANELS), np.linspace(ends[0], ends[1], _PANELS)])) ** 0.5
     half = np.diff(edges)[:, None] / 2
-    v = (edges[:-1, None] + half + half * _NODES).ravel()
-    weights = (half * _WEIGHTS).ravel()
+    nodes, node_weights = _legendre()
+    v = (edges[:-1, None] + half + half * nodes).ravel()
+    weights = (half * node_weights).ravel()
     w = v * v
     constant = math.log(4) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     density = np.exp(constant + (2 * freedom - 1) * np.log(v) - freedom * w * w / 2)
     normal = np.array([math.erfc(one) for one in ((shift - value * w) / math.sqrt(2)).tolist()]) / 2
     return float(min((weights * density * normal).sum(), 1.0))
+
+
+def _normal_quantile(chance: float) -> float:
+    from statistics import NormalDist  # which imports fractions and decimals
+
+    return NormalDist().inv_cdf(chance)
+
+
+@cache
+def _legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Nodes and weights of an integral; few comparisons need it, and numpy imports much for it."""
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    return nodes, weights
 
 
 def binomial_above(count: int, trials: int, chance: float) -> float:

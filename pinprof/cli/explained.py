@@ -19,6 +19,7 @@ from pinprof.cli import interrupts
 from pinprof.machine.process_limits import require_memory
 
 if TYPE_CHECKING:
+    from pinprof.collect.idle import Step
     from pinprof.collect.trouble import Trouble
 
 ALL = "the answer and the page are missing"
@@ -28,15 +29,32 @@ def _import(name: str) -> None:
     """Import a module, which takes a tenth of a second's work, before it is needed."""
     with contextlib.suppress(ModuleNotFoundError, PinprofError):  # which is said when the recording is explained
         require_memory()
-        importlib.import_module(f"pinprof.{name}")
+        importlib.import_module(name)
 
 
-ANSWER = tuple(
-    functools.partial(_import, name)
-    for name in ("read.perf.capture", "analyze", "report.sections", "cli.pipeline", "report.terminal.summary")
+def _prepare_rules() -> None:
+    from pinprof.analyze.attribution import matching
+
+    matching.prepare()
+
+
+def _imports(*names: str) -> list[Step]:
+    return [functools.partial(_import, name) for name in names]
+
+
+NEEDED = _imports(
+    "pinprof.read.perf.capture",
+    "pinprof.analyze",
+    "pinprof.report.sections",
+    "pinprof.cli.pipeline",
+    "pinprof.report.terminal.summary",
 )
-PAGE = tuple(functools.partial(_import, name) for name in ("report.page.html", "report.page.recorded"))
-"""What to prepare for both while a program runs."""
+"""What every answer needs."""
+WANTED = [
+    _prepare_rules,
+    *_imports("numpy.ma", "pinprof.report.page.html", "pinprof.report.page.recorded", "importlib.metadata"),
+]
+"""What can be made later as well: rules for names that may not come, what numpy imports by itself, and the page."""
 
 
 def explain(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> None:

@@ -218,8 +218,8 @@ def record(
         kernel_symbols=not small,
         hooks=replace(
             _hooks(pid, duration_s, quiet=quiet),
-            needed=() if unexplained else explained.ANSWER,
-            wanted=() if unexplained else explained.PAGE,
+            needed=() if unexplained else explained.NEEDED,
+            wanted=() if unexplained else explained.WANTED,
         ),
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=recording.Calibrating(_nothing if quiet else _say_dimly, anew)

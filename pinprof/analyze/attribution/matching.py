@@ -86,6 +86,13 @@ def _strongest(claims: Iterable[Claim], name: str) -> int:
     return max((claim.rank for claim in claims if claim.matches(name)), default=NONE)
 
 
+def prepare(tables: RuleTables = TABLES) -> None:
+    """Compile the rows' patterns, which the first name of each kind does otherwise."""
+    for claims in tables.claims.values():
+        for claim in claims:
+            claim.matches("")
+
+
 @cache
 def _matchers(frames: tuple[Frames, ...], scope: Scope) -> Matcher:
     return matcher(frames, scope) or (lambda _: None)

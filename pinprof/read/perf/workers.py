@@ -11,7 +11,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import cycle
@@ -65,6 +64,8 @@ class Workers:
         if not self._each:
             own = Reducer(self._file, spaces, deferred, chains)
             return (lambda chunk: partial(own.reduced, chunk)), 0
+        from concurrent.futures import ThreadPoolExecutor
+
         here = Reducer(self._file, spaces, deferred)
         # Of each worker the answers come in the order of the questions.
         each = [(worker, self._stack.enter_context(ThreadPoolExecutor(1))) for worker in self._each]

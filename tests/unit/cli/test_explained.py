@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pinprof.analyze.attribution import matching
 from pinprof.base.errors import CollectError
 from pinprof.cli import explained, pipeline
 from pinprof.collect.trouble import Trouble
 from pinprof.report.page import html
-from tests.support.h200 import own_analysis
+from tests.support.h200 import DATA, own_analysis
 from tests.support.opportunities import with_opportunities
 
 TARGET = Path("run.pinprof")
@@ -108,3 +112,36 @@ def test_a_page_that_cannot_be_written_costs_no_answer(terminal: Terminal, monke
     assert terminal.shown.startswith(HEADLINE)
     assert "pinprof: The page is not written: The disk is full. Free some. [disk-full]" in terminal.shown
     assert terminal.shown.endswith(f"\n{CAPTURE}\n")
+
+
+@pytest.mark.slow
+def test_what_the_answer_needs_is_imported_ahead_and_nothing_else() -> None:
+    code = """if True:
+        import sys
+        from pathlib import Path
+        from pinprof.cli import explained
+        for step in explained.NEEDED:
+            step()
+        ahead = set(sys.modules)
+        from pinprof import read
+        from pinprof.cli import pipeline
+        pipeline.answer([pipeline.explain(Path(sys.argv[1]), read.ReadOptions())], ())
+        print(*sorted(set(sys.modules) - ahead))
+        print(*sorted(ahead))
+    """
+    packed = DATA / "alloc-loop-mistake.pinprof.tar.xz"
+    done = subprocess.run([sys.executable, "-c", code, packed], capture_output=True, text=True, check=True, timeout=120)
+    *_, later, ahead = done.stdout.splitlines()
+    assert [name for name in later.split() if name.startswith(("pinprof.analyze.", "pinprof.report."))] == []
+    for unneeded in ("jinja2", "statistics", "numpy.polynomial", "concurrent.futures", "pinprof.report.page.html"):
+        assert unneeded not in ahead.split()
+
+
+def test_rules_can_be_prepared_before_their_first_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    matching.prepare()
+    compiled: list[str] = []
+    monkeypatch.setattr(re, "compile", lambda pattern, *_: compiled.append(pattern))
+    for claims in matching.TABLES.claims.values():
+        for claim in claims:
+            claim.matches("do_anonymous_page")
+    assert compiled == []
