@@ -118,7 +118,7 @@ class MetCalls(Table):
     """When the last one had come for whom another waits."""
 
     def by_rank(self, ranks: int) -> list[Int64]:
-        """The rows of each of so many ranks, meetings in order."""
+        """The rows of each of this number of ranks, meetings in order."""
         order = np.argsort(self.rank, kind="stable")
         return np.split(order, np.searchsorted(self.rank[order], np.arange(1, ranks)))
 
