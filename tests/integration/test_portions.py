@@ -57,9 +57,11 @@ def explained(path: Path) -> Run:
     return analyze(read.read(path, read.ReadOptions(kept=SYMBOLS)))
 
 
-def faults(analysis: Run) -> int:
-    """The page faults that its samples stand for."""
-    return next(event.total for event in analysis.events if event.unit == "faults")
+def check_faults(analysis: Run, made: int) -> None:
+    """Its samples stand for the page faults that were made, less those of samples that the kernel says it lost."""
+    counted = next(event.total for event in analysis.events if event.unit == "faults")
+    lost = analysis.capture.losses.lost_samples * REQUEST.fault_period
+    assert made - 1000 - lost <= counted <= made + 1500
 
 
 def test_each_portion_holds_what_happened_in_it(portions: Portions, tmp_path: Path) -> None:
@@ -69,8 +71,8 @@ def test_each_portion_holds_what_happened_in_it(portions: Portions, tmp_path: Pa
         portion.end(tmp_path / f"{number}.pinprof")
         touch(50_000)  # between two portions
     first, second = (explained(tmp_path / f"{number}.pinprof") for number in range(2))
-    assert faults(first) == pytest.approx(30_000, abs=1000)
-    assert faults(second) == pytest.approx(10_000, abs=1000)
+    check_faults(first, 30_000)
+    check_faults(second, 10_000)
     for number, analysis in enumerate((first, second)):
         capture = analysis.capture
         assert list(capture.ranges.name) == [f"number {number}"]
@@ -89,9 +91,9 @@ def test_portions_lie_in_each_other(portions: Portions, tmp_path: Path) -> None:
     inner.end(tmp_path / "inner.pinprof")
     touch(10_000)
     outer.end(tmp_path / "outer.pinprof")
-    assert faults(explained(tmp_path / "inner.pinprof")) == pytest.approx(20_000, abs=1000)
+    check_faults(explained(tmp_path / "inner.pinprof"), 20_000)
     whole = explained(tmp_path / "outer.pinprof")
-    assert faults(whole) == pytest.approx(40_000, abs=1500)
+    check_faults(whole, 40_000)
     ranges = whole.capture.ranges
     assert dict(zip(ranges.name, ranges.depth.tolist(), strict=True)) == {"outer": 0, "inner": 1}
     assert "PINPROF_RANGES" not in os.environ
@@ -106,7 +108,7 @@ def test_a_recording_that_has_grown_is_begun_anew(
     touch(10_000)
     portion.end(tmp_path / "anew.pinprof")
     assert portions._running is not before
-    assert faults(explained(tmp_path / "anew.pinprof")) == pytest.approx(10_000, abs=1000)
+    check_faults(explained(tmp_path / "anew.pinprof"), 10_000)
 
 
 def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions, tmp_path: Path) -> None:
@@ -121,7 +123,7 @@ def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions,
     portion = portions.begin("again")
     touch(10_000)
     portion.end(tmp_path / "again.pinprof")
-    assert faults(explained(tmp_path / "again.pinprof")) == pytest.approx(10_000, abs=1000)
+    check_faults(explained(tmp_path / "again.pinprof"), 10_000)
 
 
 def copies_in_two_parts(folder: Path) -> None:
