@@ -62,7 +62,7 @@ def write_capture_without_samples(path: Path) -> None:
         (lambda path: None, "does not exist"),
         (lambda path: path.write_bytes(b""), "empty"),
         (write_directory, "not a pinprof capture"),
-        (write_text_file, "expected"),
+        (write_text_file, "is not a recording"),
         (write_foreign_byte_order, "byte order"),
         (write_unknown_schema, "schema version 4711"),
         (write_broken_manifest, "manifest.json"),
