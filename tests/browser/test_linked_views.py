@@ -257,7 +257,7 @@ def test_bars_and_full_table_in_time_and_in_percent(open_page: Open) -> None:
     table = page.locator("table.matrix")
     cell = table.locator("tr", has_text="alloc").locator("td").first
     assert cell.inner_text() == "128 ms"
-    page.get_by_role("button", name="share").click()
+    page.get_by_role("button", name="share", exact=True).click()
     assert cell.inner_text() == "84 %"
     page.get_by_role("button", name="total").click()
     assert cell.inner_text() == "640 ms"
