@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
+from pinprof.base import files
 from pinprof.base.errors import CaptureError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.streams.store import MANIFEST, SUFFIX, read_manifest
@@ -92,7 +93,7 @@ def _is_ours(folder: Path, launch: str, *, force: bool) -> bool:
     mine = folder / f"{_MARKER}-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        mine.write_text(launch)
+        files.written(mine, launch)
         try:
             os.link(mine, marker)
         except FileExistsError:
