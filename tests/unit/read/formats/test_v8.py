@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
-from pinprof.base.errors import FormatError, PinprofError
+from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.data.model import Capture
 from pinprof.read import read
 from pinprof.read.assembly import MAX_DEPTH
@@ -149,7 +149,7 @@ def test_keys_in_any_order_and_long_keys_without_end_are_looked_at_in_time(tmp_p
         parse(tmp_path, PROFILE)
     )
     (tmp_path / "b.json").write_text("{" + '"samples":' * 9000 + '"callFrame"')
-    with pytest.raises(FormatError):
+    with pytest.raises(CaptureError, match="not a recording"):
         read(tmp_path / "b.json")
 
 
