@@ -18,8 +18,8 @@ pytestmark = [
 
 MOST_POINTS = 8
 """Three, and what two seconds on a busy machine add; `python -m tests.truth.measure` measures for longer."""
-MOST_WRONG_WAITS = 2
-"""Percent of the waiting: samples of other moments than those that decide, not a line that is taken to wait."""
+MOST_WRONG_WAITS = 4
+"""Percent of the waiting: two, and what two seconds on a busy machine add. A line that is taken to wait has 68."""
 
 
 @pytest.mark.parametrize("step_ms", [5, 20])
