@@ -25,6 +25,7 @@ from typing import Any
 from tests.cases.programs import Program, Skipped, programs, seconds
 
 PINPROF = (sys.executable, "-m", "pinprof")
+RECORD = (*PINPROF, "record", "--no-report")
 LIMIT_S = 300
 CASES = ("case", "as is", "cured", "saved", "of it CPU", "predicted: low – likely – high", "off by", "first line")
 HEALTHY = ("healthy program", "seconds", "opportunities", "promised", "of the program", "cure")
@@ -115,15 +116,27 @@ def _timed(command: list[str], folder: Path) -> Time:
 
 
 def _recorded(program: Program, command: list[str], folder: Path, python: str) -> Promise:
-    words = [*PINPROF, "record", "--no-report"]
     capture = folder / f"{program.path.stem}{'-cured' if command[-1] == 'cured' else ''}.pinprof"
     if program.ranks == 1:
-        words += ["--force", "-o", str(capture)]
+        return recorded(command, capture, folder)
     known = set(folder.glob("*.ranks"))
-    work = seconds(_output(_launched(program, [*words, "--", *command], python), folder))
-    if program.ranks > 1:  # the ranks find a folder by themselves; the last one has the problem
-        launch = next(iter(set(folder.glob("*.ranks")) - known))
-        capture = max(launch.glob("rank-*.pinprof"))
+    work = seconds(_output(_launched(program, [*RECORD, "--", *command], python), folder))
+    # The ranks find a folder by themselves; the last one has the problem.
+    launch = next(iter(set(folder.glob("*.ranks")) - known))
+    return _promised(max(launch.glob("rank-*.pinprof")), work, folder)
+
+
+def recorded(command: list[str], capture: Path, folder: Path) -> Promise:
+    """What the report of one recording of a command, run in a folder, says.
+
+    Raises:
+        RuntimeError: the command or pinprof fails.
+    """
+    work = seconds(_output([*RECORD, "--force", "-o", str(capture), "--", *command], folder))
+    return _promised(capture, work, folder)
+
+
+def _promised(capture: Path, work: float, folder: Path) -> Promise:
     document = json.loads(_output([*PINPROF, "report", "--format", "json", str(capture)], folder))
     return Promise(document["headline"], document.get("opportunities", []), work)
 
