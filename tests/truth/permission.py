@@ -5,7 +5,7 @@ usage: python -m tests.truth.permission [NAME…] [--only SITUATION…] [--cases
 Each program of `tests/cases` that needs no GPU (or of another folder, whose guilty lines end in `GUILTY`) is recorded
 with everything permitted, and then in each situation. A row says for how many cases the first opportunity has the same
 line and cure, for how many of these the saving differs by 35 % at most, and in how many something is found that is not
-found with everything permitted. Runs on a busy machine differ, too: compare a situation with itself before you blame it.
+found with everything permitted. Runs on a busy machine differ, too, whatever is permitted.
 """
 
 from __future__ import annotations
