@@ -70,8 +70,10 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     uneven = round(uneven_ns(meetings))
     verdict = _verdict(meetings, holds, uneven, work_ns)
     start = _start(runs, early, work_ns)
+    last, lost = lasts(every)
+    came_last = np.bincount(last[lost > 0], minlength=len(runs)).tolist()
     facts = tuple(
-        _facts(run, rank, machine, every, first_ns)
+        _facts(run, rank, machine, every, came_last[rank], first_ns)
         for rank, (run, machine) in enumerate(zip(runs, clocks.machine, strict=True))
     )
     groups = groups_of(facts, holds, work_ns)
@@ -249,7 +251,7 @@ def _closeup(
     return lanes_of(runs, every, begin, end, shown)
 
 
-def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: int) -> RankFacts:
+def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, last: int, first_ns: int) -> RankFacts:
     spent = run.spent
     start, end = _bounds(run)
     work = union(np.maximum(start, first_ns), np.maximum(end, first_ns))
@@ -259,8 +261,6 @@ def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: 
     inside = work.covered(start, end) * (spent.ns[rows] / (end - start))
     causes = np.bincount(spent.cause[rows], inside, len(CATEGORIES))
     order = np.argsort(-causes, kind="stable")
-    last, lost = lasts(meetings)
-    waits = meetings.wait_ns[:, rank]
     return RankFacts(
         number=run.number,
         name=PurePath(run.path).name,
@@ -269,8 +269,8 @@ def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: 
         end_ns=run.end_ns,
         phases={name: run.phase_ns(name) for name in PHASE_NAMES if name in run.phases},
         own_ns=max(work.total - int(waiting.covered(work.start, work.end).sum()), 0),
-        waits_ns=int(np.nansum(waits)),
-        last=int(((last == rank) & (lost > 0)).sum()),
+        waits_ns=int(np.nansum(meetings.wait_ns[:, rank])),
+        last=last,
         answer=run.answer,
         causes={CATEGORIES[number].name: round(causes[number]) for number in order.tolist() if causes[number] >= 1},
     )

@@ -170,11 +170,9 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
     """Meetings of calls; of more than are held those with the longest waits."""
     release = np.zeros(int(met.meeting.max(initial=-1)) + 1, np.int64)
     release[met.meeting] = met.release_ns
-    shape = (len(release), len(runs))
     longest = np.zeros(len(release), np.int64)
     np.maximum.at(longest, met.meeting, met.release_ns - met.start_ns)
-    most = max(_MOST_CELLS // max(len(runs), 1), 1)
-    kept = np.sort(np.argsort(-longest, kind="stable")[:most])
+    kept = np.sort(np.argsort(-longest, kind="stable")[: max(_MOST_CELLS // len(runs), 1)])
     number = np.full(len(release), -1, np.int64)
     number[kept] = np.arange(len(kept))
     met = met.take(number[met.meeting] >= 0)
@@ -185,7 +183,7 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
     for rank, (run, rows) in enumerate(zip(runs, met.by_rank(len(runs)), strict=True)):
         of, calls = at[rows], run.calls.take(met.row[rows])
         # Until the meeting before was over it was there.
-        before = np.append(release[:1] - release[:1], met.release_ns[rows][:-1])[: len(rows)]
+        before = np.append(0, met.release_ns[rows])[:-1]
         arrival = np.minimum(np.maximum(calls.start_ns, before), release[of])
         wait[of, rank] = release[of] - arrival
         worked = run.busy.covered(arrival, release[of])
@@ -356,8 +354,8 @@ def _of_gpus(runs: Sequence[RankRun], numbers: dict[ProgramPlace, int]) -> Meeti
         length[rows, rank] = run.collectives.end_ns[of] - run.collectives.start_ns[of]
         end[rows, rank] = run.collectives.end_ns[of]
     shown = ~np.isnan(length)
-    wait = length - np.where(shown, length, np.inf).min(axis=1, initial=np.inf)[:, None]
     least = np.where(shown, length, np.inf).min(axis=1, initial=np.inf)
+    wait = length - least[:, None]
     release = np.where(shown, end, np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
     release = release - np.where(np.isfinite(least), least, 0).astype(np.int64)
     lost = wait.copy()
