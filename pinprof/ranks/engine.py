@@ -21,7 +21,8 @@ from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.headline import crowded_words, headline, rank_names
 from pinprof.ranks.lanes import lanes_of
 from pinprof.ranks.late import Late, lasts, latecomers, together_ns, uneven_ns
-from pinprof.ranks.meetings import Meetings, meetings_of
+from pinprof.ranks.meeting_table import Meetings
+from pinprof.ranks.meetings import meetings_of
 from pinprof.ranks.nodes import nodes_of
 from pinprof.ranks.path import job_opportunities
 from pinprof.ranks.rank_run import RankRun, moved

@@ -24,7 +24,7 @@ from pinprof.base.columns import Bool, Float64, Int64
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL, MeanDifference
-from pinprof.ranks.meetings import Meetings
+from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.results import How
 
 MOST = 3

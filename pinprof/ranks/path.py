@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.base.columns import Float64
-from pinprof.ranks.meetings import Meetings
+from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun, Savings
 from pinprof.ranks.results import JobOpportunity
 
