@@ -1,8 +1,8 @@
 """Meetings that nothing recorded, by the ranks' waits.
 
 Nothing says who ends a wait. But who waits for others goes on when the last of them has come: waits of several ranks
-ranks that end together are one meeting, and who did not wait then came last. A rank that came last shows itself where
-it waits there too, if only for a moment, or where its own samples lie in the function that others wait in.
+that end together are one meeting, and who did not wait then came last. A rank that came last shows itself where it
+waits there too, if only for a moment, or where its own samples lie in the function that others wait in.
 """
 
 from __future__ import annotations
