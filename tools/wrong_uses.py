@@ -149,7 +149,7 @@ pinprof explain pin.faultn
 
 
 def prepared(folder: Path) -> dict[str, str]:
-    """Files that the uses name; and where captures are."""
+    """Make the files that the uses name; the paths of two captures by their names in `USES`."""
     (folder / "folder").mkdir()
     (folder / "notes.txt").write_text("Notes of a Monday.\n")
     (folder / "train.py").write_text("print('training')\n")
@@ -162,7 +162,7 @@ def prepared(folder: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run each use in a folder of its own kind."""
+    """Run each use in a new folder, and print what it says."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     uses = [use for use in USES.strip().splitlines() if word in use]
     for number, use in enumerate(uses, 1):

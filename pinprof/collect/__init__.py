@@ -136,8 +136,8 @@ def level(request: RecordRequest) -> str:
             else "Perf events may not see the kernel here: " if permission.sampling_errno()
             else ""
         )  # fmt: skip
-        said = "timers inside the program sample its CPU time, and what the kernel does is estimated."
-        return why + said if why else f"T{said[1:]}"
+        timers = "timers" if why else "Timers"
+        return f"{why}{timers} inside the program sample its CPU time, and what the kernel does is estimated."
     return ""
 
 

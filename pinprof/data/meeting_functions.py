@@ -1,20 +1,17 @@
 """The functions in which processes meet: those of NCCL, MPI and Gloo, and which argument says with whom and how much.
 
-Nothing else knows their names. Prototypes: nccl.h of NCCL 2.4 to 2.27; mpi.h of MPI 3.1; gloo's headers, whose
-functions take one structure.
+What records and reads calls knows their names from here alone. Prototypes: nccl.h of NCCL 2.4 to 2.27; mpi.h of MPI
+3.1; gloo's headers, whose functions take one structure.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
 from pinprof.base.lazy_dataclass import dataclass
-
-_MANGLED = re.compile(r"_ZN4gloo(\d+)([a-z]+)E")
 
 Waits = Literal["all", "root", "gather", "chain", "pair", "whom", "later", "none"]
 """For whom the call waits: all others of its communicator; the root, all others; all others, the root, and these for
@@ -44,7 +41,6 @@ class MeetingFunction:
     """It ends its communicator, so that the handle may come again for another."""
     sends: bool = False
     """It sends to its peer; other functions with a peer receive."""
-
     library: Library = "MPI"
 
     @property
@@ -151,9 +147,3 @@ MEETING_FUNCTIONS: Mapping[str, MeetingFunction] = MappingProxyType(
 )
 """By symbol: what every library of MPI 3 has. A program may test whether a newer function is there (mpi4py does so with
 those for large counts, `MPI_Allreduce_c`), and the agent's being there would be the wrong answer."""
-
-
-def meeting_name(symbol: str) -> str:
-    """A function's name as people write it: `gloo::barrier` for what C++ makes of it."""
-    found = _MANGLED.match(symbol)
-    return f"gloo::{found[2][: int(found[1])]}" if found else symbol

@@ -49,6 +49,15 @@
 
 static void *of_library(const char *name);
 
+/* The same, looked for until it is found. */
+static void *found_once(void **known, const char *name)
+{
+    void *found = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (!found)
+        __atomic_store_n(known, found = of_library(name), __ATOMIC_RELAXED);
+    return found;
+}
+
 #include "meetings.h"
 
 #include "mappings.h"
@@ -198,8 +207,6 @@ EXPORTED int cuGetProcAddress_v2_ptsz(const char *name, void **address, int vers
 
 typedef int (*getter)(const char *, void **, int, word);
 typedef int (*getter_2)(const char *, void **, int, word, int *);
-static getter real_get;
-static getter_2 real_get_2, real_get_2_thread;
 
 /* NCCL's functions that begin a communicator: its id is a structure, which comes as it is in C alone. */
 struct nccl_id {
@@ -209,22 +216,23 @@ EXPORTED int ncclCommInitRank(void **made, int size, struct nccl_id id, int rank
 EXPORTED int ncclCommInitRankConfig(void **made, int size, struct nccl_id id, int rank, void *config);
 EXPORTED int ncclCommInitRankScalable(void **made, int size, int rank, int ids, struct nccl_id *id, void *config);
 
-static int (*real_init)(void **, int, struct nccl_id, int);
-static int (*real_init_config)(void **, int, struct nccl_id, int, void *);
-static int (*real_init_scalable)(void **, int, int, int, struct nccl_id *, void *);
+typedef int (*init)(void **, int, struct nccl_id, int);
+typedef int (*init_config)(void **, int, struct nccl_id, int, void *);
+typedef int (*init_scalable)(void **, int, int, int, struct nccl_id *, void *);
 
 static const struct {
     const char *name;
-    void *real, *ours;
+    void *ours;
 } OURS[] = {
-    {"cuGetProcAddress", &real_get, (void *)cuGetProcAddress},
-    {"cuGetProcAddress_v2", &real_get_2, (void *)cuGetProcAddress_v2},
-    {"cuGetProcAddress_v2_ptsz", &real_get_2_thread, (void *)cuGetProcAddress_v2_ptsz},
-    {"ncclCommInitRank", &real_init, (void *)ncclCommInitRank},
-    {"ncclCommInitRankConfig", &real_init_config, (void *)ncclCommInitRankConfig},
-    {"ncclCommInitRankScalable", &real_init_scalable, (void *)ncclCommInitRankScalable},
+    {"cuGetProcAddress", (void *)cuGetProcAddress},
+    {"cuGetProcAddress_v2", (void *)cuGetProcAddress_v2},
+    {"cuGetProcAddress_v2_ptsz", (void *)cuGetProcAddress_v2_ptsz},
+    {"ncclCommInitRank", (void *)ncclCommInitRank},
+    {"ncclCommInitRankConfig", (void *)ncclCommInitRankConfig},
+    {"ncclCommInitRankScalable", (void *)ncclCommInitRankScalable},
 };
 enum { GETTER, GETTER_2, GETTER_2_THREAD, INIT, INIT_CONFIG, INIT_SCALABLE };
+static void *real_ones[COUNT(OURS)];
 
 static void *found_in(const char *library, const char *name)
 {
@@ -258,22 +266,14 @@ static void *before(const char *name, void *real)
 {
     for (size_t i = 0; i < COUNT(OURS); i++)
         if (!strcmp(OURS[i].name, name)) {
-            __atomic_store((void **)OURS[i].real, &real, __ATOMIC_RELAXED);
+            __atomic_store_n(&real_ones[i], real, __ATOMIC_RELAXED);
             return OURS[i].ours;
         }
     const struct role *role = role_of(name);
     return role ? wrapped(real, role) : real;
 }
 
-static void *real_one(unsigned which)
-{
-    void **known = OURS[which].real, *found = __atomic_load_n(known, __ATOMIC_RELAXED);
-    if (!found) {
-        found = of_library(OURS[which].name);
-        __atomic_store_n(known, found, __ATOMIC_RELAXED);
-    }
-    return found;
-}
+static void *real_one(unsigned which) { return found_once(&real_ones[which], OURS[which].name); }
 
 static void answer(const char *name, void **address, int version)
 {
@@ -281,7 +281,7 @@ static void answer(const char *name, void **address, int version)
         return;
     int error = errno;
     if (!strcmp(name, "cuGetProcAddress")) {
-        unsigned which = version < 12000 ? 0 : *address == real_one(GETTER_2_THREAD) ? 2 : 1;
+        unsigned which = version < 12000 ? GETTER : *address == real_one(GETTER_2_THREAD) ? GETTER_2_THREAD : GETTER_2;
         *address = before(OURS[which].name, *address);
     } else {
         *address = before(name, *address);
@@ -298,27 +298,28 @@ EXPORTED int cuGetProcAddress(const char *name, void **address, int version, wor
     return result;
 }
 
-EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
+static int get_2(unsigned which, const char *name, void **address, int version, word flags, int *status)
 {
-    getter_2 real = (getter_2)real_one(GETTER_2);
+    getter_2 real = (getter_2)real_one(which);
     int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
     if (!result)
         answer(name, address, version);
     return result;
+}
+
+EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
+{
+    return get_2(GETTER_2, name, address, version, flags, status);
 }
 
 EXPORTED int cuGetProcAddress_v2_ptsz(const char *name, void **address, int version, word flags, int *status)
 {
-    getter_2 real = (getter_2)real_one(GETTER_2_THREAD);
-    int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
-    if (!result)
-        answer(name, address, version);
-    return result;
+    return get_2(GETTER_2_THREAD, name, address, version, flags, status);
 }
 
 EXPORTED int ncclCommInitRank(void **made, int size, struct nccl_id id, int rank)
 {
-    int (*real)(void **, int, struct nccl_id, int) = (int (*)(void **, int, struct nccl_id, int))real_one(INIT);
+    init real = (init)real_one(INIT);
     int result = real ? real(made, size, id, rank) : TAKES_NO_PART;
     note_unique(made, result, &id, sizeof id, rank, size);
     return result;
@@ -326,8 +327,7 @@ EXPORTED int ncclCommInitRank(void **made, int size, struct nccl_id id, int rank
 
 EXPORTED int ncclCommInitRankConfig(void **made, int size, struct nccl_id id, int rank, void *config)
 {
-    int (*real)(void **, int, struct nccl_id, int, void *) =
-        (int (*)(void **, int, struct nccl_id, int, void *))real_one(INIT_CONFIG);
+    init_config real = (init_config)real_one(INIT_CONFIG);
     int result = real ? real(made, size, id, rank, config) : TAKES_NO_PART;
     note_unique(made, result, &id, sizeof id, rank, size);
     return result;
@@ -335,15 +335,13 @@ EXPORTED int ncclCommInitRankConfig(void **made, int size, struct nccl_id id, in
 
 EXPORTED int ncclCommInitRankScalable(void **made, int size, int rank, int ids, struct nccl_id *id, void *config)
 {
-    int (*real)(void **, int, int, int, struct nccl_id *, void *) =
-        (int (*)(void **, int, int, int, struct nccl_id *, void *))real_one(INIT_SCALABLE);
+    init_scalable real = (init_scalable)real_one(INIT_SCALABLE);
     int result = real ? real(made, size, rank, ids, id, config) : TAKES_NO_PART;
     note_unique(made, result, id, sizeof *id, rank, size);
     return result;
 }
 
-/* ---- The names of the driver's functions, and of those in which processes meet, for programs that are linked to them
- */
+/* ---- The names of all these functions, for programs that are linked to them ---- */
 
 static int missing(void) { return STUB_LIBRARY; }
 

@@ -363,12 +363,9 @@ static RARE void anchor(struct thread *t, word now)
         return;
     word longest = (word)(1e8 * process->ticks_a_ns), after = now - process->opened_ticks;
     atomic_store(&process->anchor_after, after < longest ? after : longest);
-    struct record *record = room(t, 1);
-    if (!record)
-        return;
-    *record = (struct record){.kind = ANCHOR};
-    both_clocks(&record->begin, &record->end);
-    publish(t, 1);
+    struct record record = {.kind = ANCHOR};
+    both_clocks(&record.begin, &record.end);
+    put_record(t, &record);
 }
 
 static inline void anchor_if_due(struct thread *t, word now)

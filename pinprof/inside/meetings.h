@@ -30,9 +30,7 @@ static void *asked[ASKED];
 
 static int ask(enum asked which, word one, void *answer)
 {
-    if (!asked[which])
-        __atomic_store_n(&asked[which], of_library(ASKED_NAMES[which]), __ATOMIC_RELAXED);
-    int (*real)(word, void *) = (int (*)(word, void *))asked[which];
+    int (*real)(word, void *) = (int (*)(word, void *))found_once(&asked[which], ASKED_NAMES[which]);
     return real ? real(one, answer) : TAKES_NO_PART;
 }
 
@@ -78,10 +76,8 @@ static word members_of(word handle, uint32_t size)
     word all = 0, mine = 0, hash = mixed(MPI, size);
     if (mpi_library() == UNKNOWN_MPI || ask(COMM_GROUP, world, &all))
         return hash;
-    if (!asked[TRANSLATE_RANKS])
-        asked[TRANSLATE_RANKS] = of_library(ASKED_NAMES[TRANSLATE_RANKS]);
     int (*translate)(word, int, const int *, word, int *) =
-        (int (*)(word, int, const int *, word, int *))asked[TRANSLATE_RANKS];
+        (int (*)(word, int, const int *, word, int *))found_once(&asked[TRANSLATE_RANKS], ASKED_NAMES[TRANSLATE_RANKS]);
     if (!ask(COMM_GROUP, handle, &mine)) {
         for (uint32_t first = 0; translate && first < size; first += MEMBERS) {
             int from[MEMBERS], to[MEMBERS], count = size - first < MEMBERS ? (int)(size - first) : MEMBERS;

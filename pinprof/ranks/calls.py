@@ -8,12 +8,13 @@ its critical thread does nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.intervals import Intervals, union
+from pinprof.analyze.intervals import Intervals, any_of, union
 from pinprof.base.columns import Bool, Int8, Int32, Int64, Table, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
@@ -25,6 +26,8 @@ WAITS: tuple[Waits, ...] = get_args(Waits)
 ALL, ROOT, GATHER, CHAIN, PAIR, WHOM, LATER, NONE = range(len(WAITS))
 _IDLE = np.array([row.name.startswith(("sync.", "wait.")) and row.name != "wait.runnable" for row in CATEGORIES])
 """Leaf → whether a thread does nothing there."""
+NEVER = any_of(())
+"""Intervals of nothing."""
 Group = tuple[int, ...]
 """Calls that are numbered together: (communicator) or, of messages, (communicator, sender, receiver, tag)."""
 
@@ -54,9 +57,8 @@ def rank_calls(
     calls: MeetingCalls | None, pid: int, tid: int, places: Sequence[ProgramPlace]
 ) -> tuple[RankCalls, Intervals, tuple[ProgramPlace, ...]]:
     """(the calls of a process, when its critical thread is in any, the places with those that call)."""
-    none = np.zeros(0, np.int64)
     if calls is None:
-        return RankCalls.empty(), Intervals(none, none), tuple(places)
+        return RankCalls.empty(), NEVER, tuple(places)
     calls = calls.take(calls.pid == pid)
     functions = calls.functions
     waits = np.array([WAITS.index(each.waits) for each in functions] or [NONE], np.int8)[calls.name]
@@ -128,12 +130,10 @@ def matched(calls: Sequence[RankCalls], *, later: bool) -> MetCalls:
     numbers = _group_numbers(calls)
     parts = []
     for rank, one in enumerate(calls):
-        group = np.array([numbers.get(key, -1) for key in one.groups] or [-1], np.int64)[one.group]
-        rows = np.flatnonzero((group >= 0) & (later | (one.waits != LATER)))
+        rows, keys = _numbered(one, numbers, later | (one.waits != LATER))
         chosen = one.take(rows)
         parts.append((
-            pack(group[rows], chosen.number), np.full(len(rows), rank), rows, chosen.start_ns, chosen.end_ns,
-            chosen.waits.astype(np.int64), chosen.is_root.astype(np.int64),
+            keys, np.full(len(rows), rank), rows, chosen.start_ns, chosen.end_ns, chosen.waits, chosen.is_root,
         ))  # fmt: skip
     key, rank_of, row, start, end, waits, is_root = (
         np.concatenate(part).astype(np.int64) for part in zip(*parts, strict=True)
@@ -151,10 +151,7 @@ def matched(calls: Sequence[RankCalls], *, later: bool) -> MetCalls:
     place = np.argsort(np.argsort(release, kind="stable"), kind="stable")
     found = MetCalls(place[of], rank_of, row, start, end, release[of]).take(takes_part)
     found = found.take(np.lexsort((found.rank, found.meeting)))
-    return MetCalls(
-        np.unique(found.meeting, return_inverse=True)[1].reshape(-1), found.rank, found.row, found.start_ns,
-        found.end_ns, found.release_ns,
-    )  # fmt: skip
+    return replace(found, meeting=np.unique(found.meeting, return_inverse=True)[1].reshape(-1))
 
 
 def _group_numbers(calls: Sequence[RankCalls]) -> Mapping[Group, int]:
@@ -173,6 +170,13 @@ def _group_numbers(calls: Sequence[RankCalls]) -> Mapping[Group, int]:
     return found
 
 
+def _numbered(calls: RankCalls, numbers: Mapping[Group, int], chosen: Bool) -> tuple[Int64, Int64]:
+    """(the rows of chosen calls whose group has a number, the key of each call's meeting)."""
+    group = np.array([numbers.get(key, -1) for key in calls.groups] or [-1], np.int64)[calls.group]
+    rows = np.flatnonzero((group >= 0) & chosen)
+    return rows, pack(group[rows], calls.number[rows])
+
+
 def _releases(first: Int64, of: Int64, start: Int64, end: Int64, waits: Int64, is_root: Bool) -> tuple[Int64, Bool]:
     """Per meeting when the last one had come; per call whether it takes part: its rank waits, or is that last one."""
     none = np.iinfo(np.int64).min
@@ -181,11 +185,10 @@ def _releases(first: Int64, of: Int64, start: Int64, end: Int64, waits: Int64, i
         return np.maximum.reduceat(np.where(rows, start, none), first)
 
     # In a call when the next comes, by whoever came before and is still there; those of a meeting are ordered by start.
-    reach = np.empty(len(end), np.int64)
+    reach = np.full(len(end), none)
     bounds = [*first.tolist(), len(end)]
     kind = waits[first]
     loose = np.flatnonzero((kind == CHAIN) | (kind == PAIR))
-    reach[:] = none
     for number in loose.tolist():
         low, high = bounds[number], bounds[number + 1]
         reach[low + 1 : high] = np.maximum.accumulate(end[low : high - 1])
@@ -207,10 +210,6 @@ def _releases(first: Int64, of: Int64, start: Int64, end: Int64, waits: Int64, i
 def together(one: RankCalls, other: RankCalls) -> tuple[Int64, Int64]:
     """(rows, rows) of calls of both in which all wait for all, meeting by meeting: they end at the same time."""
     numbers = _group_numbers((one, other))
-    found = []
-    for calls in (one, other):
-        group = np.array([numbers.get(key, -1) for key in calls.groups] or [-1], np.int64)[calls.group]
-        rows = np.flatnonzero((group >= 0) & (calls.waits == ALL))
-        found.append((pack(group[rows], calls.number[rows]), rows))
-    _, mine, theirs = np.intersect1d(found[0][0], found[1][0], assume_unique=False, return_indices=True)
-    return found[0][1][mine], found[1][1][theirs]
+    (mine, keys), (theirs, others) = (_numbered(calls, numbers, calls.waits == ALL) for calls in (one, other))
+    _, first, second = np.intersect1d(keys, others, return_indices=True)
+    return mine[first], theirs[second]

@@ -8,21 +8,21 @@ from pathlib import PurePath
 
 import numpy as np
 
-from pinprof.analyze.activity.sampled import SampledShare
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.evidence import worth_telling
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.base.columns import Int64
 from pinprof.base.errors import CaptureError
-from pinprof.base.units import format_ns, format_share
 from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
-from pinprof.ranks.headline import crowded_words, headline, rank_names
+from pinprof.ranks.headline import crowded_words, headline
 from pinprof.ranks.lanes import lanes_of
-from pinprof.ranks.late import Late, lasts, latecomers, together_ns, uneven_ns
-from pinprof.ranks.meetings import Meetings, meetings_of
+from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
+from pinprof.ranks.meeting_table import Meetings
+from pinprof.ranks.meetings import meetings_of
 from pinprof.ranks.nodes import nodes_of
+from pinprof.ranks.notes import notes_of
 from pinprof.ranks.path import job_opportunities
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.results import Excess, Hold, JobOpportunity, Launch, Meet, RankFacts, RankLane, Start, Verdict
@@ -36,11 +36,6 @@ _LATEST_START = 0.25
 """The start is over by this part of the meetings."""
 _FIRST = 20
 """Meetings of a hold that are listed."""
-_LEAST_APART = 0.2
-"""A part of their time by which waits of ranks for GPUs differ notably."""
-_WAITS_FOR_GPU = np.array([row.name.startswith("sync.") or row.name == "wait.gpu" for row in CATEGORIES])
-_MUCH = 1.25
-"""By so much longer GPUs are in collectives that wait there for a rank, not only work faster."""
 
 
 def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -> Launch:
@@ -70,8 +65,10 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     uneven = round(uneven_ns(meetings))
     verdict = _verdict(meetings, holds, uneven, work_ns)
     start = _start(runs, early, work_ns)
+    last, lost = lasts(every)
+    came_last = np.bincount(last[lost > 0], minlength=len(runs)).tolist()
     facts = tuple(
-        _facts(run, rank, machine, every, first_ns)
+        _facts(run, rank, machine, every, came_last[rank], first_ns)
         for rank, (run, machine) in enumerate(zip(runs, clocks.machine, strict=True))
     )
     groups = groups_of(facts, holds, work_ns)
@@ -101,7 +98,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         closeup=_closeup(runs, every, found, shown),
         incomplete=tuple(f"Rank {run.number}: {gap.text}" for run in runs for gap in run.gaps)[:_FIRST],
         damaged=any(gap.damaged for run in runs for gap in run.gaps),
-        notes=(*map(crowded_words, crowded), *_together(meetings, work_ns), *_notes(runs, meetings, unreadable, size)),
+        notes=(*map(crowded_words, crowded), *notes_of(runs, meetings, work_ns, unreadable, size)),
     )
 
 
@@ -249,7 +246,7 @@ def _closeup(
     return lanes_of(runs, every, begin, end, shown)
 
 
-def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: int) -> RankFacts:
+def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, last: int, first_ns: int) -> RankFacts:
     spent = run.spent
     start, end = _bounds(run)
     work = union(np.maximum(start, first_ns), np.maximum(end, first_ns))
@@ -259,8 +256,6 @@ def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: 
     inside = work.covered(start, end) * (spent.ns[rows] / (end - start))
     causes = np.bincount(spent.cause[rows], inside, len(CATEGORIES))
     order = np.argsort(-causes, kind="stable")
-    last, lost = lasts(meetings)
-    waits = meetings.wait_ns[:, rank]
     return RankFacts(
         number=run.number,
         name=PurePath(run.path).name,
@@ -269,8 +264,8 @@ def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: 
         end_ns=run.end_ns,
         phases={name: run.phase_ns(name) for name in PHASE_NAMES if name in run.phases},
         own_ns=max(work.total - int(waiting.covered(work.start, work.end).sum()), 0),
-        waits_ns=int(np.nansum(waits)),
-        last=int(((last == rank) & (lost > 0)).sum()),
+        waits_ns=int(np.nansum(meetings.wait_ns[:, rank])),
+        last=last,
         answer=run.answer,
         causes={CATEGORIES[number].name: round(causes[number]) for number in order.tolist() if causes[number] >= 1},
     )
@@ -300,92 +295,3 @@ def _size(run: RankRun) -> int:
     rank = run.manifest.outcome.get("rank")
     size = rank.get("size") if isinstance(rank, Mapping) else None
     return size if isinstance(size, int) and 0 < size <= 1 << 20 else 0
-
-
-def _together(meetings: Meetings, work_ns: int) -> list[str]:
-    waited = together_ns(meetings)
-    if not worth_telling(waited, work_ns):
-        return []
-    for_whom = "for a rank without a capture, or for something outside the launch"
-    return [f"All ranks wait at the same time for {format_ns(waited)}, {for_whom}."]
-
-
-def _by_windows(runs: Sequence[RankRun]) -> list[str]:
-    """What windows say of collectives: a GPU that waits for others is in one, so the rank that is awaited is least."""
-    shares = {
-        run.number: max((part for gpu in run.sampled if (part := gpu.collectives)), key=lambda part: part.share)
-        for run in runs
-        if any(gpu.collectives and gpu.collectives.share for gpu in run.sampled)
-    }
-    if not shares:
-        return []
-    ordered = sorted(shares, key=lambda number: shares[number].share)
-    some = ordered if len(ordered) <= _FIRST else [*ordered[: _FIRST - 1], ordered[-1]]
-    said = ", ".join(
-        f"rank {number} {format_share(shares[number].share, 1)} "
-        f"({format_share(shares[number].low, 1)} to {format_share(shares[number].high, 1)})"
-        for number in some
-    )
-    last = next((at for at in range(1, len(ordered)) if _apart_from(shares, ordered, at)), 0)
-    awaited = f" The others' GPUs wait for {rank_names(sorted(ordered[:last]))}." if last else ""
-    note = (
-        "The GPUs' work was recorded in windows, so single collectives are not compared. By the windows, GPUs are in "
-    )
-    return [f"{note}collectives, waiting included, for this part of the time: {said}.{awaited}"]
-
-
-def _apart_from(shares: Mapping[int, SampledShare], ordered: Sequence[int], at: int) -> bool:
-    """Whether the first ranks are in collectives for less of the time than all others, beyond what windows leave open.
-
-    By that much less that their GPUs are not just a little faster.
-    """
-    below, above = max(shares[one].high for one in ordered[:at]), min(shares[one].low for one in ordered[at:])
-    return above > _MUCH * below
-
-
-def _gpu_waits(runs: Sequence[RankRun]) -> list[str]:
-    """For how much of their work ranks wait for GPUs, where that differs much: they may wait for other ranks' there."""
-    shares = {}
-    for run in runs:
-        spent = run.spent.take(run.spent.start_ns >= run.work_start_ns)
-        shares[run.number] = float(spent.ns[_WAITS_FOR_GPU[spent.cause]].sum() / max(int(spent.ns.sum()), 1))
-    most, least = max(shares, key=lambda one: shares[one]), min(shares, key=lambda one: shares[one])
-    if shares[most] - shares[least] < _LEAST_APART:
-        return []
-    longest, shortest = format_share(shares[most], 1), format_share(shares[least], 1)
-    said = f"Rank {most} waits for its GPU for {longest} of its work, rank {least} for {shortest}."
-    return [f"{said} A GPU that waits for another rank's looks like that."]
-
-
-def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int, str], size: int) -> list[str]:
-    notes = [f"Rank {number} is left out: {reason}" for number, reason in list(unreadable.items())[:_FIRST]]
-    lost = [rank for rank in range(size) if rank not in {run.number for run in runs} and rank not in unreadable]
-    if lost:
-        some = rank_names(lost[:_FIRST]) + (f" and {len(lost) - _FIRST} more" if len(lost) > _FIRST else "")
-        notes.append(
-            f"No capture of {some}: whether the others wait for {'it' if len(lost) == 1 else 'them'} is not seen."
-        )
-    blind = [run.number for run in runs if not run.sampled_waits]
-    if blind:
-        notes.append(
-            f"The waits of {rank_names(blind)} were not recorded, so meetings of their threads are not visible."
-        )
-    notes += _by_windows(runs)
-    silent = [run for run in runs if run.uses_nccl and not len(run.collectives) and not len(run.calls)]
-    short = [run.number for run in silent if run.sampled and not any(gpu.collectives for gpu in run.sampled)]
-    if short:
-        notes.append(
-            f"{rank_names(short).capitalize()} used NCCL, but the GPUs' work was recorded only at the start, so"
-            " collectives are not visible. Record with --gpu windows."
-        )
-    deaf = [run.number for run in silent if not run.sampled]
-    if deaf:
-        notes.append(
-            f"{rank_names(deaf).capitalize()} used NCCL, but neither its calls nor the GPUs' work was recorded, so"
-            " collectives are not visible. Record again without --inside off."
-        )
-    if silent:
-        notes += _gpu_waits(runs)
-    if not len(meetings) and not blind:
-        notes.append("No wait of one rank ends when another arrives. Programs that spin while waiting look busy.")
-    return notes

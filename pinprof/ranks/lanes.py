@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.base.columns import Int16, Int64
-from pinprof.ranks.meetings import Meetings
+from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import UNSEEN, WAITS, RankLane
 

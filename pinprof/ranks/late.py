@@ -24,7 +24,7 @@ from pinprof.base.columns import Bool, Float64, Int64
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL, MeanDifference
-from pinprof.ranks.meetings import Meetings
+from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.results import How
 
 MOST = 3
@@ -234,14 +234,8 @@ def _outliers(
 
 def _by_others(meetings: Meetings, choice: Bool) -> Float64:
     """Per meeting what is lost by whoever else came last."""
-    wait = np.where(meetings.present, meetings.wait_ns, np.inf)
-    last = wait.argmin(axis=1)
-    chosen = np.zeros(wait.shape, np.bool_)
-    chosen[np.arange(len(last)), last] = True
-    lost = np.where(meetings.present & ~chosen, meetings.lost_ns, np.inf).min(axis=1)
-    own = wait[np.arange(len(last)), last]
-    with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(lost) & ~choice[last], np.clip(lost - own, 0, None), 0.0)
+    last, lost = lasts(meetings)
+    return np.where(choice[last], 0.0, lost)
 
 
 def _chance(theirs: int, whole: int, size: int, ranks: int) -> float:

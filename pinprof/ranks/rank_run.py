@@ -27,7 +27,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.ranks.calls import RankCalls, busy, rank_calls
+from pinprof.ranks.calls import NEVER, RankCalls, busy, rank_calls
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
 
@@ -38,7 +38,6 @@ SPINS = re.compile(
 )
 """Functions in which a thread waits for other ranks though it stays on its processor: MPI looks repeatedly."""
 _LONGEST_NAME = 512
-_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -100,9 +99,9 @@ class RankRun:
     """What of the run is missing."""
     calls: RankCalls = field(default_factory=RankCalls.empty)
     """Those in which it meets others, where the agent has recorded them."""
-    busy: Intervals = field(default_factory=lambda: union(_NOTHING, _NOTHING))
+    busy: Intervals = NEVER
     """When its thread does not wait."""
-    blocking: Intervals = field(default_factory=lambda: union(_NOTHING, _NOTHING))
+    blocking: Intervals = NEVER
     """When its thread is in a call in which ranks meet."""
 
     @property
@@ -248,9 +247,8 @@ def _spans(capture: Capture, course: Course) -> tuple[RangeSpans, tuple[str, ...
 
 def _gpu(capture: Capture, course: Course) -> tuple[RankWaits, tuple[str, ...], Intervals]:
     """The collectives of the process's GPUs, and when these did anything else."""
-    none = np.zeros(0, np.int64)
     if capture.activity is None or not len(capture.activity.gpu_ops):
-        return RankWaits.empty(), (), Intervals(none, none)
+        return RankWaits.empty(), (), NEVER
     ops = capture.activity.gpu_ops
     meets = np.array([COLLECTIVE.search(name[:_LONGEST_NAME]) is not None for name in ops.names], np.bool_)
     mine = ops.pid == course.pid

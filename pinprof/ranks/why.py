@@ -13,7 +13,7 @@ from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.base.columns import Int64
 from pinprof.ranks.late import Late
-from pinprof.ranks.meetings import Meetings
+from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import CauseExcess, Excess
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace

@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 from tests.cases.programs import Program, Skipped, programs, seconds
 
 PINPROF = (sys.executable, "-m", "pinprof")
+RECORD = ("record", "--no-report")
 LIMIT_S = 300
 CASES = ("case", "as is", "cured", "saved", "of it CPU", "predicted: low – likely – high", "off by", "first line")
 HEALTHY = ("healthy program", "seconds", "opportunities", "promised", "of the program", "cure")
@@ -115,15 +116,34 @@ def _timed(command: list[str], folder: Path) -> Time:
 
 
 def _recorded(program: Program, command: list[str], folder: Path, python: str) -> Promise:
-    words = [*PINPROF, "record", "--no-report"]
     capture = folder / f"{program.path.stem}{'-cured' if command[-1] == 'cured' else ''}.pinprof"
     if program.ranks == 1:
-        words += ["--force", "-o", str(capture)]
+        return recorded(command, capture, folder)
     known = set(folder.glob("*.ranks"))
-    work = seconds(_output(_launched(program, [*words, "--", *command], python), folder))
-    if program.ranks > 1:  # the ranks find a folder by themselves; the last one has the problem
-        launch = next(iter(set(folder.glob("*.ranks")) - known))
-        capture = max(launch.glob("rank-*.pinprof"))
+    work = seconds(_output(_launched(program, [*PINPROF, *RECORD, "--", *command], python), folder))
+    # The ranks find a folder by themselves; the last one has the problem.
+    launch = next(iter(set(folder.glob("*.ranks")) - known))
+    return _promised(max(launch.glob("rank-*.pinprof")), work, folder)
+
+
+def recorded(
+    command: list[str],
+    capture: Path,
+    folder: Path,
+    pinprof: Sequence[str] = PINPROF,
+    environment: Mapping[str, str] | None = None,
+) -> Promise:
+    """What the report of one recording of a command, run in a folder, says; `pinprof` records in `environment`.
+
+    Raises:
+        RuntimeError: the command or pinprof fails.
+    """
+    words = [*pinprof, *RECORD, "--force", "-o", str(capture), "--", *command]
+    work = seconds(_output(words, folder, environment))
+    return _promised(capture, work, folder)
+
+
+def _promised(capture: Path, work: float, folder: Path) -> Promise:
     document = json.loads(_output([*PINPROF, "report", "--format", "json", str(capture)], folder))
     return Promise(document["headline"], document.get("opportunities", []), work)
 
@@ -135,8 +155,10 @@ def _launched(program: Program, command: list[str], python: str) -> list[str]:
     return [*launcher, *command]
 
 
-def _output(command: list[str], folder: Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=folder)
+def _output(command: list[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=folder, env=environment
+    )
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return done.stdout

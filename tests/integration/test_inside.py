@@ -261,9 +261,7 @@ def test_native_lines_are_in_the_capture(driver: Path, tmp_path: Path) -> None:
 
 
 def test_a_program_that_the_agent_cannot_come_into_runs_and_that_is_said(driver: Path, tmp_path: Path) -> None:
-    source = tmp_path / "plain.c"
-    source.write_text("int main(void) { return 0; }")
-    static = agent.compiled(tmp_path / "plain", source, "-static")
+    static = agent.program(tmp_path, "int main(void) { return 0; }", "-static")
     said = recorded(tmp_path / "x.pinprof", driver, static)
     assert "is linked statically" in said
     assert "Leave out --inside" in said

@@ -49,10 +49,9 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def launched(libraries: Path, place: Path, text: str, ranks: int = 1) -> list[MeetingCalls]:
     """What each rank of a program of C recorded."""
-    source, shared = place / "program.c", place / "shared"
-    source.write_text(DECLARED + text)
+    shared = place / "shared"
     shared.write_bytes(bytes(4096))
-    program = agent.compiled(place / "program", source, f"-L{libraries}", "-lmeet")
+    program = agent.program(place, DECLARED + text, f"-L{libraries}", "-lmeet")
     own = {"LD_LIBRARY_PATH": str(libraries), "LD_PRELOAD": str(INSIDE.find()), "MEETINGS": str(shared)}
     folders = [place / f"rank-{rank}" for rank in range(ranks)]
     started = []

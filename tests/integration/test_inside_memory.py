@@ -40,9 +40,7 @@ Row = tuple[str, str, str, str]
 
 
 def built(tmp_path: Path, text: str, *options: str, name: str = "program") -> Path:
-    source = tmp_path / f"{name}.c"
-    source.write_text(DECLARED + text)
-    return agent.compiled(tmp_path / name, source, "-fno-builtin", *options)
+    return agent.program(tmp_path, DECLARED + text, "-fno-builtin", *options, name=name)
 
 
 def memory(folder: Path) -> LargeMemory:

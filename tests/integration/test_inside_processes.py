@@ -203,9 +203,7 @@ int main(void)
     return 0;
 }
 """
-    source = tmp_path / "dynamic.c"
-    source.write_text(agent.DECLARED + text)
-    program = agent.compiled(tmp_path / "dynamic", source)
+    program = agent.program(tmp_path, agent.DECLARED + text)
     assert agent.run([program], driver, None) == "111111111\n"
     assert agent.run([program], driver, folder) == "111111111\n"
     calls = agent.read(folder).activity.calls

@@ -282,18 +282,8 @@ def test_an_ordinary_user_who_asks_for_perf_events_gets_user_stacks_and_hears_wh
     result = subprocess.run(
         [
             *(*AS_NOBODY, interpreter, "-m", "pinprof", "record"),
-            *(
-                "-o",
-                "out",
-                "--with",
-                "native",
-                "--no-report",
-                "--python=off",
-                "--",
-                interpreter,
-                "-c",
-                TOUCH + BUSY.format(0.3),
-            ),
+            *("-o", "out", "--with", "native", "--no-report", "--python=off", "--"),
+            *(interpreter, "-c", TOUCH + BUSY.format(0.3)),
         ],
         cwd=tmp_path,
         capture_output=True,

@@ -69,9 +69,7 @@ __attribute__((noinline)) static void burn(unsigned ms)
 
 def built(tmp_path: Path, text: str, *options: str) -> Path:
     """A program of C."""
-    source = tmp_path / "program.c"
-    source.write_text(DECLARED + text)
-    return agent.compiled(tmp_path / "program", source, *options)
+    return agent.program(tmp_path, DECLARED + text, *options)
 
 
 def run(command: list[str | Path], folder: Path, *, rate: int = 250, status: int = 0) -> str:

@@ -61,11 +61,16 @@ def build_driver(folder: Path) -> Path:
     return folder
 
 
-def build_program(folder: Path, driver: Path, text: str, *options: str) -> Path:
-    """A program of C that is linked to the driver."""
-    source = folder / "program.c"
+def program(folder: Path, text: str, *options: str, name: str = "program") -> Path:
+    """A program of C with this text."""
+    source = folder / f"{name}.c"
     source.write_text(text)
-    return compiled(folder / "program", source, *options, f"-L{driver}", "-l:libcuda.so.1")
+    return compiled(folder / name, source, *options)
+
+
+def build_program(folder: Path, driver: Path, text: str, *options: str) -> Path:
+    """The same, linked to the driver."""
+    return program(folder, text, *options, f"-L{driver}", "-l:libcuda.so.1")
 
 
 def of_c(folder: Path, driver: Path, text: str, *options: str) -> Path:

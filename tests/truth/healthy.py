@@ -4,7 +4,8 @@ usage: python -m tests.truth.healthy [NAME…] [--keep FOLDER]      records each
        python -m tests.truth.healthy --run NAME                   runs one
 
 Each works for one to two seconds, prints `seconds S`, and allocates what it needs once, or in pieces that no kernel is
-asked for. None may be promised more than 2 % of its work. `c_*` are those of healthy.c, built with gcc.
+asked for. None may be promised more than 2 % of its work. `c_*` are those of healthy.c. Further kinds of work are in
+tests/cases/healthy.
 """
 
 from __future__ import annotations
@@ -18,31 +19,28 @@ import decimal
 import hashlib
 import io
 import itertools
-import json
 import logging
 import mmap
-import multiprocessing
 import os
 import pickle
 import queue
 import random
-import re
 import socket
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from tests.cases.measure import recorded
+from tests.cases.programs import Program
+
 MOST_SHARE = 0.02
-LIMIT_S = 120
 C_PROGRAMS = ("matrix", "sort", "lists", "table", "stream")
 HERE = Path(__file__).parent
 
@@ -54,13 +52,6 @@ def arrays_in_place() -> None:
         np.multiply(a, b, out=out)
         np.add(out, a, out=out)
         np.sqrt(out, out=out)
-
-
-def products() -> None:
-    """Matrix products into one matrix."""
-    a, b, out = (np.full((700, 700), value) for value in (1.5, 2.5, 0.5))
-    for _ in range(80):
-        np.matmul(a, b, out=out)
 
 
 def small_arrays() -> None:
@@ -109,23 +100,6 @@ def files() -> None:
                 sum(int(line.split()[1]) for line in lines)
 
 
-def database() -> None:
-    """Rows into SQLite, and sums of them."""
-    base = sqlite3.connect(":memory:")
-    base.execute("create table t (k integer primary key, g integer, v real)")
-    for part in range(8):
-        rows = ((part * 40_000 + row, row % 97, row * 0.5) for row in range(40_000))
-        base.executemany("insert into t values (?, ?, ?)", rows)
-        base.execute("select g, sum(v), avg(v) from t group by g").fetchall()
-
-
-def documents() -> None:
-    """JSON of a thousand small objects, both ways."""
-    rows = [{"id": number, "name": f"item {number}", "tags": ["a", "b"], "price": number / 7} for number in range(1000)]
-    for _ in range(300):
-        json.loads(json.dumps(rows))
-
-
 def threads() -> None:
     """Threads that hand each other small jobs."""
     jobs: queue.Queue[int | None] = queue.Queue(100)
@@ -164,16 +138,6 @@ def coroutines() -> None:
     asyncio.run(chain())
 
 
-def _digits(number: int) -> int:
-    return sum(int(digit) for value in range(number, number + 4000) for digit in str(value))
-
-
-def processes() -> None:
-    """A pool whose processes compute much and return a number."""
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        sum(pool.imap_unordered(_digits, range(0, 4_000_000, 8000)))
-
-
 def executor() -> None:
     """A pool of threads that hash, outside the interpreter's lock."""
     block = bytes(1 << 20)
@@ -201,34 +165,6 @@ def sorting() -> None:
     for _ in range(5):
         sorted(numbers)
         sorted(map(str, numbers[:60_000]))
-
-
-def compression() -> None:
-    """Pieces of 64 KiB, in a compressor and back."""
-    piece = b"".join(b"%d " % (number * number) for number in range(9000))[: 1 << 16]
-    for _ in range(250):
-        zlib.decompress(zlib.compress(piece, 6))
-
-
-def expressions() -> None:
-    """Regular expressions over a text."""
-    text = " ".join(f"user{number}@host{number % 97}.example" for number in range(20_000))
-    pattern = re.compile(r"(\w+)@(host\d+)\.example")
-    for _ in range(40):
-        Counter(match[2] for match in pattern.finditer(text))
-
-
-def hashing() -> None:
-    """A file through one buffer."""
-    buffer = memoryview(bytearray(1 << 18))
-    with tempfile.TemporaryFile(buffering=0) as file:
-        for _ in range(256):
-            file.write(buffer)
-        for _ in range(16):
-            file.seek(0)
-            total = hashlib.blake2b()
-            while count := file.readinto(buffer):
-                total.update(buffer[:count])
 
 
 def sockets() -> None:
@@ -312,36 +248,26 @@ def ring() -> None:
 
 
 PROGRAMS: tuple[Callable[[], None], ...] = (
-    arrays_in_place, products, small_arrays, random_numbers, one_large_array, mapped_warm, files, database, documents,
-    threads, coroutines, processes, executor, commands, pipes, sorting, compression, expressions, hashing, sockets,
-    objects, copies, pickles, tables, decimals, logs, words, ring,
+    arrays_in_place, small_arrays, random_numbers, one_large_array, mapped_warm, files, threads, coroutines, executor,
+    commands, pipes, sorting, sockets, objects, copies, pickles, tables, decimals, logs, words, ring,
 )  # fmt: skip
 
 
 def command(name: str, folder: Path) -> list[str]:
     """What runs a program; those of C are built when first asked for."""
-    if not name.startswith("c_"):
-        return [sys.executable, "-m", "tests.truth.healthy", "--run", name]
-    built = folder / "healthy"
-    if not built.exists():
-        words = ["gcc", "-O2", "-g", "-fno-omit-frame-pointer", "-o", str(built), str(HERE / "healthy.c")]
-        subprocess.run(words, check=True)
-    return [str(built), name.removeprefix("c_")]
+    if name.startswith("c_"):
+        return [*Program(HERE / "healthy.c").command(folder, sys.executable), name.removeprefix("c_")]
+    return [sys.executable, "-m", "tests.truth.healthy", "--run", name]
 
 
 def promises(name: str, folder: Path) -> Iterator[str]:
     """The program's time, and what its report promises, worst first; what is too much begins with WRONG."""
-    capture = folder / f"{name}.pinprof"
-    words = [sys.executable, "-m", "pinprof", "record", "--no-report", "--force", "-o", str(capture), "--"]
-    run = subprocess.run([*words, *command(name, folder)], capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    words = [sys.executable, "-m", "pinprof", "report", "--format", "json", str(capture)]
-    report = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
-    yield f"{run.stdout.strip()}; {report['headline']}"
-    work = sum(phase["wall_ns"] for phase in report["phases"] if phase["name"] in ("build", "warm-up", "work"))
-    for one in report["opportunities"]:
-        likely = one["saving_ns"]["likely"]
-        verdict = "WRONG" if likely > MOST_SHARE * work else "small"
-        yield f"{verdict}: {one['title']} ({one['cure']['id']}, {likely / 1e6:.0f} ms of {work / 1e6:.0f})"
+    said = recorded(command(name, folder), folder / f"{name}.pinprof", HERE.parents[1])
+    yield f"{said.work:.2f} s; {said.headline}"
+    for one in said.opportunities:
+        likely = one["saving_ns"]["likely"] / 1e9
+        verdict = "WRONG" if likely > MOST_SHARE * said.work else "small"
+        yield f"{verdict}: {one['title']} ({one['cure']['id']}, {likely:.2f} of {said.work:.2f} s)"
 
 
 def main() -> None:
@@ -358,7 +284,7 @@ def main() -> None:
         print(f"seconds {time.perf_counter() - began:.2f}")
         return
     with tempfile.TemporaryDirectory() as made:
-        folder = asked.keep or Path(made)
+        folder = (asked.keep or Path(made)).resolve()
         folder.mkdir(exist_ok=True)
         wrong = 0
         for name in asked.names or [*known, *(f"c_{name}" for name in C_PROGRAMS)]:

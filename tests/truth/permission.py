@@ -5,24 +5,24 @@ usage: python -m tests.truth.permission [NAME…] [--only SITUATION…] [--cases
 Each program of `tests/cases` that needs no GPU (or of another folder, whose guilty lines end in `GUILTY`) is recorded
 with everything permitted, and then in each situation. A row says for how many cases the first opportunity has the same
 line and cure, for how many of these the saving differs by 35 % at most, and in how many something is found that is not
-found with everything permitted. Savings of a busy machine differ more from run to run than situations make them differ.
+found with everything permitted. Runs on a busy machine differ, too, whatever is permitted.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.cases.programs import FOLDER, Program, Skipped, seconds
+import pytest
+
+from tests.cases import measure
+from tests.cases.programs import FOLDER, Program, Skipped
 from tests.support.other_user import NOBODY, reachable_python
 from tests.support.situation import CAPABILITIES, DENIED, DOCKER, PODMAN, SITUATION
 
@@ -42,7 +42,6 @@ SITUATIONS = {
 }
 """The words of situation.py."""
 AGREED = 0.35
-LIMIT_S = 280
 
 
 @dataclass(frozen=True)
@@ -85,33 +84,28 @@ def recorded(program: Program, situation: str, folder: Path) -> Said:
     """What is said of a program in a situation.
 
     Raises:
-        Skipped: the program or the situation cannot be had here.
+        Skipped: the program cannot be had here.
+        RuntimeError: the situation cannot be had here, or pinprof fails.
     """
     nobody = "user=" in situation
     interpreter, path = reachable_python() if nobody else (sys.executable, "")
     command = program.command(folder, interpreter)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         Path(place).chmod(0o777)
-        words = [*SITUATION, *situation.split(), "--", interpreter, "-m", "pinprof", "record", "--no-report"]
         environment = os.environ | ({"PYTHONPATH": path, "XDG_CACHE_HOME": f"{place}/cache"} if nobody else {})
-        done = subprocess.run(
-            [*words, "-o", f"{place}/run.pinprof", "--", *command],
-            capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=place,
-            env=environment | {"PYTHONDONTWRITEBYTECODE": "1"},
-        )  # fmt: skip
-        if done.returncode or not Path(place, "run.pinprof").exists():
-            raise Skipped((done.stderr.strip().splitlines() or ["no recording"])[-1])
-        asked = [sys.executable, "-m", "pinprof", "report", "--format", "json", f"{place}/run.pinprof"]
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    return said(json.loads(answer.stdout).get("opportunities", []), seconds(done.stdout))
-
-
-def said(opportunities: list[dict[str, Any]], work_s: float) -> Said:
-    """The first of the opportunities of a report's JSON."""
-    found = [(f"{Path(one['site']['file']).name}:{one['site']['line']}", one["cure"]["id"]) for one in opportunities]
+        promise = measure.recorded(
+            command,
+            Path(place, "run.pinprof"),
+            Path(place),
+            [*SITUATION, *situation.split(), "--", interpreter, "-m", "pinprof"],
+            environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    found = [
+        (f"{Path(one['site']['file']).name}:{one['site']['line']}", one["cure"]["id"]) for one in promise.opportunities
+    ]
     if not found:
-        return Said(work_s=work_s)
-    return Said(*found[0], opportunities[0]["saving_ns"]["likely"] / 1e9, work_s, frozenset(found))
+        return Said(work_s=promise.work)
+    return Said(*found[0], promise.opportunities[0]["saving_ns"]["likely"] / 1e9, promise.work, frozenset(found))
 
 
 def cases(folder: Path, names: list[str]) -> Iterator[Program]:
@@ -154,7 +148,7 @@ def main() -> None:
                     found = recorded(program, SITUATIONS[name], folder)
                     rows[name].add(whole, found)
                     print(f"    {name}: {found}", flush=True)
-            except Skipped as why:
+            except (Skipped, RuntimeError, pytest.skip.Exception) as why:
                 print(f"{program.path.stem}: skipped. {why}", flush=True)
     text = table(rows)
     print(text)

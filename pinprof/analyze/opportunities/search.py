@@ -338,7 +338,7 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("CUDA calls were not recorded, so pins and copies are judged only by samples.")
     elif activity is not None and len(activity.windows):
         missing.append("The GPU's work was recorded only in windows, so it is not known when it waits for the host.")
-    elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
+    elif activity is not None and "cuda" not in activity.recorded and (activity.calls.status == 0).any():
         missing.append("The GPU's work was not recorded, so it is not known how long the GPU waits for the host.")
     if activity is not None and activity.untraced():
         missing.append("Some CUDA calls were not traced, to limit the cost; only samples show theirs.")

@@ -36,7 +36,7 @@ def _table(file: InsideFile, known: Mapping[int, KnownSite], numbers: dict[HostS
     event = np.array([_EVENTS.get(number, 0) for number in range(max(Kind) + 1)], np.uint8)[kind]
     sums = np.isin(kind, SUMMED_BLOCKS)
     given = event == HostEvent.GIVEN
-    ns = file.blocks.lengths_ns
+    ns = file.block_lengths_ns
     before = (event == HostEvent.MADE) & (records["flags"] & Flag.SAMPLE > 0)
     giver = np.where(given, records["extra"], np.uint32(0))
     return HostMemoryTable(

@@ -7,7 +7,6 @@ from __future__ import annotations
 import mmap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,52 +33,18 @@ from pinprof.read.inside.layout import (
     Kind,
     Withdrew,
 )
+from pinprof.read.inside.texts import SAMPLED, AgentSite, without_texts
 from pinprof.read.inside.used import Used
 from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
-_LONGEST_TEXT = 1 << 13
 _MOST_BYTES, _MOST_RANKS = 2**48, 2**20
-
-
-class PythonFrame(NamedTuple):
-    """A function of Python, and the line in it."""
-
-    function: str
-    file: str
-    line: int
-
-
-class NativeFrame(NamedTuple):
-    """A return address, by its place in a file; an address where no file holds it."""
-
-    file: str
-    place: int
-
-
-class AgentSite(NamedTuple):
-    """Who makes a call, innermost first."""
-
-    python: tuple[PythonFrame, ...]
-    """Up to the first function of the program's own code."""
-    native: tuple[NativeFrame, ...]
+_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW, Kind.COMMUNICATOR)
 
 
 @dataclass(frozen=True)
-class BlockRecords:
-    """Records of large memory of the host, each thread's in its order; columns of one length."""
-
-    records: NDArray[np.void]
-    tid: Int32
-    begin_ns: Int64
-    end_ns: Int64
-    lengths_ns: Mapping[str, Int64]
-    """What `source` and `stream` say, as lengths of time."""
-
-
-@dataclass(frozen=True)
-class MeetingRecords:
-    """Records of calls in which processes meet, each thread's in its order; columns of one length."""
+class ThreadRecords:
+    """Records, each thread's in its order; columns of one length."""
 
     records: NDArray[np.void]
     tid: Int32
@@ -119,8 +84,12 @@ class InsideFile:
     areas: tuple[DataArea, ...]
     """By time: files of data that the program mapped, and what the driver's calls mapped, with their thread (else -1).
     Where something is mapped no more, there is the host's memory for all that is known."""
-    blocks: BlockRecords
-    meetings: MeetingRecords
+    blocks: ThreadRecords
+    """Of large memory of the host."""
+    block_lengths_ns: Mapping[str, Int64]
+    """What their `source` and `stream` say, as lengths of time."""
+    meetings: ThreadRecords
+    """Calls in which processes meet."""
     communicators: tuple[Communicator, ...]
     used: Used | None = None
     """Where it spent CPU time; None where that was not sampled."""
@@ -149,15 +118,15 @@ def parse(data: Bytes) -> InsideFile | None:
     parts, thread, taking, damaged = [np.zeros(0, RECORD)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     sites: dict[int, AgentSite] = {}
     paths: list[str] = []
-    heard: dict[Kind, list[tuple[np.void, bytes]]] = {kind: [] for kind in _SAMPLED}
+    heard: dict[Kind, list[tuple[np.void, bytes]]] = {kind: [] for kind in SAMPLED}
     for chunk in chunked_file.chunks(data, head, CHUNK, RECORD.itemsize):
         if chunk is None:
             damaged += 1
             continue
         start, count = chunk[0] + CHUNK.itemsize, chunk[2]
         units = np.frombuffer(data[start : start + count * RECORD.itemsize], RECORD)
-        records, texts = _without_texts(units, len(paths), heard)
-        sites.update((number, _site(text)) for number, text in texts.sites)
+        records, texts = without_texts(units, len(paths), heard)
+        sites.update(texts.sites)
         paths += texts.paths
         row = np.arange(len(records))
         taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
@@ -186,21 +155,19 @@ def parse(data: Bytes) -> InsideFile | None:
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
     areas = _areas(records[maps], pid, tid[maps], clock.ns(records["begin"][maps]), paths)
-    all_records, all_tid, why = records, tid, records["result"][kind == Kind.WITHDREW]
+    why = records["result"][kind == Kind.WITHDREW]
     # Chunks pass from a thread that ends to another, and a thread has one after another.
     order = np.lexsort((np.arange(len(records)), number, tid))
-    blocks = _blocks(records, tid, clock, order[memory[order]])
-    met = order[(good & met)[order]]
-    meetings = MeetingRecords(
-        records[met], tid[met].astype(np.int32), clock.ns(records["begin"][met]), clock.ns(records["end"][met])
-    )
-    order = order[(good & ~(kind == Kind.MET))[order]]
-    records = records[order]
-    begin, end = clock.ns(records["begin"]), clock.ns(records["end"])
-    sums = records["kind"] == Kind.SUM
-    took = np.where(sums, clock.length_ns(records["source"]), end - begin)
+
+    def ordered(which: Bool) -> ThreadRecords:
+        rows = order[which[order]]
+        mine = records[rows]
+        return ThreadRecords(mine, tid[rows].astype(np.int32), clock.ns(mine["begin"]), clock.ns(mine["end"]))
+
+    calls, blocks = ordered(good & ~met), ordered(memory)
+    sums, took = calls.records["kind"] == Kind.SUM, calls.end_ns - calls.begin_ns
     return InsideFile(
-        used=_used(all_records, all_tid, samples, clock, heard, named) if samples.any() else None,
+        used=_used(records, tid, samples, clock, heard, named) if samples.any() else None,
         withdrew=Withdrew(bool(why.any())) if len(why) else None,
         parent=int(header["parent"]),
         pid=pid,
@@ -211,16 +178,14 @@ def parse(data: Bytes) -> InsideFile | None:
         lost_blocks=int(header["lost_blocks"]),
         damaged=damaged,
         names=functions,
-        records=records,
-        tid=tid[order].astype(np.int32),
-        begin_ns=begin,
-        end_ns=end,
-        took_ns=np.where(sums, np.minimum(took, end - begin), took),
+        **vars(calls),
+        took_ns=np.where(sums, np.minimum(clock.length_ns(calls.records["source"]), took), took),
         sites=sites,
         areas=areas,
         blocks=blocks,
-        meetings=meetings,
-        communicators=_communicators(all_records),
+        block_lengths_ns={name: clock.length_ns(blocks.records[name]) for name in ("source", "stream")},
+        meetings=ordered(good & met),
+        communicators=_communicators(records),
     )
 
 
@@ -244,17 +209,6 @@ def _memory(records: NDArray[np.void], clock: TickClock) -> Bool:
     good &= ~sums | ((records["address"] > 0) & (records["address"] < 2**40))
     good &= (records["source"] < LATEST_NS) & (records["stream"] < LATEST_NS)
     return np.asarray(good)
-
-
-def _blocks(records: NDArray[np.void], tid: Int64, clock: TickClock, rows: Int64) -> BlockRecords:
-    mine = records[rows]
-    return BlockRecords(
-        mine,
-        tid[rows].astype(np.int32),
-        clock.ns(mine["begin"]),
-        clock.ns(mine["end"]),
-        {name: clock.length_ns(mine[name]) for name in ("source", "stream")},
-    )
 
 
 def _used(
@@ -303,61 +257,3 @@ def _is_sum(records: NDArray[np.void]) -> Bool:
     known = (records["bytes"] == NOT_KNOWN) | (records["bytes"] < LATEST_NS)
     several = (records["address"] > 0) & (records["address"] < 2**40) & (records["source"] <= span + 1)
     return np.asarray(several & known)
-
-
-_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW, Kind.COMMUNICATOR)
-_SAMPLED = (Kind.MODULE, Kind.CODE, Kind.CHAIN)
-_TEXTS = (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED, Kind.NAMED, *_SAMPLED)
-"""Records that say in the next units what they are about."""
-
-
-class _Texts(NamedTuple):
-    sites: list[tuple[int, str]]
-    paths: list[str]
-
-
-def _without_texts(
-    units: NDArray[np.void], before: int, told: dict[Kind, list[tuple[np.void, bytes]]]
-) -> tuple[NDArray[np.void], _Texts]:
-    """The records, mappings with the number of their path, counted from `before`, as `site`; and what texts say, which
-    lie in place of records behind those of sites and mappings. What the sampler says is added to `told`.
-    """
-    text = np.zeros(len(units), np.bool_)
-    texts = _Texts([], [])
-    units = units.copy()
-    for at in np.flatnonzero(np.isin(units["kind"], _TEXTS)).tolist():
-        length = int(units["bytes"][at])
-        if text[at] or length > _LONGEST_TEXT:
-            text[at] = True
-            continue  # bytes of a text, or damage
-        size = -(-length // RECORD.itemsize)
-        text[at + 1 : at + 1 + size] = True
-        raw = units[at + 1 : at + 1 + size].tobytes()[:length]
-        if (kind := int(units["kind"][at])) in told:
-            text[at] = True
-            told[Kind(kind)].append((units[at], raw))
-            continue
-        said = raw.decode("utf-8", "replace")
-        if kind == Kind.SITE:
-            text[at] = True
-            texts.sites.append((int(units["site"][at]), said))
-        else:
-            units["site"][at] = before + len(texts.paths)
-            texts.paths.append(said)
-    return units[~text], texts
-
-
-def _site(text: str) -> AgentSite:
-    """A site by its text; what is cut off is left out."""
-    python: list[PythonFrame] = []
-    native: list[NativeFrame] = []
-    for line in text.split("\n")[:-1]:
-        fields = line.split("\t")
-        try:
-            if fields[0] == "P" and len(fields) == 4:
-                python.append(PythonFrame(fields[2], fields[3], min(max(int(fields[1]), 0), 2**31 - 1)))
-            elif fields[0] == "N" and len(fields) == 3:
-                native.append(NativeFrame(fields[2], min(max(int(fields[1], 16), 0), 2**63)))
-        except ValueError:
-            continue
-    return AgentSite(tuple(python), tuple(native))

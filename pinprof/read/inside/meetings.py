@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import halves
+from pinprof.base.columns import Int32, halves
 from pinprof.data.activity import Caller
 from pinprof.data.meeting_calls import Communicator, MeetingCalls
 from pinprof.data.meeting_functions import MEETING_FUNCTIONS
 from pinprof.read.by_thread import outermost
 from pinprof.read.inside.file import InsideFile
-from pinprof.read.inside.layout import NOT_KNOWN
 from pinprof.read.inside.sites import NOWHERE, KnownSite
 
 
@@ -25,8 +24,7 @@ def meeting_calls(files: Sequence[tuple[InsideFile, Mapping[int, KnownSite]]]) -
     tables = [_table(file, known, names, sites, communicators) for file, known in files if len(file.meetings.records)]
     if not tables:
         return None
-    whole = [replace(table, names=(), sites=(), communicators=()) for table in tables]
-    calls = whole[0].joined(*whole[1:])
+    calls = tables[0].joined(*tables[1:])
     calls = calls.take(np.argsort(calls.start_ns, kind="stable"))
     return replace(calls, names=tuple(names), sites=tuple(sites), communicators=tuple(communicators))
 
@@ -53,7 +51,6 @@ def _table(
     called = records["function"].astype(np.int64)
     peer, tag = halves(records["stream"])
     paired = to_peer[called]
-    size = records["bytes"]
     return MeetingCalls(
         start_ns=met.begin_ns[rows],
         end_ns=met.end_ns[rows],
@@ -64,7 +61,7 @@ def _table(
         number=records["source"].astype(np.int64),
         peer=np.where(paired, np.maximum(peer, -1), -1).astype(np.int64),
         tag=np.where(paired, tag, 0).astype(np.int64),
-        size_bytes=np.where(size == NOT_KNOWN, np.uint64(0), size).astype(np.int64) - (size == NOT_KNOWN),
+        size_bytes=records["bytes"].astype(np.int64),  # NOT_KNOWN becomes -1
         site=np.array([_site(known, site, sites) for site in records["site"].tolist()], np.int32),
         names=(),
         communicators=(),
@@ -72,9 +69,7 @@ def _table(
     )
 
 
-def _communicators(
-    file: InsideFile, identities: Sequence[int], numbers: dict[Communicator, int]
-) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+def _communicators(file: InsideFile, identities: Sequence[int], numbers: dict[Communicator, int]) -> Int32:
     """The number of each; -1 for those of which the file says nothing."""
     of = {one.identity: numbers.setdefault(one, len(numbers)) for one in file.communicators}
     return np.array([of.get(identity, -1) for identity in identities], np.int32)

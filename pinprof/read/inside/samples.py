@@ -23,8 +23,9 @@ from pinprof.read.assembly import StackBuilder
 from pinprof.read.by_thread import threads
 from pinprof.read.inside import fault_kinds
 from pinprof.read.inside.fault_kinds import Does
-from pinprof.read.inside.file import InsideFile, NativeFrame
+from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Withdrew
+from pinprof.read.inside.texts import NativeFrame
 from pinprof.read.inside.used import NO_CALL, Used
 from pinprof.read.inside.used_stacks import (
     BY_FAULT,

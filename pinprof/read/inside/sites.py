@@ -16,7 +16,8 @@ from pinprof.data.gpu_functions import FUNCTIONS, of_vendor, plain_name
 from pinprof.data.model import NO_NODE, USER, Dso
 from pinprof.data.own_code import library_part
 from pinprof.read.assembly import StackBuilder
-from pinprof.read.inside.file import AgentSite, InsideFile, NativeFrame, PythonFrame
+from pinprof.read.inside.file import InsideFile
+from pinprof.read.inside.texts import AgentSite, NativeFrame, PythonFrame
 from pinprof.read.symbols.resolver import Resolver
 
 

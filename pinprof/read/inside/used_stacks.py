@@ -13,8 +13,8 @@ from pinprof.data.system_calls import kernel_functions
 from pinprof.read.assembly import KERNEL_IMAGE, StackBuilder
 from pinprof.read.inside import used
 from pinprof.read.inside.fault_kinds import ENTERED, SHARED
-from pinprof.read.inside.file import NativeFrame
 from pinprof.read.inside.sites import at_place, named_frames
+from pinprof.read.inside.texts import NativeFrame
 from pinprof.read.inside.used import Used
 from pinprof.read.python.frames import is_machinery
 from pinprof.read.symbols.resolver import Resolver

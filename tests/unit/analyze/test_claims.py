@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from pinprof.analyze import Run, analyze, headline
 from pinprof.analyze.opportunities import search
@@ -19,6 +17,7 @@ from pinprof.data.gpu_functions import COPIES
 from pinprof.data.model import Capture, Event, Losses
 from pinprof.report.gather import build
 from tests.support.activities import MIB, Call, activity, kernel, to_device
+from tests.support.sample_report import text_of
 from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 from tools.evidence_table import PAGE, page
 
@@ -85,9 +84,8 @@ CALLED_LOW = ("memory costs are low", "Nothing to gain", "take little time", "fa
 
 def texts(run: Run) -> str:
     """All that people read of a report, in every form but the page."""
-    report, stream = build(run, "text"), io.StringIO()
-    report.show(Console(file=stream, width=10_000, no_color=True))
-    return "\n".join([stream.getvalue(), *report.to_markdown()])
+    report = build(run, "text")
+    return "\n".join([text_of(report, 10_000), *report.to_markdown()])
 
 
 @pytest.mark.parametrize("name", LACKING)

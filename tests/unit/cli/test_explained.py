@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ class Terminal:
         self._capsys = capsys
         self.shown = ""
         self.before_page = ""
-        self.trouble = Trouble(lambda text: print(text))
+        self.trouble = Trouble(print)
 
     def look(self) -> str:
         self.shown += "".join(self._capsys.readouterr())
@@ -59,11 +58,11 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return made
 
 
-def instead(name: str, error: BaseException) -> Callable[[pytest.MonkeyPatch], None]:
+def instead(patch: pytest.MonkeyPatch, name: str, error: BaseException) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    return lambda patch: patch.setattr(pipeline, name, fail)
+    patch.setattr(pipeline, name, fail)
 
 
 def test_the_answer_is_printed_before_the_page_is_made_and_nothing_twice(terminal: Terminal) -> None:
@@ -85,7 +84,7 @@ def test_quiet_prints_nothing_and_writes_the_page(terminal: Terminal) -> None:
 def test_ctrl_c_while_the_page_is_made_keeps_the_answer_and_says_what_is_missing(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instead("write_page", SIGNALS["Ctrl-C"])(monkeypatch)
+    instead(monkeypatch, "write_page", SIGNALS["Ctrl-C"])
     terminal.explain()
     assert terminal.shown.startswith(HEADLINE)
     assert "pinprof: stopped; the page is missing. To get it all: pinprof report run.pinprof" in terminal.shown
@@ -94,20 +93,20 @@ def test_ctrl_c_while_the_page_is_made_keeps_the_answer_and_says_what_is_missing
 
 
 def test_ctrl_c_before_the_answer_names_that_too(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    instead("explain", SIGNALS["Ctrl-C"])(monkeypatch)
+    instead(monkeypatch, "explain", SIGNALS["Ctrl-C"])
     terminal.explain()
     assert "pinprof: stopped; the answer and the page are missing." in terminal.shown
     assert CAPTURE in terminal.shown
 
 
 def test_any_other_signal_ends_pinprof(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    instead("write_page", SIGNALS["SIGTERM"])(monkeypatch)
+    instead(monkeypatch, "write_page", SIGNALS["SIGTERM"])
     with pytest.raises(KeyboardInterrupt):
         terminal.explain()
 
 
 def test_a_page_that_cannot_be_written_costs_no_answer(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    instead("write_page", CollectError("The disk is full.", "Free some.", "disk-full"))(monkeypatch)
+    instead(monkeypatch, "write_page", CollectError("The disk is full.", "Free some.", "disk-full"))
     terminal.explain()
     assert terminal.shown.startswith(HEADLINE)
     assert "pinprof: The page is not written: The disk is full. Free some. [disk-full]" in terminal.shown

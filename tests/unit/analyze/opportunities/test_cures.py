@@ -1,28 +1,16 @@
-"""Every cure of the catalogue can be shown: in a headline, in the documentation, in the words of its framework."""
+"""Every cure of the catalogue can be shown: in a headline, in the words of its framework."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import pytest
 
 from pinprof.analyze.opportunities.catalogue import CUPY, CURES, JAX, NATIVE, NUMPY, PYTHON, PYTORCH, cure
 from pinprof.analyze.opportunities.knobs import words_of
 
-DOCUMENTED = Path(__file__).parents[4] / "docs" / "opportunities.md"
 FRAMEWORKS = (NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON)
 
 
-def documented() -> list[str]:
-    table = DOCUMENTED.read_text("utf-8").partition("\n## What pinprof looks for\n")[2].partition("\n## ")[0]
-    return [
-        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([\w-]+)`", row)
-    ]
-
-
-def test_every_cure_is_documented_once_and_has_words_for_the_headline() -> None:
-    assert sorted(documented()) == sorted(CURES)
+def test_every_cure_has_words_for_the_headline() -> None:
     assert all(entry.phrase for entry in CURES.values())
 
 

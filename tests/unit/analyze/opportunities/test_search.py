@@ -209,6 +209,11 @@ def test_what_was_not_recorded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [sentence.partition(":")[0] for sentence in full] == [
         "The GPU's work was not recorded, so it is not known how long the GPU waits for the host."
     ]
+    without_gpu = recorded(ran(0, 100), [Traced("cuInit", 0, 1)])
+    assert without_gpu.activity is not None
+    failed = replace(without_gpu.activity.calls, status=np.array([100], np.int32))
+    made = replace(without_gpu, activity=replace(without_gpu.activity, calls=failed))
+    assert searched(monkeypatch, made=made).unseen == ()
     alone = searched(monkeypatch, made=capture(ran(0, 100))).unseen
     assert [sentence.partition(",")[0] for sentence in alone] == ["Waits were not recorded"]
     driver = (*SMALL[:1], "cuMemcpyHtoD@/usr/lib/libcuda.so.580.1")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pinprof.read.inside import file as inside_file
-from pinprof.read.inside.file import AgentSite, InsideFile, NativeFrame, PythonFrame
+from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import NOT_KNOWN, Kind
+from pinprof.read.inside.texts import AgentSite, NativeFrame, PythonFrame
 from tests.support import agent_file
 from tests.support.agent_file import anchor, call, chunk, header, record, site, total
 
