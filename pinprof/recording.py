@@ -28,11 +28,7 @@ from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.machine.process_limits import require_memory
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.streams import holds_recording
-from pinprof.streams.store import (
-    KALLSYMS,
-    CaptureWriter,
-    new_manifest,
-)
+from pinprof.streams.store import KALLSYMS, CaptureWriter, new_manifest
 
 
 @dataclass(frozen=True)

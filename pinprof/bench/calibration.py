@@ -19,12 +19,9 @@ from pinprof.machine.children import Limits
 LIMIT_S = 3.0
 _WORKER = (sys.executable, "-P", "-m", "pinprof.bench.calibration_worker")
 """-P: modules in the current directory are none of ours."""
-SMALL = (
-    "touch.first", "memcpy.host", "free.pageable", "touch.cow", "file.read", "file.map-touch",
-)  # fmt: skip
 LARGE = ("touch.huge", "refill.copy-new", "refill.copy-kept", "refill.add-new", "refill.add-kept")
 """Measured with huge pages."""
-HOST = (*SMALL[:2], *LARGE, *SMALL[2:])
+HOST = ("touch.first", "memcpy.host", *LARGE, "free.pageable", "touch.cow", "file.read", "file.map-touch")
 """What is measured of every machine, the most wanted first."""
 CUDA = (
     "pin.alloc", "h2d.pageable", "h2d.pinned", "d2h.pageable", "d2h.pinned", "h2d.small", "pin.register-touched",

@@ -16,7 +16,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
@@ -76,7 +75,7 @@ def keep(known: KeptRates, environment: Mapping[str, str]) -> None:
         files.written(folder / _name(known.rates.machine, environment), text + "\n")
 
 
-def _name(machine: Mapping[str, Any], environment: Mapping[str, str]) -> Path:
+def _name(machine: Mapping[str, Any], environment: Mapping[str, str]) -> str:
     """The file's name: the host's is only in the hash, as everywhere."""
     facts = [rates.key_of(machine), os.uname().nodename, environment.get("CUDA_VISIBLE_DEVICES"), __version__]
-    return Path(f"calibration-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json")
+    return f"calibration-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:24]}.json"

@@ -20,9 +20,7 @@ from pinprof.bench.timers import ALONE, Timer, fresh, repeated
 _PAGE = mmap.PAGESIZE
 _OF_MALLOC = 16
 """How far behind the beginning of a page malloc and NumPy put large memory."""
-_TIMES = 3.0
-"""An addition has the sources 1 and 2 times the value."""
-_Fill = Callable[[Float64], None]
+_Fill = Callable[[Float64], object]
 
 
 class _Mapping:
@@ -52,17 +50,15 @@ class Refill:
     def copy(cls, size_bytes: int, value: float) -> Refill:
         """By a memcpy of other memory, as `numpy.concatenate` does."""
         source = np.full(size_bytes // 8, value)
-
-        def fill(target: Float64) -> None:
-            ctypes.memmove(target.ctypes.data, source.ctypes.data, target.nbytes)
-
-        return cls(size_bytes, fill, value)
+        return cls(
+            size_bytes, lambda target: ctypes.memmove(target.ctypes.data, source.ctypes.data, target.nbytes), value
+        )
 
     @classmethod
     def add(cls, size_bytes: int, value: float) -> Refill:
         """By the sum of two arrays, as `a + b` of NumPy does."""
         first, second = np.full(size_bytes // 8, value), np.full(size_bytes // 8, 2 * value)
-        return cls(size_bytes, lambda target: _add(first, second, target), _TIMES * value)
+        return cls(size_bytes, lambda target: np.add(first, second, out=target), 3 * value)
 
     def new(self) -> Timer:
         """A timer of making memory, filling it, and giving it back."""
@@ -85,7 +81,3 @@ class Refill:
             raise ScenarioError(
                 "Filling memory left wrong data in it.", "Check the memory of this machine.", "wrong-result"
             )
-
-
-def _add(first: Float64, second: Float64, target: Float64) -> None:
-    np.add(first, second, out=target)

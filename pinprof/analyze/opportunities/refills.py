@@ -36,11 +36,12 @@ class Renewal:
 def renewal(scene: Scene, faults: Int64, blocks: PlaceBlocks | None) -> Renewal | None:
     """For these wall rows, which lie in faults of huge pages; None where this machine was not measured."""
     size = blocks.made_bytes // blocks.made if blocks and blocks.made else _TYPICAL
-    found = [_share(scene.rates, how, size) for how in ("copy", "add")]
     zeroing = scene.rates.cost("touch.huge", size)
-    if zeroing is None or None in found:
+    if zeroing is None or not zeroing.ns:
         return None
-    copied, added = (each for each in found if each is not None)
+    copied, added = (_share(scene.rates, how, size, zeroing) for how in ("copy", "add"))
+    if copied is None or added is None:
+        return None
     copies = scene.ns(faults[scene.has(_COPIES)[faults]]) / max(scene.ns(faults), 1)
     # Two arrays and the sum compete for the caches; nothing does less for memory that stays.
     if blocks and all(line.zeroed for line in blocks.lines):
@@ -59,11 +60,10 @@ def renewal(scene: Scene, faults: Int64, blocks: PlaceBlocks | None) -> Renewal 
 def _clearing(rates: RateBook, size: int, zeroing: Estimate) -> float:
     """What clearing memory that stays takes, as a share of zeroing new pages: half a copy, which reads as well."""
     kept = rates.cost("refill.copy-kept", size)
-    return min(kept.ns / 2 / zeroing.ns, 1) if kept and zeroing.ns else 0.0
+    return min(kept.ns / 2 / zeroing.ns, 1) if kept else 0.0
 
 
-def _share(rates: RateBook, how: str, size: int) -> float | None:
-    """What filling memory that stays saves, as a share of zeroing it."""
-    parts = [rates.cost(name, size) for name in (f"refill.{how}-new", f"refill.{how}-kept", "touch.huge")]
-    new, kept, zeroing = (part or Estimate(0, 0, 0, "") for part in parts)
-    return max(new.ns - kept.ns, 0) / zeroing.ns if all(parts) and zeroing.ns else None
+def _share(rates: RateBook, how: str, size: int, zeroing: Estimate) -> float | None:
+    """What filling memory that stays saves, as a share of zeroing it; None where this machine was not measured."""
+    new, kept = (rates.cost(f"refill.{how}-{which}", size) for which in ("new", "kept"))
+    return max(new.ns - kept.ns, 0) / zeroing.ns if new and kept else None

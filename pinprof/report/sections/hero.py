@@ -52,6 +52,11 @@ class Hero(Section[Explained]):
         part = _part(subject.run.part) if subject.run.part else None
         return cls(subject.shared.headline, subject.shared.gaps, subject.shared.capture, facts, part)
 
+    def line(self) -> Text:
+        """The facts in one line."""
+        badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
+        return Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim"))
+
     def to_json(self) -> dict[str, Any]:
         """The answer, and how it was recorded."""
         part = {} if self.part is None else {"part": dict(self.part)}
@@ -85,8 +90,7 @@ class HowMuch(Section[Explained]):
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """A line of facts, without a title."""
-        badge = ("host emulation · ", "yellow") if self.hero.capture.emulated else ""
-        if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.hero.facts), "dim")):
+        if facts := self.hero.line():
             yield from (Text(""), facts)
 
 
@@ -125,7 +129,7 @@ def _event_fact(event: EventResult, label: str) -> str:
         idle = " of idle threads" if event_label(event.name) == "idle threads" else ""
         return units.format_counted(event.samples, "wait", "waits") + idle
     if event.name == event.unit:
-        # HowMuch of which nothing is known: the event has no name but its unit.
+        # Counts of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")
     name = event.name if re.search("[/:]", event.name) else label
     what = ("weighted stack", "weighted stacks") if event.event.merged else ("sample", "samples")

@@ -30,7 +30,7 @@ class SectionLines:
         return min(len(self.lines), max(unit * self.room, _FEWEST))
 
 
-def bounded(blocks: Sequence[SectionLines], console: Console, most: int = MOST_LINES) -> str:
+def bounded(blocks: Sequence[SectionLines], console: Console, most: int) -> str:
     """The sections one below the other; if they have more than `most` lines, each has those that it begins with."""
     whole = sum(len(block.lines) for block in blocks)
     if whole <= most:

@@ -133,9 +133,7 @@ def plain_lines(parts: Callable[[Console], Iterable[RenderableType]]) -> list[st
 
 def print_all(parts: Callable[[Console], Iterable[RenderableType]], console: Console) -> None:
     """Print what is made for a console, one below the other."""
-    with tidy(console):
-        for part in parts(console):
-            console.print(part)
+    write(console.file, rendered(parts(console), console))
 
 
 def rendered(parts: Iterable[RenderableType], console: Console) -> str:

@@ -24,7 +24,7 @@ from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import GAP_STYLE, Hero
 from pinprof.report.sections.opportunities import Card, WhatToChange, site_words
 from pinprof.report.sections.phases import Phases
-from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
+from pinprof.report.terminal.layout import console_of, sentence, tidy
 
 MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
@@ -72,9 +72,7 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
         yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, 2)
     yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
     if hero and (not cards or report.capture.emulated):
-        badge = ("host emulation · ", "yellow") if report.capture.emulated else ""
-        facts = " · ".join(kept(printable(fact)) for fact in hero.facts)
-        yield from _cut(Text.assemble(badge, (facts, "dim")), console, 1 if cards else 2)
+        yield from _cut(hero.line(), console, 1 if cards else 2)
     if phases:
         yield from _cut(phases.line(), console, 2)
         if phases.about_steps:
