@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import explained, interrupts, ranks
+from pinprof.cli import explained, interrupts, naming, ranks
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
@@ -260,6 +260,8 @@ def _names(
     """Where the capture goes, and where if that is taken: a number says which."""
     from pinprof.streams import store
 
+    if output:
+        naming.refuse_page(output)
     if rank and output:
         return ranks.named_output(output, rank, force=force), lambda number: ranks.named_output(output, rank, number)
     if rank:

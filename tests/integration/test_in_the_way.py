@@ -304,7 +304,8 @@ def test_without_perf_events_the_agent_records_every_call_with_its_line(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("options", "status"), [(("--frequency", "0"), 2), (("--unknown",), 2), (("--max-size", "1"), 2)]
+    ("options", "status"),
+    [(("--frequency", "0"), 2), (("--unknown",), 2), (("--max-size", "1"), 2), (("-o", "run.html"), 2)],
 )
 def test_what_the_user_cannot_mean_is_refused_before_the_program_runs(
     options: tuple[str, ...], status: int, tmp_path: Path
