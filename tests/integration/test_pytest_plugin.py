@@ -31,12 +31,12 @@ def test_nothing_is_imported_before_a_test_asks():
     assert "pinprof.pytest_plugin" in sys.modules
     assert not {"numpy", "click", "pinprof.collect", "pinprof.read"} & set(sys.modules)
 
-def touch(mib):
-    """First touch of as many pages, one fault each."""
+def touch(mib, work=0):
+    """First touch of as many pages, one fault each; with work, that lasts long enough for looks on a busy machine."""
     memory = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     for place in range(0, len(memory), 4096):
-        memory[place] = 1
+        memory[place] = 1 + sum(range(work)) % 2
 
 @pytest.mark.pinprof(page_faults=30_000, cause={"fault": "99 %", "pin": "1 %"})
 def test_holds():
@@ -44,7 +44,7 @@ def test_holds():
 
 @pytest.mark.pinprof(page_faults=1000, findings=1000)
 def test_broken():
-    touch(32)
+    touch(32, 4000)
 
 @pytest.mark.pinprof(cause={"fault": "1 %"})
 def test_share_broken():
