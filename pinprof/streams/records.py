@@ -19,18 +19,29 @@ class RecordsFile:
         self.kept = bytearray()
         """Among the records up to `gathered`, those that later ones are read by."""
         self.head = b""
-        self.gathered = 0
+        self.gathered = self._whole = 0
 
     @property
     def size(self) -> int:
-        """How far it goes."""
-        return size(self.path)
+        """How far its whole records go, in bytes: one may be written at this moment. All of it behind a damaged one."""
+        written = size(self.path)
+        if written < perf.FILE_HEAD.size:
+            return 0
+        self.begin()
+        behind = between(self.path, self._whole, written)
+        end = max((end for _, _, _, end in perf.records(behind)), default=0)
+        if len(behind) >= end + perf.RECORD_HEADER.size:
+            _, _, length = perf.RECORD_HEADER.unpack_from(behind, end)
+            end = len(behind) if length < perf.RECORD_HEADER.size else end
+        self._whole += end
+        return self._whole
 
     def begin(self) -> None:
         """Read the head, once it is written."""
         if not self.head:
             self.gathered = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
             self.head = between(self.path, 0, self.gathered)
+            self._whole = self.gathered
 
     def keep_until(self, place: int) -> None:
         """Gather what is kept of the records up to a place, which lies between records."""

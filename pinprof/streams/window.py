@@ -52,7 +52,9 @@ class Growing:
     def mark(self, time_ns: int) -> Mark:
         """This moment."""
         paths = [path for stream in streams.STREAMS if stream.cut for path in stream.files(self.directory)]
-        return Mark(time_ns, {self.name(path): size(path) for path in paths})
+        records = self._records
+        sizes = {self.name(path): records[path].size if path in records else size(path) for path in paths}
+        return Mark(time_ns, sizes)
 
     def name(self, path: Path) -> str:
         """The path of one of its files in the capture."""

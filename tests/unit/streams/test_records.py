@@ -54,3 +54,16 @@ def test_what_is_kept_says_who_there_is_and_where_code_lies(tmp_path: Path) -> N
     assert bytes(file.kept) == fork(30) + fork(31)
     file.keep_until(file.size)
     assert len(file.kept) == 2 * len(fork(30))
+
+
+def test_a_file_goes_as_far_as_its_whole_records(tmp_path: Path) -> None:
+    head, path = described(tmp_path / "head", whole=False), tmp_path / "file"
+    path.write_bytes(head[: perf.FILE_HEAD.size - 1])
+    file = RecordsFile(path)
+    assert file.size == 0
+    path.write_bytes(head + fork(30) + fork(31)[:-1])
+    assert file.size == len(head + fork(30))
+    path.write_bytes(head + fork(30) + fork(31) + fork(32)[:4])
+    assert file.size == len(head + fork(30) + fork(31))
+    path.write_bytes(head + fork(30) + fork(31) + bytes(50))
+    assert file.size == path.stat().st_size  # a damaged record, which reading names

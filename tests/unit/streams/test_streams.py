@@ -118,6 +118,23 @@ def test_declared_streams_of_every_kind_are_written_read_cut_and_scrubbed(record
     assert f"{KERNEL:x}".encode() not in after
 
 
+def test_a_record_that_is_written_at_the_moment_of_a_mark_is_in_one_window(tmp_path: Path) -> None:
+    path = tmp_path / "recording" / store.PERF_DATA
+    path.parent.mkdir()
+    head, pieces = described(path, whole=False), (fork(30) + fork(31)[:9], fork(31)[9:] + fork(32)[:9], fork(32)[9:])
+    recording = Growing(path.parent)
+    recording.records(path)
+    marks = [recording.mark(0)]
+    for number, piece in enumerate(pieces):
+        append(path, piece)
+        marks.append(recording.mark(100 * (number + 1)))
+    for number, expected in enumerate(([30], [30, 31], [30, 31, 32])):
+        part = tmp_path / f"part-{number}"
+        part.mkdir()
+        Window(recording, marks[number], marks[number + 1]).cut(part)
+        assert (part / store.PERF_DATA).read_bytes()[len(head) :] == b"".join(map(fork, expected))
+
+
 def test_a_file_that_no_stream_declares_is_not_shared(tmp_path: Path) -> None:
     capture = small(tmp_path)
     (capture / "toy.txt").write_text("anything")
