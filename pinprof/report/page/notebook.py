@@ -34,7 +34,7 @@ def _identity() -> str:
 
 
 def shared() -> str:
-    """The output that all reports of a notebook need, 0.8 MB, as HTML."""
+    """The output that all reports of a notebook need, 0.6 MB, as HTML."""
     ids = [f"pinprof-{_identity()}-{number}" for number in range(len(_parts()))]
     stored = Markup().join(_stored(name, part) for name, part in zip(ids, _parts(), strict=True))
     # A function, so that its names stay its own; a script of type module would not know its element.
