@@ -41,9 +41,8 @@ def page() -> str:
         text = (PACKAGE / place).read_text("utf-8").partition("/* ---- The file")[2]
         declared = [one for name in WANTED if (one := declaration(text, name))]
         parts.append(f"\n## {heading}\n\n`pinprof/{place}`\n\n```c\n" + "\n\n".join(declared) + "\n```\n")
-    parts.append(
-        f"\n## uvm/PID-TIME.bin: managed memory\n\n`pinprof/data/uvm_events.py`\n\n```text\n{uvm_events.__doc__}```\n"
-    )
+    parts.append("\n## uvm/PID-TIME.bin: managed memory\n\n`pinprof/data/uvm_events.py`\n\n")
+    parts.append(f"```text\n{uvm_events.__doc__}```\n")
     return "".join(parts)
 
 
