@@ -19,8 +19,8 @@ def nested(count: int, pid: int = 1) -> list[Range]:
 def cells(scopes: Scopes, events: Events, code: Int64, weight: Int64) -> dict[tuple[int, int], tuple[int, int]]:
     one = np.ones(len(events), np.int64)
     found = {}
-    for part in summed(scopes, events, code, weight, one):
-        for scope, of, first, second in zip(part.scope, part.code, part.first, part.second, strict=True):
+    for part in summed(scopes, events, code, (weight, one)):
+        for scope, of, first, second in zip(part.scope, part.code, *part.amounts, strict=True):
             assert (int(scope), int(of)) not in found
             found[int(scope), int(of)] = (int(first), int(second))
     return found
