@@ -32,7 +32,8 @@ def write(document: object, stream: IO[str]) -> None:
 
     def put_object(entries: Mapping[Any, Any], depth: int) -> None:
         line = ",\n" + " " * depth
-        pieces, before = [], "{" + line[1:]
+        pieces: list[str] = []
+        before = "{" + line[1:]
         for key, entry in entries.items():
             name = names.get(key) if type(key) is str else _name(key)
             if name is None:
@@ -51,7 +52,8 @@ def write(document: object, stream: IO[str]) -> None:
         if len(entries) >= _LONG and _WORDS.keys() >= set(map(type, entries)):
             stream.write("[" + line[1:] + _encoder(depth).encode(entries)[1:-1] + line[1:-1] + "]")
             return
-        pieces, before = [], "[" + line[1:]
+        pieces: list[str] = []
+        before = "[" + line[1:]
         for entry in entries:
             if word := _WORDS.get(type(entry)):
                 pieces += before, word(entry)

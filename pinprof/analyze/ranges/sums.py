@@ -24,7 +24,7 @@ class Spreads:
     """The lower one of two."""
     most: Int64
     first: Int64
-    """The value of the first event."""
+    """The value of the first event, where these are in the order of time."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,6 @@ def _differences(
     if value is not None:
         count = cells.sum(last - begin)
         nth = (np.zeros(len(count), np.int64), (count - 1) // 2, count - 1)
-        spread = smallest(value[ordered], (begin, last, cells.of), nth)
-        spreads = Spreads(*spread, value[ordered[cells.min(begin)]])
+        least, median, most = smallest(value[ordered], (begin, last, cells.of), nth)
+        spreads = Spreads(least, median, most, value[ordered[cells.min(begin)]])
     return Sums(of, what, tuple(sums), spreads)
