@@ -35,7 +35,7 @@ class Sums:
     code: Int64
     amounts: tuple[Int64, ...]
     spreads: Spreads | None
-    """Of the value that was asked for."""
+    """Spreads of a value, where one was given."""
 
 
 def summed(
