@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -57,10 +58,15 @@ class Intervals:
         """Length of the set before each instant."""
         if not len(self):
             return np.zeros(len(instant), np.int64)
-        length = self.end - self.start
-        whole = np.cumsum(length) - length
         place = np.maximum(np.searchsorted(self.start, instant, "right") - 1, 0)
-        return np.asarray(whole[place] + np.clip(instant - self.start[place], 0, length[place]))
+        into = np.minimum(np.maximum(instant, self.start[place]), self.end[place]) - self.start[place]
+        return np.asarray(self._sums[place] + into)
+
+    @cached_property
+    def _sums(self) -> Int64:
+        """Length of the set before each of its intervals."""
+        length = self.end - self.start
+        return np.asarray(np.cumsum(length) - length)
 
 
 def union(start: Int64, end: Int64) -> Intervals:
