@@ -180,6 +180,23 @@ def joined_up(first: Int64, length: Int64) -> Int64:
     return number
 
 
+def highest(low: Int64, high: Int64, value: Int64, count: int) -> Int64:
+    """Per place below `count` the greatest value, of 0 or more, of the intervals [low, high) that hold it, else -1.
+
+    An interval is two that overlap, as long as a power of two; from the longest to the shortest, halves take over.
+    """
+    best = np.full(count, -1, np.int64)
+    low, high, value = (column[high > low] for column in (low, high, value))
+    power = np.log2(high - low).astype(np.int64)
+    for bit in range(int(power.max(initial=-1)), -1, -1):
+        mine = power == bit
+        np.maximum.at(best, low[mine], value[mine])
+        np.maximum.at(best, high[mine] - (1 << bit), value[mine])
+        if half := 1 << bit >> 1:
+            best[half:] = np.maximum(best[half:], best[:-half])
+    return best
+
+
 def batches(size: Int64) -> Iterator[tuple[int, int]]:
     """Runs [first, last) of neighbours whose sizes come to about BATCH_ROWS; one that is larger is a run by itself."""
     batch = np.cumsum(size) // BATCH_ROWS
