@@ -74,7 +74,7 @@ def test_an_error_of_a_tool_is_the_one_of_the_command(root: Path) -> None:
 
 
 def test_a_program_is_recorded_into_the_root_and_explained(root: Path) -> None:
-    program = [sys.executable, "-c", "print(sum(bytes(1 << 22)))"]
+    program = [sys.executable, "-c", "print(sum(bytes(1 << 25)))"]
     failed, text = asked(root, "record", program=program, output="own.pinprof")
     assert not failed, text
     assert text.startswith("Capture: own.pinprof\n")
