@@ -46,8 +46,8 @@ from pinprof.data.model import (
 )
 from pinprof.read.assembly import summable
 from pinprof.read.long_columns import put_together, taken
+from pinprof.read.perf import fault_mappings, wakeups
 from pinprof.read.perf import records as rec
-from pinprof.read.perf import wakeups
 from pinprof.read.perf.chains import Chains
 from pinprof.read.perf.header import EventSource, Header
 from pinprof.read.perf.mappings import SpaceTable, TaskRecord
@@ -169,6 +169,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             ip=taken(samples.ip, order),
             address=taken(samples.addr, order),
             wait=None if wait is None else wait[order],
+            mapped=_mapped(samples, raw)[order] if raw.areas and raw.timed else None,
         ),
         stacks=stacks.table,
         ranges=ranges,
@@ -192,6 +193,13 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
         ),
         utc_offset_ns=header.features.utc_offset_ns,
     )
+
+
+def _mapped(samples: RawSamples, raw: Raw) -> UInt8:
+    """What the samples' data addresses lie in; from the first loss of records on, mappings may be among the lost."""
+    lost_ns = min((loss.clock for loss in raw.losses if loss.lost), default=None)
+    changes = fault_mappings.by_time(raw.areas, raw.tasks)
+    return fault_mappings.mapped_at(samples.clock, samples.pid, samples.addr, changes, lost_ns)
 
 
 def _exits(exits: Mapping[tuple[int, int], int], sampled: Collection[tuple[int, int]]) -> ExitTable:
