@@ -20,7 +20,7 @@ def with_mappings(samples: SampleTable, lists: MappingTable) -> SampleTable:
     if not len(lists) or not len(addressed):
         return samples
     mapped = np.full(len(samples), Mapped.UNKNOWN, np.uint8)
-    for pid in np.unique(samples.pid[addressed]).tolist():
+    for pid in np.unique(lists.pid).tolist():
         rows, mine = addressed[samples.pid[addressed] == pid], lists.take(lists.pid == pid)
         mapped[rows] = _at(samples.time_ns[rows], samples.address[rows], mine)
     return replace(samples, mapped=mapped)

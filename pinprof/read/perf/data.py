@@ -145,7 +145,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     weights, cut = summable(weights)
     sampled = pairs_of(distinct_pairs(samples.pid, samples.tid))
     threads, inherited = kernel_names(tasks, sampled)
-    order = in_order(samples.clock)
+    order, mapped = in_order(samples.clock), _mapped(samples, raw)
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
@@ -169,7 +169,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             ip=taken(samples.ip, order),
             address=taken(samples.addr, order),
             wait=None if wait is None else wait[order],
-            mapped=_mapped(samples, raw)[order] if raw.areas and raw.timed else None,
+            mapped=None if mapped is None else mapped[order],
         ),
         stacks=stacks.table,
         ranges=ranges,
@@ -195,11 +195,12 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     )
 
 
-def _mapped(samples: RawSamples, raw: Raw) -> UInt8:
-    """What the samples' data addresses lie in; from the first loss of records on, mappings may be among the lost."""
-    lost_ns = min((loss.clock for loss in raw.losses if loss.lost), default=None)
+def _mapped(samples: RawSamples, raw: Raw) -> UInt8 | None:
+    """What the samples' data addresses lie in; None where nothing says it: mappings may be among lost records."""
+    if not raw.areas or not raw.timed or raw.losses:
+        return None
     changes = fault_mappings.by_time(raw.areas, raw.tasks)
-    return fault_mappings.mapped_at(samples.clock, samples.pid, samples.addr, changes, lost_ns)
+    return fault_mappings.mapped_at(samples.clock, samples.pid, samples.addr, changes)
 
 
 def _exits(exits: Mapping[tuple[int, int], int], sampled: Collection[tuple[int, int]]) -> ExitTable:

@@ -17,34 +17,35 @@ from pinprof.base.columns import Int32, Int64, UInt8, UInt64
 from pinprof.data.mapped import Mapped, mapped_as
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import Places
-from pinprof.read.perf.records import CommRecord, DataArea, ForkRecord, MapRecord
+from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
 
 _MAP_SHARED, _MAP_HUGE = 0x01, 0x40000
 Change = tuple[int, DataArea | TaskRecord]
 
 
-def mapped_at(time: Int64, pid: Int32, address: UInt64, changes: Iterable[Change], lost_ns: int | None = None) -> UInt8:
-    """Per fault what its address lies in (`Mapped`); faults at address 0 and from `lost_ns` on are UNKNOWN.
+def mapped_at(time: Int64, pid: Int32, address: UInt64, changes: Iterable[Change]) -> UInt8:
+    """Per fault what its address lies in (`Mapped`), UNKNOWN at address 0.
 
-    `changes` are by time; one at the time of a fault came before it.
+    `changes` are by time; one at the time of a fault comes behind it.
     """
     found = np.full(len(address), Mapped.UNKNOWN, np.uint8)
     asked = np.flatnonzero(address > 0)
-    if lost_ns is not None:
-        asked = asked[time[asked] < lost_ns]
     asked = asked[np.argsort(time[asked], kind="stable")]
     spaces: dict[int, Places] = defaultdict(Places)
     done, times = 0, time[asked]
-    for when, change in [*changes, (None, None)]:
-        upto = len(asked) if when is None else int(np.searchsorted(times, when))
-        if upto > done:
-            rows = asked[done:upto]
-            for process in np.unique(pid[rows]).tolist():
-                mine = rows[pid[rows] == process]
-                found[mine] = np.maximum(spaces[process].at(address[mine]), Mapped.UNKNOWN)
-            done = upto
-        if change is not None:
-            _apply(spaces, change)
+
+    def look(upto: int) -> None:
+        rows = asked[done:upto]
+        for process in np.unique(pid[rows]).tolist():
+            mine = rows[pid[rows] == process]
+            found[mine] = np.maximum(spaces[process].at(address[mine]), Mapped.UNKNOWN)
+
+    for when, change in changes:
+        upto = max(done, int(np.searchsorted(times, when)))
+        look(upto)
+        done = upto
+        _apply(spaces, change)
+    look(len(asked))
     return found
 
 
@@ -62,5 +63,5 @@ def _apply(spaces: dict[int, Places], change: DataArea | TaskRecord) -> None:
     elif isinstance(change, ForkRecord):
         if change.pid != change.parent_pid and change.clones:
             spaces[change.pid] = spaces[change.parent_pid].copy()
-    elif isinstance(change, CommRecord) and change.exec:
+    elif change.exec:
         spaces.pop(change.pid, None)

@@ -24,13 +24,12 @@ class PrintedRecords:
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
-        self._lost_at: int | None = None
-        self._knows_data = False
+        self._knows_data = self._lost = False
 
     def add(self, kind: str, rest: str, samples: int) -> None:
         """Take a record that comes after so many samples."""
         if kind in ("LOST", "LOST_SAMPLES"):
-            self._lost_at = samples if self._lost_at is None else self._lost_at
+            self._lost = True
         elif kind == "MMAP2" and (maps := _MAPS.fullmatch(rest)):
             start, access = int(maps["start"], 16), maps["access"]
             self._knows_data |= access[2] != "x"
@@ -44,9 +43,11 @@ class PrintedRecords:
             self._changes.append((samples, CommRecord(int(execs["pid"]), int(execs["tid"]), execs["name"], exec=True)))
 
     def mapped(self, pid: array[int], address: array[int]) -> array[int]:
-        """What the samples' data addresses lie in (`Mapped`), in the order of the text; empty where nothing says it."""
-        if not self._knows_data:
+        """What the samples' data addresses lie in (`Mapped`), in the order of the text; empty where nothing says it:
+        mappings may be among lost records.
+        """
+        if not self._knows_data or self._lost:
             return array("B")
         rows, pids = np.arange(len(pid)), np.array(pid, np.int32)
-        found = mapped_at(rows, pids, np.array(address, np.uint64), self._changes, self._lost_at)
+        found = mapped_at(rows, pids, np.array(address, np.uint64), self._changes)
         return array("B", found.tobytes())
