@@ -20,7 +20,7 @@ from pinprof.data.mapped import Mapped, mapped_as
 FIRST_S, LONGEST_S, COST, LIMIT_S = 0.1, 1.0, 0.001, 0.05
 """Seconds between the first two looks at a process, and at most later; its share of a core; what it may take."""
 LEAST_BYTES, MOST = 1 << 18, 512
-"""What is listed: so large, and the largest so many."""
+"""The least size of what is listed, and how much of it is."""
 
 _MAPPING = re.compile(rb"^([0-9a-f]{1,16})-([0-9a-f]{1,16}) (?!---)...([sp]) \S+ \S+ \d+ *([^\n]*)$", re.MULTILINE)
 

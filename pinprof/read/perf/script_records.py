@@ -27,7 +27,7 @@ class PrintedRecords:
         self._knows_data = self._lost = False
 
     def add(self, kind: str, rest: str, samples: int) -> None:
-        """Take a record that comes after so many samples."""
+        """Take a record; `samples` is how many came before."""
         if kind in ("LOST", "LOST_SAMPLES"):
             self._lost = True
         elif kind == "MMAP2" and (maps := _MAPS.fullmatch(rest)):
