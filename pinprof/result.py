@@ -13,6 +13,7 @@ from pinprof.base.errors import PinprofError, ToolMissing
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
 
     from pinprof.analyze import Run
 
@@ -184,6 +185,14 @@ class Result:
             "holder_stack",
             rows,
         )
+
+    def figures(self) -> dict[str, go.Figure]:
+        """The plots of the report by name, as plotly figures; ToolMissing if plotly is not installed."""
+        from pinprof.report.figures import as_plotly
+        from pinprof.report.gather import build
+        from pinprof.report.page.html import for_scripts
+
+        return as_plotly(for_scripts(build(self.analysis)).figures)
 
     def save_page(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as one HTML file and return its path; PinprofError if that fails."""

@@ -1,15 +1,11 @@
-"""Write docs/evidence.md: which evidence each claim of pinprof needs, from the registries themselves.
+"""Print a page in Markdown with the evidence that each claim of pinprof needs, from the registries themselves.
 
-    python tools/evidence_table.py [--check]
-
-With `--check`, nothing is written, and the exit status is 1 if the file is out of date.
+The documentation's site has this page (tools/site/hooks.py).
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from pinprof.analyze import headline
 from pinprof.analyze.opportunities import search
@@ -17,13 +13,12 @@ from pinprof.analyze.rules import needs
 from pinprof.analyze.rules.rule import Need, Rule
 from pinprof.analyze.rules.rules import RULES
 
-PAGE = Path(__file__).parents[1] / "docs" / "evidence.md"
 HEAD = """# Evidence
 
 pinprof says only what a recording can show. Each headline, finding and opportunity declares the evidence that it needs,
 and pinprof makes only claims whose needs the recording meets. If nothing can be said about host memory, the headline is
 *This recording cannot show host-memory costs, because …*, followed by what to record and by what the recording does
-show. `tools/evidence_table.py` writes this page from the code (`pinprof/analyze/rules/needs.py`).
+show.
 
 Answers about several runs use the same needs. `pinprof check` reports a budget as *not assessable* if its evidence is
 missing. `pinprof diff` compares only what both sides measured. `pinprof fleet` and `pinprof ranks` repeat the answer of
@@ -79,14 +74,5 @@ def page() -> str:
     return HEAD + "".join(rows)
 
 
-def main() -> int:
-    """Write the page, or say that it is out of date."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        return int(PAGE.read_text("utf-8") != text)
-    PAGE.write_text(text, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print(page(), end="")

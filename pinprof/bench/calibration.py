@@ -80,12 +80,12 @@ def calibration_of(
             raise
         return Calibration(None, ("This machine was not calibrated: it was interrupted with Ctrl-C.",))
     found, notes, finished = _parsed(lines)
+    why = "the time was up" if status is None else f"the process that measures ended with status {status}"
     if not found:
-        late = () if finished else ("This machine was not calibrated: no measurement finished in time.",)
-        return Calibration(None, (*notes, *late), finished)
+        nothing = () if finished else (f"This machine was not calibrated: {why}.",)
+        return Calibration(None, (*notes, *nothing), finished)
     with_gpu = any(needs_gpu(rate.measure) for rate in found)
     if any(map(needs_gpu, measures)) and not (with_gpu or notes) and status != 0:
-        why = "the time was up" if status is None else f"its process ended with status {status}"
         notes = (f"Calibration: CUDA was not measured, because {why}.",)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(Rates(machine, "cuda" if with_gpu else "host", now, found, "calibration"), notes, finished)

@@ -181,7 +181,7 @@ def _store(measured: Rates) -> str:
 
 def _check_packages(*, with_page: bool) -> None:
     """Import what shows the results before anything is measured, where it may be missing."""
-    for name in ("rich", *(("jinja2", "plotly") if with_page else ())):
+    for name in ("rich", *(("jinja2",) if with_page else ())):
         importlib.import_module(name)
 
 

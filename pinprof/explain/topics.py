@@ -57,14 +57,13 @@ def causes() -> Iterator[Topic]:
     """Causes of samples: what the time went into, what helps, and which functions lead to them."""
     from pinprof.analyze.attribution.categories import CATEGORIES
 
-    families = {heading.partition(":")[0]: heading for _, heading, _ in documents.parts("attribution")}
     for row in CATEGORIES:
         body = f"**The time goes into:** {row.meaning}." + f"\n\n**What helps:** {row.remedy}" * bool(row.remedy)
         frames = [f"- {_SCOPES[frame.scope]}: `{_readable(frame.pattern)}`" for frame in (*row.frames, *row.opens)]
         if frames:
             body += "\n\n**Functions that lead to it:**\n\n" + "\n".join(frames)
         body += f"\n\nTo see the stacks of a recording: `pinprof report RECORDING --explain {row.name}`"
-        yield Topic("cause", row.name, body, "attribution", families.get(row.level, "The taxonomy"))
+        yield Topic("cause", row.name, body, "attribution")
 
 
 def _readable(pattern: str) -> str:

@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pinprof.base.errors import ToolMissing
+from pinprof.report.palette import level_colour
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_LIMIT_COLOUR = "#5f6570"
+"""As `--soft` of the page."""
+
+
+def as_plotly(figures: Mapping[str, Any]) -> dict[str, go.Figure]:
+    """The same figures as objects of the package plotly, in the light colours of the page; ToolMissing without it."""
+    try:
+        import plotly.graph_objects as go
+    except ImportError:
+        raise ToolMissing("Figures need plotly.", "Install it: pip install 'pinprof[figures]'.", "plotly") from None
+    shown = {name: go.Figure(figure) for name, figure in figures.items()}
+    for figure in shown.values():
+        figure.for_each_trace(_coloured)
+    return shown
+
+
+def _coloured(trace: Any) -> None:
+    colour = _LIMIT_COLOUR if trace.meta == "limit" else level_colour(trace.meta, dark=False)
+    trace.update(line_color=colour, marker_color=colour)
 
 
 def layout(x: dict[str, Any], y: dict[str, Any], height: int, left: int = 60, **more: Any) -> dict[str, Any]:

@@ -51,10 +51,25 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+class _NoDomain:
+    """Stands for NVTX where the package nvtx is not installed; phases go to the file of ranges all the same."""
+
+    def get_event_attributes(self, message: str) -> None:
+        """Nothing, as no tool sees the event."""
+
+    def push_range(self, attributes: None) -> None:
+        """Open nothing."""
+
+    def pop_range(self) -> None:
+        """Close nothing."""
+
+
 @functools.cache
 def _nvtx_domain() -> Any:
-    import nvtx
-
+    try:
+        import nvtx
+    except ModuleNotFoundError:
+        return _NoDomain()
     return nvtx.get_domain(DOMAIN)
 
 

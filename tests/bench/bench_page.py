@@ -18,13 +18,10 @@ after search and zoom, and after everything.
 from __future__ import annotations
 
 import argparse
-import base64
-import gzip
 import subprocess
 import sys
 import tempfile
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +30,7 @@ from playwright.sync_api import Page
 from pinprof.analyze import analyze
 from pinprof.read import ReadOptions, read
 from pinprof.report.gather import build
+from pinprof.report.page.bundle import packed_plot_script
 from pinprof.report.page.html import write_html
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -130,7 +128,7 @@ def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[list
     with stem.with_name(f"{stem.name}.folded").open("w") as folded:
         subprocess.run([*command, "--format", "folded"], check=True, stdout=folded)
     nodes = count_nodes(stem.with_name(f"{stem.name}.folded"))
-    size = page.stat().st_size + plot_script_size()
+    size = page.stat().st_size + len(packed_plot_script())
     return [measure_page(name, page, f"{nodes:,} nodes; {size / 1e6:.1f} MB with the plot script")]
 
 
@@ -167,12 +165,6 @@ def measure_page(name: str, page: Path, note: str) -> list[str]:
     taken = visit(page, use, READY + FRAMES + SHOWN, more=more)
     taken.note = "; ".join(filter(None, [note, taken.note]))
     return cells(name, page.stat().st_size / 1e6, taken)
-
-
-def plot_script_size() -> int:
-    """Bytes that plotly's script adds to a page, packed as `report/page/html.py` packs it."""
-    script = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    return len(base64.b64encode(gzip.compress(script, 9, mtime=0)))
 
 
 def count_nodes(folded: Path) -> int:

@@ -67,7 +67,7 @@ def outputs(folder: Path, number: int) -> list[dict[str, Any]]:
 
 def test_cells_share_one_script(executed: Path) -> None:
     (loaded,) = outputs(executed, 0)
-    assert len("".join(loaded["data"]["text/html"])) > 2_000_000
+    assert len("".join(loaded["data"]["text/html"])) > 500_000
     for number in (1, 2):
         (report,) = outputs(executed, number)
         assert len("".join(report["data"]["text/html"])) < 300_000

@@ -248,7 +248,6 @@ main()
         ("numpy", ["report", "in.folded"], "numpy"),
         ("pyperf", ["bench", "--quick"], "pyperf"),
         ("pyperf", ["bench", "compare", "a", "b"], "pyperf"),
-        ("plotly", ["bench", "--quick", "--backend", "host"], "plotly"),
     ],
 )
 def test_a_package_that_is_missing_is_named_with_its_install_command(

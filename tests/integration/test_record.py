@@ -211,9 +211,12 @@ import os, sys, time
 from pinprof.scenario import phase
 began = time.monotonic()
 with phase("all"):
-    while time.monotonic() - began < float(sys.argv[1]) and not os.path.exists("enough"):
+    while True:
         with phase("one"):
             bytearray(8 << 20)
+        if not os.path.exists("working"):
+            with open("working", "w") as notes: print(time.monotonic_ns(), file=notes)
+        if time.monotonic() - began > float(sys.argv[1]) or os.path.exists("enough"): break
 print("done")
 sys.exit(3)
 """
@@ -239,9 +242,11 @@ def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(
     assert least < (times.max() - times.min()) / 1e9 < most
     start, end = capture.manifest.outcome["recorded_ns"]
     assert least < (end - start) / 1e9 < most
-    assert {"all", "one"} <= set(capture.ranges.name)
-    assert capture.ranges.start_ns.min() >= start
-    assert capture.ranges.end_ns.max() <= end
+    # On a busy machine, to start Python can take all of the part.
+    if end > int((tmp_path / "working").read_text()):
+        assert {"all", "one"} <= set(capture.ranges.name)
+    assert all(capture.ranges.start_ns >= start)
+    assert all(capture.ranges.end_ns <= end)
 
 
 def test_a_quiet_recording_says_nothing_and_is_named_after_its_script(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -62,6 +63,14 @@ def test_wheel_explains_names_without_the_repository(installed: Path, tmp_path: 
     assert {path.name for path in (installed / "pinprof/docs").glob("*.md")} == {
         path.name for path in (ROOT / "docs").glob("*.md")
     }
+
+
+def test_what_only_some_need_is_no_part_of_the_base_installation(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        needs = re.findall(r"^Requires-Dist: ([\w.-]+)(?!.*extra ==)", archive.read(metadata).decode(), re.MULTILINE)
+    assert "numpy" in needs
+    assert not {"nvtx", "pandas", "plotly", "py-spy", "pyarrow"} & {name.lower() for name in needs}
 
 
 def libraries_of(wheel: Path, place: Path) -> dict[str, ELFFile]:

@@ -1,4 +1,4 @@
-"""What MkDocs takes from outside docs/: references of commands and modules, the changelog, the gallery of pages."""
+"""What MkDocs takes from outside docs/: pages made from the code, the changelog, the gallery of pages."""
 
 from __future__ import annotations
 
@@ -28,13 +28,21 @@ def on_files(files: Files, config: Any) -> Files:
     places = [str(Path(__file__).parent), str(ROOT / "tools")]
     sys.path[:0] = places
     try:
+        import cause_list
         import cli_reference
+        import evidence_table
         import module_list
     finally:
         del sys.path[: len(places)]
 
-    files.append(File.generated(config, "cli.md", content=cli_reference.markdown()))
-    files.append(File.generated(config, "modules.md", content=module_list.page()))
+    made = {
+        "causes": cause_list.page,
+        "cli": cli_reference.markdown,
+        "evidence": evidence_table.page,
+        "modules": module_list.page,
+    }
+    for name, page in made.items():
+        files.append(File.generated(config, f"{name}.md", content=page()))
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         text = _FROM_ROOT.sub("](", (ROOT / name).read_text("utf-8"))
         files.append(File.generated(config, name.lower(), content=text))

@@ -1,7 +1,7 @@
 """The evidence that claims can need, each with what to record where it is missing: one home for all of them.
 
 Rules, headlines, detectors of opportunities and answers over several runs declare their needs by these names;
-docs/evidence.md has the table of who needs what.
+tools/evidence_table.py prints the table of who needs what.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class Need:
     """Evidence without which a claim is not made: a rule's verdict, a headline, an opportunity."""
 
     name: str
-    """As docs/evidence.md calls it; alternatives of one kind share it."""
+    """As the page of evidence calls it; alternatives of one kind share it."""
     met: Callable[[View], bool]
     missing: str
     """What to record."""
@@ -262,7 +262,7 @@ class Statement(Generic[Subject]):
     """A sentence that an answer may begin with."""
 
     name: str
-    """As docs/evidence.md calls it."""
+    """As the page of evidence calls it."""
     say: Callable[[Subject], str]
     """Empty where it does not apply; reads nothing that the needs do not promise."""
     needs: tuple[Need, ...]

@@ -12,7 +12,7 @@ from pinprof.data.rates import MEASURES
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
 from pinprof.report.page import html
-from pinprof.report.page.bundle import asset, bundle, pack_script, plot_script, script_hash
+from pinprof.report.page.bundle import asset, bundle, packed_plot_script, plot_script, script_hash
 from pinprof.report.page.design import level_rules
 
 
@@ -36,7 +36,7 @@ def render(report: BenchReport) -> str:
         study=report.study,
         plots=plots,
         page_data=html.embed_json({"plots": plots}),
-        plot_packed=pack_script(plot) if plot else "",
+        plot_packed=packed_plot_script() if plot else "",
         meaning=_meaning,
         speed=speed,
     )

@@ -25,7 +25,15 @@ from pinprof.report.flame import pack
 from pinprof.report.forms import Written
 from pinprof.report.gather import ReportData
 from pinprof.report.names import event_label, event_labels, printable
-from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
+from pinprof.report.page.bundle import (
+    SHARED_NAME,
+    asset,
+    bundle,
+    packed_plot_script,
+    plot_script,
+    script_hash,
+    share_scripts,
+)
 from pinprof.report.section import ForScripts
 
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
@@ -82,7 +90,7 @@ def render(
         plot_source=plot_source,
         script_source=script_source,
         page_data=embed_json({**given.data, "plots": given.figures}) if given.data else "",
-        packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
+        packed={**given.packed, **({"plot-script": packed_plot_script()} if plot else {})},
         **design.context(answer),
     )
 

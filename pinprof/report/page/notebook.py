@@ -15,7 +15,7 @@ from functools import lru_cache
 from markupsafe import Markup
 
 from pinprof.report.flame import pack
-from pinprof.report.page.bundle import asset, bundle, pack_script, plot_script
+from pinprof.report.page.bundle import asset, bundle, packed_plot_script
 from pinprof.report.page.recorded import SHEETS
 
 _NOTICE = "The report's script is missing: run the cell with %load_ext pinprof again, or add --whole to this cell."
@@ -24,7 +24,7 @@ _NOTICE = "The report's script is missing: run the cell with %load_ext pinprof a
 @lru_cache(maxsize=1)
 def _parts() -> tuple[str, ...]:
     """Texts that reports have in common."""
-    return pack_script(plot_script()), bundle("report.js"), "".join(map(asset, SHEETS))
+    return packed_plot_script(), bundle("report.js"), "".join(map(asset, SHEETS))
 
 
 @lru_cache(maxsize=1)
@@ -34,7 +34,7 @@ def _identity() -> str:
 
 
 def shared() -> str:
-    """The output that all reports of a notebook need, 2 MB, as HTML."""
+    """The output that all reports of a notebook need, 0.6 MB, as HTML."""
     ids = [f"pinprof-{_identity()}-{number}" for number in range(len(_parts()))]
     stored = Markup().join(_stored(name, part) for name, part in zip(ids, _parts(), strict=True))
     # A function, so that its names stay its own; a script of type module would not know its element.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 import pinprof
+from pinprof.base.errors import ToolMissing
+from pinprof.report.figures import as_plotly
+from pinprof.report.palette import level_colour
 
 pytest.importorskip("pandas", reason="pandas is not installed")
 CAPTURE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
@@ -24,6 +28,9 @@ def test_blame_and_ledger_are_tables() -> None:
     assert (ledger.kind, ledger.api, ledger.line) == ("pinned", "cudaHostAlloc", "pin (long_pin_blocks.py:16)")
     assert ledger.peak_bytes == ledger.granted_bytes == 4 << 30
     assert run.ledger.granted_bytes.sum() >= 4112 << 20
+    curve = run.figures()["ledger"].data[0]
+    assert max(curve.y) >= 4
+    assert curve.line.color == level_colour(curve.meta, dark=False)
 
 
 @pytest.mark.slow
@@ -72,3 +79,9 @@ def test_errors_are_worded_for_python(tmp_path: Path) -> None:
     with pytest.raises(pinprof.PinprofError) as caught:
         pinprof.open(tmp_path / "missing.pinprof")
     assert "--" not in str(caught.value)
+
+
+def test_figures_without_plotly_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    with pytest.raises(ToolMissing, match=r"pip install 'pinprof\[figures\]'"):
+        as_plotly({})

@@ -57,6 +57,8 @@ def test_policy_admits_exactly_the_scripts_of_the_page() -> None:
     assert module is not None
     assert packed is not None
     plot = gzip.decompress(base64.b64decode(packed[1]))
+    assert b"plotly.js (basic - minified)" in plot[:200]
+    assert len(page) < 800_000
     for script in (module[1].encode(), plot):
         assert base64.b64encode(hashlib.sha256(script).digest()).decode() in policy[1].replace("&#39;", "'")
     assert "default-src &#39;none&#39;" in policy[1]

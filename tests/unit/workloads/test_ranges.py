@@ -111,6 +111,13 @@ def test_file_that_cannot_be_written_is_said_once_and_the_program_goes_on() -> N
 
 
 @pytest.mark.slow
+def test_phases_are_written_where_nvtx_is_not_installed(ranges: Path) -> None:
+    code = "import sys\nsys.modules['nvtx'] = None\nfrom pinprof.scenario import phase\nwith phase('x'): pass"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert [line["name"] for line in lines(ranges)] == ["x"]
+
+
+@pytest.mark.slow
 def test_killed_program_loses_only_the_open_outermost_phase(ranges: Path) -> None:
     code = (
         "import os, signal\nfrom pinprof.scenario import phase\n"
