@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -57,10 +58,15 @@ class Intervals:
         """Length of the set before each instant."""
         if not len(self):
             return np.zeros(len(instant), np.int64)
-        length = self.end - self.start
-        whole = np.cumsum(length) - length
         place = np.maximum(np.searchsorted(self.start, instant, "right") - 1, 0)
-        return np.asarray(whole[place] + np.clip(instant - self.start[place], 0, length[place]))
+        into = np.minimum(np.maximum(instant, self.start[place]), self.end[place]) - self.start[place]
+        return np.asarray(self._sums[place] + into)
+
+    @cached_property
+    def _sums(self) -> Int64:
+        """Length of the set before each of its intervals."""
+        length = self.end - self.start
+        return np.asarray(np.cumsum(length) - length)
 
 
 def union(start: Int64, end: Int64) -> Intervals:
@@ -172,6 +178,23 @@ def joined_up(first: Int64, length: Int64) -> Int64:
         number[np.cumsum(length)[:-1]] = first[1:] - (first[:-1] + length[:-1] - 1)
         np.cumsum(number, out=number)
     return number
+
+
+def highest(low: Int64, high: Int64, value: Int64, count: int) -> Int64:
+    """Per place below `count` the greatest value, of 0 or more, of the intervals [low, high) that hold it, else -1.
+
+    An interval is two that overlap, as long as a power of two; from the longest to the shortest, halves take over.
+    """
+    best = np.full(count, -1, np.int64)
+    low, high, value = (column[high > low] for column in (low, high, value))
+    power = np.log2(high - low).astype(np.int64)
+    for bit in range(int(power.max(initial=-1)), -1, -1):
+        mine = power == bit
+        np.maximum.at(best, low[mine], value[mine])
+        np.maximum.at(best, high[mine] - (1 << bit), value[mine])
+        if half := 1 << bit >> 1:
+            best[half:] = np.maximum(best[half:], best[:-half])
+    return best
 
 
 def batches(size: Int64) -> Iterator[tuple[int, int]]:

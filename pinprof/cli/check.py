@@ -13,6 +13,7 @@ import click
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli import interrupts
+from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ class _WithProgram(click.Command):
     "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
 )
 @click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; init: pinprof.toml).")
+@ALL_LINES
 @click.option("--write", "also", multiple=True, metavar="FORM=FILE", help="Write this format too. Repeatable.")
 @click.option(
     "--allow-unassessable", "allowed", is_flag=True, help="Let budgets that cannot be judged pass, with a warning."
 )
 @click.option("--self-test", is_flag=True, help="Break each budget on purpose, and report which breaks go unnoticed.")
 @click.pass_context
-# 13 parameters: click passes one for each option.
+# 14 parameters: click passes one for each option.
 def command(
     ctx: click.Context,
     given: tuple[str, ...],
@@ -78,6 +80,7 @@ def command(
     output: Path | None,
     also: tuple[str, ...],
     *,
+    all_lines: bool,
     allowed: bool,
     self_test: bool,
 ) -> int:
@@ -113,12 +116,13 @@ def command(
     paired = bool(program and baseline)
     if against and not program:
         runs, others, paired = in_turns(runs, others)
+    most = most_lines(all_lines=all_lines)
     if self_test:
-        return _self_test(runs, budgets, others, form, output)
+        return _self_test(runs, budgets, others, form, output, most)
     implied, note = judgeable(implied, runs, others)
     budgets, notes = (*written, *implied), [note] if note else []
     checked = judge(runs, budgets, others, paired=paired, allowed=allowed, notes=notes)
-    _write(checked, form, output, files)
+    _write(checked, form, output, files, most)
     return checked.status
 
 
@@ -213,7 +217,12 @@ def _recorded(
 
 
 def _self_test(
-    runs: Sequence[TakenRun], budgets: Sequence[Budget], against: Sequence[TakenRun], form: str, output: Path | None
+    runs: Sequence[TakenRun],
+    budgets: Sequence[Budget],
+    against: Sequence[TakenRun],
+    form: str,
+    output: Path | None,
+    most: int | None,
 ) -> int:
     from pinprof.check.selftest import self_test
     from pinprof.report.check.sections import SELF_TEST
@@ -221,18 +230,20 @@ def _self_test(
     if form not in ("text", "json"):
         raise UsageError(f"--self-test can't be written as {form}.", "Write text or json.", "check-what")
     tested = self_test(runs, budgets, against)
-    SELF_TEST.of(tested).save(form, output)
+    SELF_TEST.of(tested).save(form, output, most=most)
     return 0 if all(one.noticed for one in tested) else _UNNOTICED
 
 
-def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tuple[str, Path]]) -> None:
+def _write(
+    checked: Checked, form: str, output: Path | None, files: Sequence[tuple[str, Path]], most: int | None
+) -> None:
     from pinprof.report.check.sections import FORMS as WRITTEN
     from pinprof.report.check.step_summary import append_summary
 
     answer = WRITTEN.of(checked)
     for other, file in files:
         answer.save(other, file)
-    answer.save(form, output)
+    answer.save(form, output, most=most)
     problem = append_summary(checked)
     if problem:
         say(f"pinprof: {problem}", error=True)

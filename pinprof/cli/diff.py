@@ -10,6 +10,7 @@ import click
 
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
+from pinprof.cli.lines import ALL_LINES, most_lines
 
 if TYPE_CHECKING:
     from pinprof.compare.results import Difference
@@ -32,6 +33,7 @@ _FILE = click.Path(path_type=Path)
     "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
 )
 @click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; html: pinprof-diff.html).")
+@ALL_LINES
 @click.option(
     "--per",
     metavar="UNIT",
@@ -53,6 +55,7 @@ def command(
     *,
     any_program: bool,
     merge_names: bool,
+    all_lines: bool,
     **reading: Any,
 ) -> None:
     """Compare recordings from before and after a change: what disappeared, what is new, and how much time it saved.
@@ -73,7 +76,7 @@ def command(
     names = tuple(_name(given) for given in (old, new))
     exact = form == "folded" and not merge_names
     difference = engine.compare(*runs, (names[0], names[1]), per, any_program=any_program, exact_names=exact)
-    _write(difference, form, output, event)
+    _write(difference, form, output, event, most_lines(all_lines=all_lines))
 
 
 def _sides(
@@ -118,7 +121,7 @@ def _name(given: Sequence[Path]) -> str:
     return given[0].name if len(given) == 1 else f"{given[0].name} and {len(given) - 1} more"
 
 
-def _write(difference: Difference, form: str, output: Path | None, event: str | None) -> None:
+def _write(difference: Difference, form: str, output: Path | None, event: str | None, most: int | None) -> None:
     if form == "folded":
         from pinprof.report.compare import folded
         from pinprof.report.export.streams import text_output
@@ -129,6 +132,6 @@ def _write(difference: Difference, form: str, output: Path | None, event: str | 
         return
     from pinprof.report.compare.sections import FORMS
 
-    FORMS.of(difference).save(form, output)
+    FORMS.of(difference).save(form, output, most=most)
     if form == "html":
         say(f"Page: {output}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
+from pinprof.cli.lines import most_lines
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def report_launch(
     options: ReadOptions,
     *,
     pages: bool = True,
+    all_lines: bool = False,
 ) -> tuple[Path | None, bool]:
     """Show the answer for a launch; the page's path where one is written, and whether a recording is damaged.
 
@@ -78,13 +80,13 @@ def report_launch(
             f"Add --rank N, or give {', '.join(FORMATS)} for the whole launch.",
             "ranks-format",
         )
-    launch = _launch(folder, captures, options)
+    launch, most = _launch(folder, captures, options), most_lines(all_lines=all_lines)
     if form in ("text", "json", "markdown"):
         from pinprof.report.ranks.sections import FORMS as WRITTEN
 
-        WRITTEN.of(launch).save(form, output)
+        WRITTEN.of(launch).save(form, output, most=most)
         return None, launch.damaged
-    return _page(folder, captures, launch, form, output, options, pages=pages), launch.damaged
+    return _page(folder, captures, launch, form, output, options, most, pages=pages), launch.damaged
 
 
 def _launch(folder: Path, captures: Sequence[Path], options: ReadOptions) -> Launch:
@@ -152,6 +154,7 @@ def _page(
     form: str | None,
     output: Path | None,
     options: ReadOptions,
+    most: int | None,
     *,
     pages: bool,
 ) -> Path:
@@ -167,7 +170,7 @@ def _page(
         answer = WRITTEN.of(replace(launch, ranks=ranks))
         answer.save("html", page)
     if form is None:
-        answer.save("text")
+        answer.save("text", most=most)
         say(f"Page: {page}")
         say(f"One rank: pinprof report {folder} --rank N")
     else:

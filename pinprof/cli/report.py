@@ -12,6 +12,7 @@ from pinprof.base.errors import CaptureError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli import launch
+from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import measured, working
 from pinprof.cli.ranks import expanded
@@ -53,7 +54,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--all-frames", is_flag=True, help="Show each function without a name. By default, adjacent ones are one frame."
 )
-@click.option("--all", "all_lines", is_flag=True, help="Print all lines of the text. By default, it has at most 120.")
+@ALL_LINES
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="Report on one rank of a launch.")
 @part_options
 @click.option("--event", help="The event to fold (default: the first one recorded).")
@@ -127,7 +128,9 @@ def command(
     if folder and len(paths) > 1 and not explain:
         if selection:
             raise UsageError("You can choose a part only in the recording of one rank.", "Add --rank N.", "part")
-        page, damaged = launch.report_launch(folder, paths, form, output, options, pages=not showing.serve)
+        page, damaged = launch.report_launch(
+            folder, paths, form, output, options, pages=not showing.serve, all_lines=all_lines
+        )
         showing.show(page)
         return DAMAGED if damaged else 0
     if len(paths) > 1 and (explain or form not in ("html", None)):
@@ -179,10 +182,8 @@ def _refuse_missing(side_files: Mapping[str, Any]) -> None:
 def _export(form: str, analysis: Run, output: Path | None, *, all_frames: bool, all_lines: bool) -> None:
     if form in ("text", "json", "markdown"):
         from pinprof.report.gather import build
-        from pinprof.report.terminal.bounded import MOST_LINES
 
-        most = None if all_lines else MOST_LINES
-        build(analysis, form, all_frames=all_frames).save(form, output, most=most)
+        build(analysis, form, all_frames=all_frames).save(form, output, most=most_lines(all_lines=all_lines))
     else:
         from pinprof.report.export import formats
 

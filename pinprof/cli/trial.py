@@ -9,6 +9,7 @@ import click
 
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
+from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.progress import working
 
 FORMATS = ("text", "markdown", "json", "html")
@@ -48,6 +49,7 @@ FORMATS = ("text", "markdown", "json", "html")
     type=click.Path(path_type=Path),
     help="Where to write (default: standard output; html: pinprof-try.html).",
 )
+@ALL_LINES
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(
     program: tuple[str, ...],
@@ -61,6 +63,8 @@ def command(
     seed: int,
     form: str | None,
     output: Path | None,
+    *,
+    all_lines: bool,
 ) -> int:
     """Run a program with and without each cure that needs no code changes, and measure what it saves.
 
@@ -100,7 +104,7 @@ def command(
         found = session.trial(request, os.environ, tell)
     from pinprof.report.trial.sections import FORMS as WRITTEN
 
-    WRITTEN.of(found).save(form, output)
+    WRITTEN.of(found).save(form, output, most=most_lines(all_lines=all_lines))
     if output is not None:
         say(f"Result: {output}", error=True)
     return 0

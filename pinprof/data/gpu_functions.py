@@ -8,6 +8,7 @@ take the arguments named here in the same places.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Mapping
@@ -418,6 +419,7 @@ CREATE_ANY_CONTEXT = (*CREATE_CONTEXT, *(name for vendor in VENDORS for name in 
 _LINKED, _COPY = re.compile(LINKED_RUNTIME), re.compile(COPYING)
 
 
+@functools.lru_cache(1 << 14)
 def plain_name(symbol: str) -> str:
     """A function's name without version and stream mode."""
     return SUFFIX.sub("", symbol) or symbol

@@ -84,11 +84,13 @@ def with_context(capture: Capture, path: Path, options: ReadOptions) -> Capture:
 
 def seal(directory: Path) -> Sealed:
     """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
-    from pinprof.read.nsys import capture as nsys
+    if store.part(directory, store.NSYS_SQLITE) and not store.part(directory, store.PERF_DATA):
+        from pinprof.read.nsys import capture as nsys
+
+        return nsys.seal(directory)
     from pinprof.read.perf import capture as perf
 
-    traced_alone = store.part(directory, store.NSYS_SQLITE) and not store.part(directory, store.PERF_DATA)
-    return nsys.seal(directory) if traced_alone else perf.seal(directory)
+    return perf.seal(directory)
 
 
 _SAMPLERS = ("native", "perf")

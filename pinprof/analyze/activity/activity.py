@@ -7,12 +7,8 @@ from functools import partial
 import numpy as np
 
 from pinprof.analyze.activity.alloc_loops import alloc_loops
-from pinprof.analyze.activity.calls import (
-    Calls,
-    context_init,
-    sampled_calls,
-    summarise_calls,
-)
+from pinprof.analyze.activity.call_results import context_init, summarise_calls
+from pinprof.analyze.activity.calls import Calls, sampled_calls
 from pinprof.analyze.activity.event_rows import activity_rows
 from pinprof.analyze.activity.failed_pins import failed_pins
 from pinprof.analyze.activity.link import link_of
@@ -46,7 +42,8 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
-from pinprof.base.columns import distinct, is_uniform, taken, uniform
+from pinprof.analyze.ranges.sums import summed
+from pinprof.base.columns import distinct, taken, uniform
 from pinprof.data.activity import Activity, GpuOpTable, OpKind
 from pinprof.data.gpu_functions import runs_on_host
 from pinprof.data.model import Bool, Capture, Int32, Int64
@@ -201,11 +198,8 @@ def _span(activity: Activity) -> int:
 def _counted(scopes: Scopes, events: Events, amount: Int64) -> Int64:
     """Per scope, the sum of what happened in it."""
     total = np.zeros(len(scopes), np.int64)
-    for scope, row in scopes.members(events):
-        if len(scope) and is_uniform(scope):
-            total[scope[0]] += amount[row].sum()
-        else:
-            np.add.at(total, scope, amount[row])
+    for cells in summed(scopes, events, uniform(0, len(events), np.int8), (amount,)):
+        total[cells.scope] += cells.amounts[0]
     return total
 
 

@@ -10,20 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze.activity.results import (
-    CallError,
-    CallFaults,
-    CallResult,
-    CallSite,
-    CallSplit,
-    ContextInit,
-    Spread,
-)
 from pinprof.analyze.attribution.attribute import Attribution
-from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
-from pinprof.analyze.intervals import numbers
-from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.base.columns import PairIndex, is_uniform, narrowed, pack, packed
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import (
@@ -32,7 +20,7 @@ from pinprof.data.activity import (
     Location,
     OpKind,
 )
-from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
+from pinprof.data.cuda_errors import NOT_READY, UNLOADING
 from pinprof.data.gpu_functions import PURPOSES, Purpose, allocates_by_place, purpose_of
 from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
@@ -266,126 +254,3 @@ def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> S
     call, row = np.concatenate(found_calls), np.concatenate(found_rows)
     cells = group(call, attribution.leaf[row].astype(np.int64))
     return Samples(event, cells.keys[0], cells.keys[1], cells.sum(samples.weight[row]), cells.count)
-
-
-def summarise_calls(
-    capture: Capture, calls: Calls, samples: Samples | None, scopes: Scopes
-) -> tuple[tuple[CallResult, ...], ...]:
-    """Per scope, the calls by name, longest total first; calls that created a context are left out."""
-    table = calls.table
-    ordinary = np.flatnonzero(~calls.initial)
-    purposes = [purpose_of(name) for name in calls.names]
-    results: list[list[CallResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(Events(table.start_ns[ordinary], table.pid[ordinary])):
-        row = ordinary[row]
-        cells = group(scope, calls.name[row])
-        duration = calls.duration_ns[row]
-        size = calls.size_bytes[row]
-        total, least, most = cells.sum(duration), cells.min(duration), cells.max(duration)
-        median, first = cells.median(duration), cells.first(duration)
-        sized = cells.sum((size >= 0).astype(np.int64))
-        amount, errors = cells.sum(np.maximum(size, 0)), _errors(calls, cells.of, row)
-        splits = _splits(capture, samples, cells.of, row, len(table), total)
-        sites, faults = _sites(table, cells.of, row), _faults(table, cells.of, row)
-        for cell in np.lexsort((-total, cells.keys[0])).tolist():
-            name = cells.keys[1][cell]
-            results[cells.keys[0][cell]].append(
-                CallResult(
-                    name=calls.names[name],
-                    purpose=purposes[name],
-                    count=int(cells.count[cell]),
-                    time_ns=Spread(int(total[cell]), int(least[cell]), int(median[cell]), int(most[cell])),
-                    first_ns=int(first[cell]),
-                    size_bytes=int(amount[cell]) if sized[cell] else None,
-                    failures=sum(error.count for error in errors.get(cell, ())),
-                    split=splits.get(cell),
-                    errors=tuple(errors.get(cell, ())),
-                    sites=tuple(sites.get(cell, ())),
-                    faults=faults.get(cell),
-                )
-            )
-    return tuple(tuple(entries) for entries in results)
-
-
-def _faults(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, CallFaults]:
-    """Cell (scope and name) → page faults inside its calls, as far as they are known."""
-    if table.minor_faults is None or table.major_faults is None:
-        return {}
-    known = table.minor_faults[row] >= 0
-    cells, row = group(cell[known]), row[known]
-    minor, major = (cells.sum(column[row].astype(np.int64)) for column in (table.minor_faults, table.major_faults))
-    return {
-        owner: CallFaults(*figures)
-        for owner, *figures in zip(
-            cells.keys[0].tolist(), cells.count.tolist(), minor.tolist(), major.tolist(), strict=True
-        )
-    }
-
-
-def _errors(calls: Calls, cell: Int64, row: Int64) -> dict[int, list[CallError]]:
-    """Cell (scope and name) → what its failed calls returned; `row` is the call, `cell` its cell."""
-    failed = np.flatnonzero(calls.failed[row])
-    row = row[failed]
-    parts = group(cell[failed], calls.name[row], calls.table.status[row].astype(np.int64))
-    errors: dict[int, list[CallError]] = {}
-    for part in np.argsort(-parts.count, kind="stable").tolist():
-        owner, name, status = (int(key[part]) for key in parts.keys)
-        error = CallError(error_name(calls.names[name], status), status, int(parts.count[part]))
-        errors.setdefault(owner, []).append(error)
-    return errors
-
-
-def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallSite]]:
-    """Cell (scope and name) → who made its calls; `row` is the call, `cell` its cell."""
-    if table.site is None:
-        return {}
-    known = table.site[row] >= 0
-    cell, row = cell[known], row[known]
-    parts = group(cell, table.site[row].astype(np.int64))
-    time = parts.sum(table.end_ns[row] - table.start_ns[row])
-    sites: dict[int, list[CallSite]] = {}
-    for part in np.argsort(-time, kind="stable").tolist():
-        site = CallSite(table.sites[parts.keys[1][part]].text, int(parts.count[part]), int(time[part]))
-        sites.setdefault(int(parts.keys[0][part]), []).append(site)
-    return sites
-
-
-def _splits(
-    capture: Capture, samples: Samples | None, cell: Int64, row: Int64, calls: int, total: Int64
-) -> dict[int, CallSplit]:
-    """Cell (scope and name) → its split, from what was sampled inside each call; `row` is the call, `cell` its cell."""
-    if samples is None:
-        return {}
-    bounds = np.searchsorted(samples.call, np.arange(calls + 1))
-    place, number = numbers(bounds[row].astype(np.int64), bounds[row + 1].astype(np.int64))
-    parts = group(cell[place], samples.leaf[number])
-    weight, count = parts.sum(samples.weight[number]), parts.sum(samples.count[number])
-    by_leaf: dict[int, dict[str, int]] = {}
-    counts: dict[int, int] = {}
-    for part in np.lexsort((-weight, parts.keys[0])).tolist():
-        owner = int(parts.keys[0][part])
-        by_leaf.setdefault(owner, {})[CATEGORIES[parts.keys[1][part]].name] = int(weight[part])
-        counts[owner] = counts.get(owner, 0) + int(count[part])
-    event, waits = capture.events[samples.event], any(other.spans for other in capture.events)
-    return {
-        owner: CallSplit(event, counts[owner], leaves, int(total[owner]) - sum(leaves.values()), waits)
-        for owner, leaves in by_leaf.items()
-    }
-
-
-def context_init(capture: Capture, calls: Calls, samples: Samples | None) -> tuple[ContextInit, ...]:
-    """The calls that created a context, in order of time."""
-    rows = np.flatnonzero(calls.initial)
-    duration = calls.duration_ns[rows]
-    splits = _splits(capture, samples, np.arange(len(rows)), rows, len(calls.table), duration)
-    return tuple(
-        ContextInit(
-            name=calls.names[calls.name[row]],
-            pid=int(calls.table.pid[row]),
-            start_ns=int(calls.table.start_ns[row]),
-            duration_ns=int(duration[number]),
-            typical_ns=calls.typical_ns.get(row),
-            split=splits.get(number),
-        )
-        for number, row in enumerate(rows.tolist())
-    )

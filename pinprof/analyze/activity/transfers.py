@@ -24,7 +24,8 @@ from pinprof.analyze.activity.results import (
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.base.columns import Float64, distinct, fitting, rows_of, slices, taken
+from pinprof.analyze.ranges.sums import summed
+from pinprof.base.columns import Float64, distinct, fitting, rows_of, slices, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.data.model import Bool, Int8, Int32, Int64, UInt8
@@ -129,9 +130,20 @@ def prepare_copies(operations: GpuOpTable, calls: Calls) -> Copies:
 def summarise_copies(copies: Copies, link: Link | None, scopes: Scopes) -> tuple[tuple[CopyResult, ...], ...]:
     """Per scope, copies by direction, memory kind and whether the call was asynchronous; most time first."""
     results: list[list[CopyResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(Events(copies.scope_time_ns, copies.pid)):
-        for at, direction, memory, asynchronous, count, total, least, median, most, busy, host in sorted(
-            zip(*(column.tolist() for column in _cells(copies, scope, row)), strict=True), key=lambda cell: -cell[9]
+    kinds = group(copies.direction, copies.memory, copies.asynchronous.view(np.int8))
+    figures = (
+        uniform(1, len(copies.pid), np.int64),
+        copies.size_bytes,
+        copies.end_ns - copies.start_ns,
+        copies.host_ns,
+    )
+    events = Events(copies.scope_time_ns, copies.pid)
+    for cells in summed(scopes, events, kinds.of, figures, copies.size_bytes):
+        spread = cells.spreads
+        assert spread is not None
+        columns = (cells.scope, *(key[cells.code] for key in kinds.keys), *cells.amounts)
+        for at, direction, memory, asynchronous, count, total, busy, host, least, median, most in zip(
+            *(column.tolist() for column in (*columns, spread.least, spread.median, spread.most)), strict=True
         ):
             rate = link.rate(DIRECTIONS[direction]) if link else None
             results[at].append(
@@ -146,16 +158,7 @@ def summarise_copies(copies: Copies, link: Link | None, scopes: Scopes) -> tuple
                     link_share=total / busy / rate if rate and busy else None,
                 )
             )
-    return tuple(tuple(entries) for entries in results)
-
-
-def _cells(copies: Copies, scope: Int64, row: Int64 | slice) -> tuple[Int64, ...]:
-    """Scope, direction, memory, asynchronous and figures of copies that agree in these; `row` is the copy."""
-    cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].view(np.int8))
-    size = copies.size_bytes[row]
-    sizes = (cells.sum(size), cells.min(size), cells.median(size), cells.max(size))
-    busy = cells.sum_of(lambda part: lengths(copies.start_ns, copies.end_ns, row, part))
-    return *cells.keys, cells.count, *sizes, busy, cells.sum(copies.host_ns[row])
+    return tuple(tuple(sorted(entries, key=lambda entry: -entry.busy_ns)) for entries in results)
 
 
 def lengths(start: Int64, end: Int64, row: Int64 | slice, part: slice) -> Int64:

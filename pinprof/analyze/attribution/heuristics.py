@@ -112,11 +112,8 @@ def _polling(capture: Capture, own: Bool, clock: Bool, spin: Int32) -> Bool:
 def _in_copy_range(capture: Capture) -> Bool:
     """Samples inside a range named like a copy, or a phase whose API call is one."""
     calls = capture.manifest.scenario.get("calls") or {}
-    named = np.array(
-        [
-            bool(_COPY_RANGE.search(name) or _COPY_RANGE.search(str(calls.get(name, ""))))
-            for name in capture.ranges.name
-        ],
-        np.bool_,
-    )
-    return samples_inside(capture, named)
+    copies = {
+        name: bool(_COPY_RANGE.search(name) or _COPY_RANGE.search(str(calls.get(name, ""))))
+        for name in set(capture.ranges.name)
+    }
+    return samples_inside(capture, np.array([copies[name] for name in capture.ranges.name], np.bool_))

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze.intervals import Intervals, batches, joined_up, union, union_by_key
+from pinprof.analyze.intervals import Intervals, batches, highest, joined_up, union, union_by_key
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.base.columns import is_uniform, uniform
 from pinprof.base.lazy_dataclass import dataclass
@@ -145,6 +145,30 @@ class Scopes:
         low = np.searchsorted(ordered, self.start_ns, "left")
         return order, low, np.maximum(low, np.searchsorted(ordered, self.end_ns, "left"))
 
+    def by_process(self, events: Events) -> Iterator[tuple[Bool, Int64, Int64, Int64]]:
+        """(mask of intervals, rows, first, behind the last): events in an order in which each of the intervals counts
+        those between two places. Every pair of an interval and an event of its is in one of a few such orders.
+        """
+        everybody, times = self.owner == EVERYBODY, np.sort(events.time_ns)
+        asleep = np.zeros(len(events), np.bool_) if events.kernel_thread is None else events.kernel_thread
+        one = np.zeros(len(events), np.int64)
+        for chosen, counted, process, owner in (
+            (everybody, events.counted(EVERYBODY), one, np.zeros(len(self.owner), np.int64)),
+            (~everybody, asleep, one, np.zeros(len(self.owner), np.int64)),
+            (~everybody, ~asleep, events.pid, self.owner),
+        ):
+            if not chosen.any() or not counted.any():
+                continue
+            # A process and the rank of a time in it are one number, in the order of which its events are neighbours.
+            place = process.astype(np.int64) * (len(times) + 1) + np.searchsorted(times, events.time_ns)
+            row = np.flatnonzero(counted)
+            row = row[np.argsort(place[row], kind="stable")]
+            low, high = (
+                np.searchsorted(place[row], owner[chosen] * (len(times) + 1) + np.searchsorted(times, edge[chosen]))
+                for edge in (self.start_ns, self.end_ns)
+            )
+            yield chosen, row, low, np.maximum(low, high)
+
     def only(self, chosen: Bool) -> Scopes:
         """The intervals of chosen paths (a mask); paths keep their numbers."""
         mine = chosen[self.path]
@@ -197,8 +221,9 @@ class Membership:
         # Depth first, then the path: one number that is largest for the innermost range.
         depth = np.array([path.depth for path in self.paths], np.int64)
         scopes = self.of_samples if events is self.samples else self.among(events.pid)
-        for path, row in scopes.inside(events):
-            np.maximum.at(best, row, depth[path] * count + path)
+        key = depth[scopes.path] * count + scopes.path
+        for chosen, row, low, high in scopes.by_process(events):
+            best[row] = np.maximum(best[row], highest(low, high, key[chosen], len(row)))
         return np.where(best < 0, -1, best % count)
 
 

@@ -113,8 +113,8 @@ def _weights(capture: Capture, tally: _Tally, members: Membership) -> list[dict[
         np.ones(len(samples), np.int64) if samples.wait is None else (samples.wait & CONTINUED == 0).astype(np.int64)
     )
     weights: list[dict[int, tuple[int, int]]] = [{} for _ in range(len(scopes))]
-    for cells in summed(scopes, members.samples, tally.code, samples.weight, begun):
-        columns = (cells.scope, cells.code, cells.first, cells.second)
+    for cells in summed(scopes, members.samples, tally.code, (samples.weight, begun)):
+        columns = (cells.scope, cells.code, *cells.amounts)
         for where, code, weight, count in zip(*(column.tolist() for column in columns), strict=True):
             weights[where][code] = (weight, count)
     return weights

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pinprof.analyze.groups import group
+from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.intervals import batches
 from pinprof.analyze.ranges.membership import Events, Scopes
+from pinprof.analyze.ranges.order import smallest
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
 
 
 @dataclass(frozen=True)
+class Spreads:
+    """How a value is distributed, by cell."""
+
+    least: Int64
+    median: Int64
+    """The lower one of two."""
+    most: Int64
+    first: Int64
+    """The value of the first event, where these are in the order of time."""
+
+
+@dataclass(frozen=True)
 class Sums:
-    """Cells of (scope, code) with the sums of two amounts; no cell twice."""
+    """Cells of (scope, code) with the sums of some amounts; no cell twice, and those of a scope by ascending code."""
 
     scope: Int64
     code: Int64
-    first: Int64
-    second: Int64
+    amounts: tuple[Int64, ...]
+    spreads: Spreads | None
+    """Spreads of a value, where one was given."""
 
 
-def summed(scopes: Scopes, events: Events, code: Int64, first: Int64, second: Int64) -> Iterator[Sums]:
+def summed(
+    scopes: Scopes,
+    events: Events,
+    code: NDArray[np.integer],
+    amounts: Sequence[Int64],
+    value: Int64 | None = None,
+) -> Iterator[Sums]:
     """The cells of the whole recording and of all ranges; `code` has few values.
 
     A range with more events than codes is the difference of two running sums for each code, and others look at their
@@ -31,15 +52,20 @@ def summed(scopes: Scopes, events: Events, code: Int64, first: Int64, second: In
     """
     crowded = np.zeros(len(scopes.paths), np.bool_)
     for owner, paths in _crowded(scopes, events, code):
-        yield from _differences(scopes.only(paths), events, owner, code, (first, second))
+        yield _differences(scopes.only(paths), events, owner, code, amounts, value)
         crowded |= paths
     for scope, row in scopes.only(~crowded).members(events):
         cells = group(scope, code[row])
         of, what = cells.keys
-        yield Sums(of, what, cells.sum(first[row]), cells.sum(second[row]))
+        spreads = None if value is None else _spreads(cells, value[row])
+        yield Sums(of, what, tuple(cells.sum(amount[row]) for amount in amounts), spreads)
 
 
-def _crowded(scopes: Scopes, events: Events, code: Int64) -> Iterator[tuple[int, Bool]]:
+def _spreads(cells: Groups, value: Int64) -> Spreads:
+    return Spreads(cells.min(value), cells.median(value), cells.max(value), cells.first(value))
+
+
+def _crowded(scopes: Scopes, events: Events, code: NDArray[np.integer]) -> Iterator[tuple[int, Bool]]:
     """(process, mask of paths): those of one process that together hold every event more than once, and many a code."""
     if not len(scopes.path):
         return
@@ -58,8 +84,13 @@ def _crowded(scopes: Scopes, events: Events, code: Int64) -> Iterator[tuple[int,
 
 
 def _differences(
-    scopes: Scopes, events: Events, owner: int, code: Int64, amounts: tuple[Int64, Int64]
-) -> Iterator[Sums]:
+    scopes: Scopes,
+    events: Events,
+    owner: int,
+    code: NDArray[np.integer],
+    amounts: Sequence[Int64],
+    value: Int64 | None,
+) -> Sums:
     """The cells of paths of one process."""
     order, low, high = scopes.bounds(events)
     mine = events.counted(owner) if order is None else events.counted(owner)[order]
@@ -69,14 +100,25 @@ def _differences(
     present, place = np.unique(code[row], return_inverse=True)
     width = len(row) + 1
     key = place.reshape(-1)[by_code] * width + by_code
-    running = [np.append(0, np.cumsum(amount[row[by_code]])) for amount in amounts]
+    ordered = row[by_code]
     number = np.arange(len(present))
+    pieces = []
     for paths in batches(np.bincount(scopes.path, minlength=len(scopes.paths)) * len(present)):
         part = slice(*np.searchsorted(scopes.path, paths))
         start, end = (np.searchsorted(key, number * width + before[edge[part]][:, np.newaxis]) for edge in (low, high))
         interval, which = np.nonzero(end > start)
-        last, begin = end[interval, which], start[interval, which]
-        cells = group(scopes.path[part][interval] + 1, present[which])
-        of, what = cells.keys
-        first, second = (cells.sum(total[last] - total[begin]) for total in running)
-        yield Sums(of, what, first, second)
+        pieces.append((scopes.path[part][interval] + 1, which, start[interval, which], end[interval, which]))
+    scope, which, begin, last = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    cells = group(scope, present[which])
+    of, what = cells.keys
+    sums = []
+    for amount in amounts:
+        running = np.append(0, np.cumsum(amount[ordered]))
+        sums.append(cells.sum(running[last] - running[begin]))
+    spreads = None
+    if value is not None:
+        count = cells.sum(last - begin)
+        nth = (np.zeros(len(count), np.int64), (count - 1) // 2, count - 1)
+        least, median, most = smallest(value[ordered], (begin, last, cells.of), nth)
+        spreads = Spreads(least, median, most, value[ordered[cells.min(begin)]])
+    return Sums(of, what, tuple(sums), spreads)

@@ -47,7 +47,7 @@ def bounded(blocks: Sequence[SectionLines], console: Console, most: int) -> str:
         lines += _dim(f"  … {units.format_counted(out, 'more line', 'more lines')}", console) if out else []
         left += out
     count = units.format_counted(left, "line is", "lines are")
-    closing = f"{count} left out. --all prints them; the page and the JSON have everything."
+    closing = f"{count} left out. --all prints them, and JSON has everything."
     return _text([*lines, "", *_dim(closing, console)])
 
 

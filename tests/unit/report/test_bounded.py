@@ -50,19 +50,32 @@ def test_few_lines_for_many_sections_are_still_few(count: int) -> None:
     assert len(fitted(sections(*((f"section {n}", 50) for n in range(count))))) <= MOST_LINES
 
 
+COMMANDS = {
+    "report": (24, ["report", "after.folded", "--format", "text"]),
+    "diff": (15, ["diff", "before.folded", "after.folded", "--any-program"]),
+    "check": (24, ["check", "after.folded"]),
+    "check --self-test": (24, ["check", "after.folded", "--self-test"]),
+}
+
+
+@pytest.mark.parametrize(("most", "command"), COMMANDS.values(), ids=list(COMMANDS))
 def test_the_command_prints_a_part_and_all_on_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    most: int, command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_text, "MOST_LINES", 24)
-    recording = tmp_path / "run.folded"
-    recording.write_text("".join(f"main;work_{n};asm_exc_page_fault_[k];f{n}_[k] {70 - n}\n" for n in range(50)))
+    monkeypatch.setattr(bounded_text, "MOST_LINES", most)
+    monkeypatch.chdir(tmp_path)
+    for name, more in (("before", 7), ("after", 0)):
+        lines = (f"main;work_{n};asm_exc_page_fault_[k];f{n}_[k] {70 - n + more * n}\n" for n in range(50))
+        Path(f"{name}.folded").write_text("".join(lines))
+    budgets = (f'[[budget]]\nname = "budget {n}"\ncause = {{ fault = "{n + 1} %" }}\n' for n in range(40))
+    Path("pinprof.toml").write_text("".join(budgets))
 
     def printed(*options: str) -> list[str]:
-        cli.main(["report", str(recording), "--format", "text", *options], standalone_mode=False)
+        cli.main([*command, *options], standalone_mode=False)
         return capsys.readouterr().out.splitlines()
 
     few, every = printed(), printed("--all")
-    assert 12 < len(few) <= 24 < len(every)
-    assert {line for line in few[:-1] if "more line" not in line} <= set(every)
+    assert most // 2 < len(few) <= most < len(every)
+    assert {line for line in few[:-1] if "more line" not in line} - {""} <= set(every)
     assert "--all prints them" in few[-1]
     assert not any("--all" in line for line in every)
