@@ -27,7 +27,7 @@ _FIRST_LOOK_S, _LONGEST_S = 0.005, 1.0
 _MOST_PROCESSES, _MOST_THREADS = 64, 64
 _OFFSET = re.compile(rb"^monotonic\s+(-?\d+)\s+(\d+)$", re.MULTILINE)
 _OPENED_AT = {NVTX: 32, GPU: 16}
-"""Where the header of a process's file says when it was opened (docs/capture-format.md)."""
+"""Where the header of a process's file says when it was opened (tools/layout_list.py prints it)."""
 _APART_NS = 1_000_000_000
 """What is noted further than this outside the recording was noted by another clock."""
 

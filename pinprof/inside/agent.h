@@ -97,7 +97,7 @@ static void *map_pages(size_t size, int flags, int file, word offset)
 
 static void unmap_pages(void *pages, size_t size) { syscall(SYS_munmap, pages, size); }
 
-/* ---- The file: a header with the functions' names, and chunks of units (docs/capture-format.md) ---- */
+/* ---- The file: a header with the functions' names, and chunks of units ---- */
 
 enum { PAGE = 4096, UNIT = 64 };
 #define LARGEST_FILE ((word)1 << 30)

@@ -1,6 +1,6 @@
 """A file of pinprof's CUPTI library: what the GPU did for one process; times are CLOCK_MONOTONIC.
 
-The layout is that of collect/cupti/injection.c (docs/capture-format.md). Nothing in a file raises an error: what is no
+The layout is that of collect/cupti/injection.c. Nothing in a file raises an error: what is no
 whole record is left out and counted. The writer may have been killed at any instruction, the disk may have been full,
 and the file may be of a hostile program.
 """

@@ -1,4 +1,4 @@
-"""Every module says in its first sentence what lives there, and a page of the site has these sentences."""
+"""Every module says in its first sentence what lives there; pages of the site are made of these, and of C layouts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.layout_list import FILES
+from tools.layout_list import page as layouts
 from tools.module_list import PACKAGE, ROOT, first_sentence, page
 
 MOST_AT_THE_ROOT = 10
@@ -17,6 +19,13 @@ def test_the_list_has_every_module_with_its_sentence() -> None:
     listed = page()
     assert listed.count("\n| `") == len([path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"])
     assert f"| `recording.py` | {first_sentence(PACKAGE / 'recording.py')} |" in listed
+
+
+def test_the_layouts_have_header_record_and_kinds_of_every_file() -> None:
+    sections = layouts().split("\n## ")[1 : 1 + len(FILES)]
+    assert [section.count("struct header {") for section in sections] == [1] * len(FILES)
+    assert [section.count("struct record {") for section in sections] == [1] * len(FILES)
+    assert [section.count("enum kind {") for section in sections] == [1] * len(FILES)
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

@@ -31,11 +31,13 @@ def on_files(files: Files, config: Any) -> Files:
         import cause_list
         import cli_reference
         import evidence_table
+        import layout_list
         import module_list
     finally:
         del sys.path[: len(places)]
 
     made = {
+        "binary-files": layout_list.page,
         "causes": cause_list.page,
         "cli": cli_reference.markdown,
         "evidence": evidence_table.page,

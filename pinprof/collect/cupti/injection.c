@@ -7,7 +7,7 @@
  * CUDA 11.8 (API 18) to 13.5 (API 130500). Later versions may only add fields at the end of a record.
  *
  * CUPTI fills buffers and hands them to `completed` in a thread of its own. Records are translated there into fixed
- * ones of 64 bytes (docs/capture-format.md) and appended with write(2): what is written survives any end of the
+ * ones of 64 bytes and appended with write(2): what is written survives any end of the
  * process. A thread of ours asks for what is complete twice a second, so that no more than that is lost to SIGKILL or
  * _exit.
  *

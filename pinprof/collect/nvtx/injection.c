@@ -5,7 +5,7 @@
  * numbers and layouts of that interface, restated here in our own words, are public: c/include/nvtx3/nvToolsExt.h and
  * c/include/nvtx3/nvtxDetail/nvtxTypes.h of github.com/NVIDIA/NVTX (since 2019 unchanged).
  *
- * The file (docs/capture-format.md) is a header and chunks. A chunk belongs to one thread at a time: fixed records
+ * The file is a header and chunks. A chunk belongs to one thread at a time: fixed records
  * grow from its front, texts from its back, so that writing needs no lock. It is mapped MAP_SHARED: what is written
  * is in the page cache at once, whatever ends the process. Its blocks are allocated before it is mapped, because
  * touching a page that the disk has no room for would be a SIGBUS in somebody else's program.

@@ -1,6 +1,4 @@
-"""A file of the agent: records of calls and of memory, and sums of them, with sites, on CLOCK_MONOTONIC
-(docs/capture-format.md).
-"""
+"""A file of the agent: records of calls and of memory, and sums of them, with sites, on CLOCK_MONOTONIC."""
 
 from __future__ import annotations
 

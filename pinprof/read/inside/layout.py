@@ -1,4 +1,4 @@
-"""How a file of the agent is laid out: its header, chunks and records (docs/capture-format.md)."""
+"""How a file of the agent is laid out: its header, chunks and records, as inside/agent.h declares them."""
 
 from __future__ import annotations
 

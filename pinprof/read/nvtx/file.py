@@ -1,4 +1,4 @@
-"""One file of the NVTX injection library: bytes → columns of events; see docs/capture-format.md for its layout.
+"""One file of the NVTX injection library: bytes → columns of events; collect/nvtx/injection.c has its layout.
 
 Nothing in a file raises an error: what is no whole record is left out and counted. The writer may have been killed at
 any instruction, the disk may have been full, and the file may be of a hostile program.
