@@ -44,6 +44,10 @@ UNWANTED = (
     (r"(^|[.!?] |[>\"])Of (the|what|it|a|its|this|each|these|all|those) ", "put the subject first"),
 )
 """(pattern, what to write instead); capitals match only where the pattern has one."""
+_PATTERNS = tuple(
+    (re.compile(pattern.replace(" ", r"\s+"), 0 if pattern != pattern.lower() else re.IGNORECASE), hint)
+    for pattern, hint in UNWANTED
+)
 _JS = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 _CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)\s]*\)", re.DOTALL)
 _TEMPLATE = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
@@ -55,13 +59,13 @@ def _blank(match: re.Match[str]) -> str:
 
 def python_texts(source: str) -> Iterator[tuple[int, str]]:
     """(line, text) of each string literal: docstrings, notes on fields and constants, texts for users."""
-    tree = ast.parse(source)
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant | ast.JoinedStr)]
     parts = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             parts |= {id(part) for part in node.values}
             yield node.lineno, "".join(part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield node.lineno, node.value
 
@@ -83,9 +87,8 @@ def texts(path: str, source: str) -> Iterator[tuple[int, str]]:
 def unwanted(path: str, source: str) -> Iterator[str]:
     """One line for each hit in a file."""
     for line, text in texts(path, source):
-        for pattern, hint in UNWANTED:
-            flags = 0 if pattern != pattern.lower() else re.IGNORECASE
-            for hit in re.finditer(pattern.replace(" ", r"\s+"), text, flags):
+        for pattern, hint in _PATTERNS:
+            for hit in pattern.finditer(text):
                 words = " ".join(text[hit.start() : hit.end() + 30].split())
                 yield f"{path}:{line + text.count(chr(10), 0, hit.start())}: {words!r} ({hint})"
 

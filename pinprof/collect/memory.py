@@ -6,7 +6,7 @@ It is written by pinprof itself while it waits for the program. Sampling costs t
 costs more: never above COST of a core. Nor does the file outgrow its share of the recording's size (pace.py). Huge
 pages are in smaps_rollup alone, which walks the page tables under the lock of the address space: read once a second at
 most, within HUGE_COST, and no more of a process for which it takes long. Where pages of CUDA programs lie costs apart
-from that (placement.py).
+from that (placement.py), and so does what is mapped (mappings.py).
 
 Fields are those of proc_pid_status(5), proc_pid_smaps(5) and /proc/vmstat; what a kernel does not have is left out.
 """
@@ -23,6 +23,7 @@ from typing import Any
 from pinprof.base import files
 from pinprof.base.units import format_ns
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
+from pinprof.collect.mappings import Mappings
 from pinprof.collect.pace import Pace
 from pinprof.collect.placement import Placement
 from pinprof.collect.proc import contents, tree
@@ -62,7 +63,7 @@ class MemoryWatch(Tool):
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._spent_apart = 0.0
-        self._placement = Placement()
+        self._placement, self._mappings = Placement(), Mappings()
         self._pace = Pace(setup.request.limits.share(SIZE_SHARE), time.monotonic_ns())
         self._written = 0
         self._began = self._thinned = 0.0
@@ -99,6 +100,7 @@ class MemoryWatch(Tool):
             self._tree, self._tree_due = tree(self._root, MOST_PROCESSES, MOST_THREADS), now + TREE_INTERVAL_S
             self._names = {pid: name for pid, name in self._names.items() if pid in self._tree}
             self._huge_due = {pid: due for pid, due in self._huge_due.items() if pid in self._tree}
+            self._mappings.keep(self._tree)
         line: dict[str, Any] = {"t": time.monotonic_ns(), "machine": _machine(), "processes": []}
         for pid in self._tree:
             if facts := self._process(pid, now):
@@ -157,6 +159,10 @@ class MemoryWatch(Tool):
         if "rss" not in facts:
             # A process that has ended and waits for its parent holds nothing.
             return None
+        before = self._mappings.spent
+        if maps := self._mappings.look(pid, now):
+            facts["maps"] = maps
+        self._spent_apart += self._mappings.spent - before
         if now >= self._huge_due.get(pid, 0.0):
             begin = time.thread_time()
             rollup = _HUGE.search(contents(f"/proc/{pid}/smaps_rollup"))

@@ -118,7 +118,7 @@ class Placement:
         return min(due)[1] if due and now >= self._due else None
 
     def _pages(self, pid: int, until: float) -> Iterator[Point]:
-        areas = _areas(_maps(pid, until))[:MOST_MAPPINGS]
+        areas = _areas(maps_of(pid, until))[:MOST_MAPPINGS]
         total = sum(end - start for start, end, _ in areas)
         if not areas:
             return
@@ -153,7 +153,7 @@ class Placement:
         return list(found)
 
 
-def _maps(pid: int, until: float) -> bytes:
+def maps_of(pid: int, until: float) -> bytes:
     """The process's mappings, those at the lowest addresses where reading takes too long."""
     chunks, size = [], 0
     try:

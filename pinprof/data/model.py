@@ -284,6 +284,8 @@ class SampleTable(Table):
     """Data address (page-fault events recorded with -d); 0 when not recorded."""
     wait: UInt8 | None = None
     """Bits of `READY` and `CONTINUED` for an interval off the CPU; None when none were recorded."""
+    mapped: UInt8 | None = None
+    """What the data address lies in (`Mapped`); None where no recorder knew mappings."""
 
 
 BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ, BY_EXIT = range(4)
@@ -364,6 +366,18 @@ class PageTable(Table):
     """1 where it is mapped as a huge page, 0 where not, -1 where that is not known."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class MappingTable(Table):
+    """What processes had mapped at single moments, ordered by time: a list holds until the next one of its process."""
+
+    time_ns: Int64
+    pid: Int32
+    start: UInt64
+    end: UInt64
+    kind: UInt8
+    """`Mapped`."""
+
+
 @dataclass(frozen=True)
 class MemoryLog:
     """Memory of the program and counters of the machine, looked at about ten times a second."""
@@ -375,6 +389,7 @@ class MemoryLog:
     """In the order in which they were first seen: the program itself, then its descendants."""
     bad_lines: int = 0
     pages: PageTable = field(default_factory=PageTable.empty)
+    maps: MappingTable = field(default_factory=MappingTable.empty)
 
 
 @dataclass(frozen=True, slots=True)

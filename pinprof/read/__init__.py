@@ -13,9 +13,10 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -129,7 +130,10 @@ def load_sealing() -> None:
 
 
 def _readers() -> Iterator[Reader]:
-    return map(pkgutil.resolve_name, READERS)
+    return map(_resolved, READERS)
+
+
+_resolved: Callable[[str], Reader] = cache(pkgutil.resolve_name)
 
 
 def _reader_of(path: Path, shown: str) -> Reader:

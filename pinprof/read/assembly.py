@@ -255,6 +255,7 @@ class SampleColumns:
     cpu: array[int] = field(default_factory=lambda: array("i"))
     ip: array[int] = field(default_factory=lambda: array("Q"))
     address: array[int] = field(default_factory=lambda: array("Q"))
+    mapped: array[int] = field(default_factory=lambda: array("B"))
 
     def table(self) -> SampleTable:
         """The samples ordered by time (as they come where there is none); missing columns are 0, the CPU -1."""

@@ -1,14 +1,15 @@
 """Memory over time from `memory.jsonl` (collect/memory.py): one JSON object a line.
 
     {"t": ns, "machine": {"pgfault": 12, …}, "processes": [{"pid": 7, "name": "app", "rss": bytes, …,
-                                                       "pages": [[address, node, huge], …]}]}
+                                                       "pages": [[address, node, huge], …],
+                                                       "maps": [[start, end, Mapped], …]}]}
 
 Lines that are no such object, times that run backwards and numbers outside 0 … 2^63-1 are left out and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,10 @@ import numpy as np
 from pinprof.base.errors import readable
 from pinprof.base.shapes import COUNT, TEXT, Each, Facts, RowShape, Unfit, Whole, parsed
 from pinprof.base.units import format_counted
-from pinprof.data.model import Capture, MemoryLog, PageTable, ProcessMemory
+from pinprof.data.mapped import Mapped
+from pinprof.data.model import Capture, MappingTable, MemoryLog, PageTable, ProcessMemory
 from pinprof.read.directory import Reading
+from pinprof.read.listed_mappings import with_mappings
 
 _MOST_LINE = 1 << 20
 _MOST_COUNTERS = 256
@@ -29,11 +32,15 @@ PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 _MOST_PAGES = 4096
 """The entries of a process in a line; pinprof writes a fifth of that at most."""
 _PAGE = RowShape((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
+_MOST_MAPS = 1024
+"""The same of what a process has mapped."""
+_MAP = RowShape((COUNT, COUNT, Whole(0, max(Mapped))))
 _PROCESS = Facts(
     {
         "pid": Whole(0, (1 << 31) - 1),
         "name": TEXT,
         "pages": Each(_PAGE, lenient=True),
+        "maps": Each(_MAP, lenient=True),
         **dict.fromkeys(PROCESS_FIELDS, COUNT),
     }
 )
@@ -47,6 +54,8 @@ def with_memory(capture: Capture, path: Path | None, _reading: Reading) -> Captu
         return capture
     log = with_names(read_memory(path), capture.threads)
     capture = replace(capture, memory=log)
+    if log is not None and capture.samples.mapped is None and capture.clock.source == "monotonic":
+        capture = replace(capture, samples=with_mappings(capture.samples, log.maps))
     if log is None or not log.bad_lines:
         return capture
     what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
@@ -60,6 +69,7 @@ def read_memory(path: Path) -> MemoryLog | None:
     processes: dict[int, dict[str, list[int]]] = {}
     names: dict[int, str] = {}
     pages: list[tuple[int, ...]] = []
+    maps: list[tuple[int, ...]] = []
     bad = 0
     with readable(path, slug="side-file"), path.open("rb") as stream:
         for line in stream:
@@ -74,6 +84,7 @@ def read_memory(path: Path) -> MemoryLog | None:
             for process in entry["processes"]:
                 pid = process.pop("pid")
                 pages += [(entry["t"], pid, *page) for page in process.pop("pages", [])[:_MOST_PAGES]]
+                maps += [(entry["t"], pid, *row) for row in process.pop("maps", [])[:_MOST_MAPS]]
                 names[pid] = process.pop("name", "") or names.get(pid, "")
                 columns = processes.setdefault(pid, {"t": []})
                 _append(columns, process, len(columns["t"]))
@@ -94,13 +105,14 @@ def read_memory(path: Path) -> MemoryLog | None:
             for pid, columns in processes.items()
         ),
         bad_lines=bad,
-        pages=_page_table(pages),
+        pages=PageTable.of(len(pages), **_columns(pages, ("time_ns", "pid", "address", "node", "huge"))),
+        maps=MappingTable.of(len(maps), **_columns(maps, ("time_ns", "pid", "start", "end", "kind"))),
     )
 
 
-def _page_table(pages: list[tuple[int, ...]]) -> PageTable:
-    columns = zip(*pages, strict=True) if pages else [()] * 5
-    return PageTable.of(len(pages), **dict(zip(("time_ns", "pid", "address", "node", "huge"), columns, strict=True)))
+def _columns(rows: list[tuple[int, ...]], names: tuple[str, ...]) -> Mapping[str, Sequence[int]]:
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    return dict(zip(names, columns, strict=True))
 
 
 def with_names(log: MemoryLog | None, threads: Mapping[tuple[int, int], str]) -> MemoryLog | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from playwright.sync_api import Browser
 
 from tests.support.recorded_programs import needs_native
 
-for needed in ("nbconvert", "ipykernel", "pandas"):
-    pytest.importorskip(needed, reason=f"{needed} is not installed")
+# They are not imported: this would take every worker a second.
+if missing := [name for name in ("nbconvert", "ipykernel", "pandas") if find_spec(name) is None]:
+    pytest.skip(f"{missing} are not installed", allow_module_level=True)
 # However slow the machine, one cell is too short for a report: while it runs, one has to take a year.
 CELLS = (
     "%load_ext pinprof\nfrom pinprof import jupyter",

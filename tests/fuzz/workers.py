@@ -197,7 +197,7 @@ def signature(error: BaseException) -> tuple[str, str]:
 
 def warm(targets: Sequence[Target], folder: Path) -> Undamaged:
     """Make and read the seeds, and use every module, so that no process does it again: those of a round are forked
-    from here.
+    from here. `test_every_seed_is_read` writes what is made of each.
     """
     import pyarrow as pa
 
@@ -209,7 +209,7 @@ def warm(targets: Sequence[Target], folder: Path) -> Undamaged:
     with contextlib.chdir(folder):
         for target in targets:
             for seed in range(len(target.seeds)):
-                thorough = Thorough(page=not used, exports=not used)
+                thorough = Thorough(*(not used,) * 4)
                 used = target.check(place.written(target, seed, {}), thorough, Known())
     gc.collect()
     gc.freeze()

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from pinprof import read
 from pinprof.base.errors import CollectError, UsageError
 from tests.support.recorded_programs import needs_native
 
-pytest.importorskip("pandas", reason="pandas is not installed")
+if find_spec("pandas") is None:
+    pytest.skip("pandas is not installed", allow_module_level=True)
 
 
 pytestmark = needs_native

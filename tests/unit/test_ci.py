@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import check_jsonschema
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -75,6 +74,8 @@ def loaded(path: Path) -> Any:
 
 @pytest.mark.parametrize(("schema", "path"), [("github-actions", ACTION), ("gitlab-ci", TEMPLATE)])
 def test_the_files_have_the_form_that_their_systems_take(schema: str, path: Path, tmp_path: Path) -> None:
+    import check_jsonschema
+
     # The schema of GitLab looks into no job whose name begins with a dot.
     text = path.read_text("utf-8").replace("\n.pinprof-check:", "\ncheck:")
     good, bad = (tmp_path / f"{name}.yml" for name in ("good", "bad"))

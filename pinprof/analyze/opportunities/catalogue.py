@@ -202,6 +202,14 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 PYTHON: "file.raw.readinto(buffer)  # buffer = mmap.mmap(-1, size), once",
             },
         ),
+        "record-mappings": Entry(
+            "Record what is mapped where: with pinprof's own recorder, or with perf's data addresses. Where it is a"
+            " file, read it into a buffer; where another process shares it since a fork, spawn processes instead.",
+            "knowing what is mapped",
+            {
+                NATIVE: "// pinprof record -- PROGRAM\n// perf record -d -g -e cpu-clock,page-faults -- PROGRAM",
+            },
+        ),
         "prefetch": Entry(
             "Prefetch managed memory before its use: to the GPU before the kernel, and to the host before the CPU "
             "reads it.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool
@@ -18,6 +20,7 @@ _SHARED = re.compile(r"shmem_\w+(\.\w+)*")
 _COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_page_copy_user)(\.\w+)*")
 _COPYING = re.compile(r"(do_cow_fault|wp_page_copy|__wp_page_copy_user|copy_(mc|page|user|highpage)\w*)(\.\w+)*")
 _OF_FILE = re.compile(r"(do_fault|__do_fault|do_(read|cow)_fault|filemap_\w+|finish_fault)(\.\w+)*")
+_OF_CACHE = re.compile(r"(filemap_\w+|next_uptodate_\w+|do_fault_around|\w+_(filemap|dax)_fault)(\.\w+)*")
 _TO_FILE = re.compile(r"(do_page_mkwrite|\w+_page_mkwrite)(\.\w+)*")
 _SYNC = re.compile(rf"{_CALL}(msync|fsync|fdatasync|sync_file_range)(\.\w+)*")
 _PROTECTS = re.compile(rf"({_CALL}(pkey_)?mprotect|do_mprotect_pkey|mprotect_fixup|change_protection\w*)(\.\w+)*")
@@ -54,6 +57,8 @@ class PageMarks:
     """The copying itself."""
     of_file: Bool
     """Handlers of files' pages run."""
+    of_cache: Bool
+    """Handlers of pages that the page cache has of files run, or it was concluded that pages are of files."""
     file: Bool
     anonymous: Bool
     zero: Bool
@@ -96,6 +101,7 @@ class PageMarks:
             copies=copies,
             copying=copies & scene.has(_COPYING),
             of_file=scene.has(_OF_FILE),
+            of_cache=(scene.has(_OF_CACHE) & ~shared) | (scene.has(_OF_FILE) & _inferred(scene)),
             file=scene.caused_by("fault.file") & ~copies & ~to_file,
             anonymous=(scene.caused_by("fault.anon") & ~copies) | zero,
             zero=zero,
@@ -111,3 +117,9 @@ class PageMarks:
             handlers=protects & scene.has(_OF_SIGNAL),
             pins=scene.caused_by(*PINS),
         )
+
+
+def _inferred(scene: Scene) -> Bool:
+    """Per wall row, whether what the kernel did there was concluded: from what memory grew by."""
+    inferred = np.array([event.inferred for event in scene.capture.events], np.bool_)
+    return np.asarray(inferred[scene.capture.samples.event[scene.course.wall.sample]])

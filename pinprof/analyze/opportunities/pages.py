@@ -13,6 +13,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import STARTS_PROGRAM
+from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.making import LEAST_FREED, PlaceBlocks, blocks_at, made_again
@@ -23,6 +24,7 @@ from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_share
+from pinprof.data.mapped import OWN, Mapped
 from pinprof.data.model import Bool, Int64
 from pinprof.data.rate_book import RUN, Estimate
 
@@ -96,11 +98,22 @@ _FORKS = _Kind(
     "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.8, 1.0, 1.0)
 )
 _COW = _Kind("spawn", "writes to memory shared by a fork, so each page is copied at its first write.", (0.8, 0.91, 1.0))
+_COW_UNSEEN = replace(
+    _COW, what="writes to memory that another process shares since a fork, so each page is copied at its first write."
+)
+_COPIED = _Kind(
+    "record-mappings",
+    "writes to pages that are copied first.",
+    _COW.small,
+    unknown=f"{fault_addresses.UNKNOWN}: a private mapping of a file, which can be read instead, or memory that another"
+    " process shares since a fork.",
+)
 _PRIVATE = _Kind("read-file", "writes to a private mapping of a file, so each page is copied first.", (0.7, 0.85, 0.95))
 _PINS_AGAIN = _Kind("pool-pinned", "pins new memory each time.", (0.77, 0.9, 1.0))
 _PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages at the same time.", (0.5, 0.7, 0.85))
 _SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 1.0, 1.0))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
+_MAPS_SOME = replace(_MAPS, what="maps a file, shared memory or a device, and touches it page by page.")
 _NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
 """Of new memory, and nothing else."""
 
@@ -276,7 +289,12 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     if most in ("file", "to_file"):
         shared = 2 * spent(marks.file & marks.shared) > kinds["file"] or most == "to_file"
         shared |= spent(marks.freed_shared) >= LEAST_FREED * cost
-        return _SHARES if shared and again else _MAPS if most == "file" else None
+        found = fault_addresses.mapped_at(scene, group)
+        shared |= fault_addresses.mostly(found, (Mapped.SHARED_MEMORY,))
+        if shared and again:
+            return _SHARES
+        of_file = spent(marks.of_cache) > 0 or fault_addresses.mostly(found, (Mapped.PRIVATE_FILE, Mapped.SHARED_FILE))
+        return (_MAPS if of_file else _MAPS_SOME) if most == "file" else None
     if not again and huge_again and 2 * spent(marks.huge) > cost:
         return _HUGE_AGAIN
     if again and 2 * spent(marks.drops) > spent(marks.frees) > 0:
@@ -287,13 +305,19 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
 
 
 def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
-    """Why pages are copied at this place; None where none was seen to be."""
+    """Why pages are copied at this place: handlers of files' pages serve private mappings alone, and else the addresses
+    tell. None where none was seen to be copied.
+    """
+    copied = group[marks.copies[group]]
     handled = group[(marks.copies & marks.of_file)[group]]
-    if 2 * scene.ns(handled) > scene.ns(group[marks.copies[group]]):
+    found = fault_addresses.mapped_at(scene, copied)
+    if 2 * scene.ns(handled) > scene.ns(copied) or fault_addresses.mostly(found, (Mapped.PRIVATE_FILE,)):
         return _PRIVATE
     if _forks(scene):
         return _COW
-    return _PRIVATE if marks.copying[group].any() else None
+    if not marks.copying[group].any():
+        return None
+    return _COW_UNSEEN if fault_addresses.mostly(found, OWN) else _COPIED
 
 
 def _forks(scene: Scene) -> bool:
@@ -328,9 +352,20 @@ def _candidate(
         evidence=(
             Evidence(f"This is {format_share(cost, max(scene.own_ns, 1))} of the program's own time."),
             *([Evidence(blocks.text)] if blocks else ()),
+            *_addresses(scene, kind, group),
         ),
         unknown=kind.unknown,
     )
+
+
+def _addresses(scene: Scene, kind: _Kind, group: Int64) -> list[Evidence]:
+    """What a kind that files, shared memory or forks explain rests on."""
+    if kind not in (_COW, _COW_UNSEEN, _PRIVATE, _MAPS, _MAPS_SOME, _SHARES):
+        return []
+    said = fault_addresses.sentence(fault_addresses.mapped_at(scene, group))
+    if not said and kind is _COW:
+        said = f"{fault_addresses.UNKNOWN}, so some may be of a private mapping of a file."
+    return [Evidence(said)] if said else []
 
 
 def _of_ends(ns: int) -> tuple[str, ...]:

@@ -46,8 +46,8 @@ from pinprof.data.model import (
 )
 from pinprof.read.assembly import summable
 from pinprof.read.long_columns import put_together, taken
+from pinprof.read.perf import fault_mappings, wakeups
 from pinprof.read.perf import records as rec
-from pinprof.read.perf import wakeups
 from pinprof.read.perf.chains import Chains
 from pinprof.read.perf.header import EventSource, Header
 from pinprof.read.perf.mappings import SpaceTable, TaskRecord
@@ -145,7 +145,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     weights, cut = summable(weights)
     sampled = pairs_of(distinct_pairs(samples.pid, samples.tid))
     threads, inherited = kernel_names(tasks, sampled)
-    order = in_order(samples.clock)
+    order, mapped = in_order(samples.clock), _mapped(samples, raw)
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
@@ -169,6 +169,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             ip=taken(samples.ip, order),
             address=taken(samples.addr, order),
             wait=None if wait is None else wait[order],
+            mapped=None if mapped is None else mapped[order],
         ),
         stacks=stacks.table,
         ranges=ranges,
@@ -192,6 +193,14 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
         ),
         utc_offset_ns=header.features.utc_offset_ns,
     )
+
+
+def _mapped(samples: RawSamples, raw: Raw) -> UInt8 | None:
+    """What the samples' data addresses lie in; None where nothing says it: mappings may be among lost records."""
+    if not raw.areas or not raw.timed or raw.losses:
+        return None
+    changes = fault_mappings.by_time(raw.areas, raw.tasks)
+    return fault_mappings.mapped_at(samples.clock, samples.pid, samples.addr, changes)
 
 
 def _exits(exits: Mapping[tuple[int, int], int], sampled: Collection[tuple[int, int]]) -> ExitTable:

@@ -54,7 +54,7 @@ class Raw:
     batches: tuple[Int64, UInt64]
     """The samples that have sizes of a batch, and these (samples.py)."""
     areas: list[rec.DataArea]
-    """Memory mapped without code, in file order; recordings of tracepoints only."""
+    """Memory mapped without code, in file order; recordings of tracepoints or of data addresses only."""
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
@@ -225,7 +225,7 @@ class TaskReader(RecordReader):
             self._add_task(record, body)
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
-        if misc & perf.MISC_MMAP_DATA and any(layout.raw for layout in self._layouts.each):
+        if misc & perf.MISC_MMAP_DATA and any(layout.raw or layout.addr is not None for layout in self._layouts.each):
             self._areas.append(rec.parse_data_map(self._clock(body), body))
         record = rec.parse_mmap2(misc, body)
         if record is not None:

@@ -38,6 +38,7 @@ from pinprof.data.model import (
     Unit,
 )
 from pinprof.read.assembly import SampleColumns, StackBuilder, dso_of, foreign_capture, summable
+from pinprof.read.perf.script_records import PrintedRecords
 from pinprof.read.perf.text_times import TextTimes
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.resolver import Resolver
@@ -144,6 +145,7 @@ class _Text:
         self._truncated = self._unchained = 0
         self._timed, self._times = True, TextTimes()
         self._clock = ""
+        self._records = PrintedRecords()
         self._addressed: set[str] = set()
         """Events seen with a data address on the header line of a callchain."""
 
@@ -169,6 +171,7 @@ class _Text:
             self.finish_sample()
             lost = _LOST.match(record["rest"]) if record["kind"] in ("LOST", "LOST_SAMPLES") else None
             self._lost += int(lost[1]) if lost else 0
+            self._records.add(record["kind"], record["rest"], len(self._columns.pid))
             return
         header = _HEADER.fullmatch(line.strip())
         if indented:
@@ -229,6 +232,7 @@ class _Text:
         stacks, node, unresolved = self._built_stacks()
         times, odd, jumps = self._times.times()
         self._columns.time_ns.frombytes(times.tobytes())
+        self._columns.mapped = self._records.mapped(self._columns.pid, self._columns.address)
         samples = self._columns.table()
         weight, cut = summable(samples.weight)
         missing = int(unresolved[samples.stack].sum())

@@ -212,7 +212,7 @@ def test_a_kernel_that_says_nothing_is_not_asked_again(monkeypatch: pytest.Monke
 
 def test_a_device_s_pages_that_the_kernel_does_not_know_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     maps = LIBRARY + b"10000000-18000000 rw-s 00000000 00:05 9     /dev/nvidia-uvm\n20000000-28000000 rw-p 0 0:0 0 \n"
-    monkeypatch.setattr(placement, "_maps", lambda *_: maps)
+    monkeypatch.setattr(placement, "maps_of", lambda *_: maps)
     watch = Placement()
     monkeypatch.setattr(watch, "_nodes", lambda _, places: [-errno.ENOENT if place % 8192 else 1 for place in places])
     monkeypatch.setattr(placement, "_huge", lambda *_: 0)

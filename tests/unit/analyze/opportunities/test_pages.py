@@ -10,10 +10,12 @@ import pytest
 
 from pinprof.analyze.opportunities import catalogue, pages
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.data.mapped import Mapped
 from pinprof.data.model import ExitTable, MemoryLog, ProcessMemory
 from pinprof.data.rate_book import RateBook
 from tests.support.scenes import (
     COPIED,
+    FAULT,
     FREE,
     HUGE,
     MAPPED,
@@ -120,16 +122,48 @@ def test_each_kind_of_page_has_its_cure_and_saves_its_share(
 
 
 def test_pages_that_a_fork_shares_are_copied_because_of_it() -> None:
-    (alone,) = found((10, COPIED), (40, WRITTEN))
-    assert alone.cure.id == "read-file"
     child = ran(60, 70, ("child@/app",), pid=200, tid=200)
     (forked,) = found((50, COPIED), extra=child)
     assert forked.cure.id == "spawn"
+    assert any("does not say what is mapped" in evidence.text for evidence in forked.evidence)
+
+
+def copied_at(kind: Mapped, *others: Mapped) -> Candidate:
+    """Copies of pages of which recorded faults say what is mapped there."""
+    faults = [Sample(FAULT, 1, number * MS, event=0, address=4096) for number in range(1 + len(others))]
+    made = recorded([*faults, *ran(0, 10, COPIED), *ran(10, 50, WRITTEN), *ran(50, 200, ("main@/app",))])
+    mapped = np.zeros(len(made.samples), np.uint8)
+    mapped[made.samples.address > 0] = (kind, *others)
+    (one,) = pages.page_costs(scene(replace(made, samples=replace(made.samples, mapped=mapped))))
+    return one
+
+
+def test_what_lies_at_the_addresses_decides_why_pages_are_copied() -> None:
+    file = copied_at(Mapped.PRIVATE_FILE, Mapped.PRIVATE_FILE, Mapped.ANONYMOUS)
+    assert (file.cure.id, file.unknown) == ("read-file", "")
+    assert "Of 3 recorded page faults here, 2 lie in a private mapping of a file." in [e.text for e in file.evidence]
+    shared = copied_at(Mapped.HEAP, Mapped.ANONYMOUS, Mapped.PRIVATE_FILE)
+    assert (shared.cure.id, "another process shares" in shared.title) == ("spawn", True)
+
+
+@pytest.mark.parametrize("others", [(), (Mapped.PRIVATE_FILE,)], ids=["none known", "half known"])
+def test_copies_at_unknown_addresses_are_not_said_to_be_of_a_file(others: tuple[Mapped, ...]) -> None:
+    (alone,) = found((10, COPIED), (40, WRITTEN))
+    for one in (alone, copied_at(Mapped.UNKNOWN, *others)):
+        assert one.cure.id == "record-mappings"
+        assert "file" not in one.title
+        assert "does not say what is mapped" in one.unknown
+
+
+def test_pages_of_unknown_handlers_are_not_said_to_be_of_a_file() -> None:
+    (some,) = found((50, MAPPED[:-1]))
+    assert "maps a file, shared memory or a device" in some.title
 
 
 def test_reading_a_file_copies_it_once_as_well() -> None:
-    (one,) = found((10, COPIED), (40, WRITTEN))
-    assert (one.saving.low_ns, one.saving.likely_ns, one.saving.high_ns) == (28 * MS, 36 * MS, 40 * MS)
+    one = copied_at(Mapped.PRIVATE_FILE)
+    saved = one.saving.low_ns, one.saving.likely_ns, one.saving.high_ns
+    assert saved == pytest.approx((28 * MS, 36 * MS, 40 * MS), abs=2)
 
 
 def test_handlers_of_file_pages_that_copy_are_of_a_private_mapping_whoever_forks() -> None:
