@@ -23,6 +23,7 @@ PAGES = {
     "list": "scenarios",
     "doctor": "quickstart",
     "explain": "messages",
+    "mcp": "python",
 }
 """Command → the document that describes it."""
 
