@@ -38,10 +38,8 @@ from tests.fuzz.hostile import text as text_of
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 """What a terminal may obey; lines end with a newline alone."""
 SIDE_FILES = ("kallsyms", "ranges.jsonl")
-_ANALYSIS = 0.05
-"""The share of inputs that are analyzed: most damage is found by reading, which costs a tenth of what follows."""
-_JSON, _TEXT, _PAGE, _EXPORTS, _PART = 0.2, 0.04, 0.06, 0.06, 0.1
-"""The shares of these of which JSON, text, a page and all exports are made, and of which a part is shown."""
+_JSON, _TEXT, _PAGE, _EXPORTS, _PART = 0.1, 0.02, 0.03, 0.03, 0.1
+"""The shares of new inputs of which JSON, text, a page and all exports are made, and of which a part is shown."""
 _TIMES = (1, 100, 500, 10**6, 10**8, 10**9)
 """Nanoseconds at which recordings may be cut."""
 _EMPTY = np.uint64(0)
@@ -57,19 +55,12 @@ class Thorough(NamedTuple):
     exports: bool = True
     part: Selection | None = None
     """What it is made of; None for all of it."""
-    analysis: bool = True
-    """Whether anything is made of it: else it is read alone."""
 
     @classmethod
     def drawn(cls, random: Random) -> Thorough:
         """By the numbers that follow in `random`."""
-        if random.random() >= _ANALYSIS:
-            return READ_ALONE
         made = (random.random() < share for share in (_JSON, _TEXT, _PAGE, _EXPORTS))
         return cls(*made, _part(random) if random.random() < _PART else None)
-
-
-READ_ALONE = Thorough(json=False, text=False, page=False, exports=False, analysis=False)
 
 
 def _part(random: Random) -> Selection:
@@ -107,13 +98,12 @@ def report(path: Path, thorough: Thorough, known: Known, options: ReadOptions = 
     """Everything that `pinprof report` does; False where it refuses the input with an error of its own."""
     with quiet():
         try:
-            captures = [read.read(each, options) for each in expanded(path)]
+            captures = [machine_rates.stored(read.read(each, options)) for each in expanded(path)]
         except PinprofError as error:
             refused(error)
             return False
-        if not thorough.analysis or known.has(captures):
+        if known.has(captures):
             return True
-        captures = [machine_rates.stored(capture) for capture in captures]
         try:
             analyses = [analyze.analyze(capture, selection=thorough.part) for capture in captures]
         except UsageError as error:

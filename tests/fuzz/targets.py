@@ -35,8 +35,8 @@ class Target:
     """Which of an input's files are changed."""
     large: Callable[[], Sequence[Files]] = tuple
     """Seeds with all that a capture may have, which take ten times as long: four inputs in a thousand."""
-    weight: int = 20
-    """How often it is chosen: less often the longer an input takes; those that take longest have 1."""
+    weight: int = 4
+    """How often it is chosen: targets share CPU time, not inputs, for some take ten times as long as others."""
     check: Callable[[Path, check.Thorough, check.Known], bool] = check.report
     """What must hold of a path; whether the input was read."""
 
@@ -133,9 +133,9 @@ def _any_file(random: Random, data: bytes) -> bytes:
 
 TARGETS: tuple[Target, ...] = (
     Target("perf.data", _perf_files, change_bytes.perf),
-    Target("wake-ups", _wakeups, change_bytes.perf, weight=15),
-    Target("perf script", _file("a.txt", lambda: texts.PERF_SCRIPT.encode()), _LINES, weight=40),
-    Target("nsys sqlite", _exports, change_tables.sqlite, weight=15),
+    Target("wake-ups", _wakeups, change_bytes.perf, weight=3),
+    Target("perf script", _file("a.txt", lambda: texts.PERF_SCRIPT.encode()), _LINES, weight=8),
+    Target("nsys sqlite", _exports, change_tables.sqlite, weight=3),
     Target(
         "nsys parquetdir",
         lambda: [seeds.parquetdir()],
@@ -147,16 +147,16 @@ TARGETS: tuple[Target, ...] = (
         "folded",
         _file("a.folded", lambda: seeds.exported("folded"), texts.PY_SPY.encode, texts.AUSTIN.encode),
         _LINES,
-        weight=60,
+        weight=12,
     ),
     Target(
         "V8 CPU profile",
         _file("a.cpuprofile", *(json.dumps(one).encode for one in (texts.V8_PROFILE, texts.OLD_V8_PROFILE))),
         _JSON,
-        weight=60,
+        weight=12,
     ),
-    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), texts.EVENTED.encode), _JSON, weight=60),
-    Target("pprof", _profiles, change_bytes.protobuf, weight=40),
+    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), texts.EVENTED.encode), _JSON, weight=12),
+    Target("pprof", _profiles, change_bytes.protobuf, weight=8),
     Target(
         "Chrome trace",
         _file(
@@ -171,7 +171,7 @@ TARGETS: tuple[Target, ...] = (
         lambda: [{"bench/a.json": seeds.bench(), "bench/b.json": seeds.bench()}],
         _JSON,
         check=check.comparison,
-        weight=60,
+        weight=12,
     ),
     Target(
         "manifest.json",
@@ -179,7 +179,7 @@ TARGETS: tuple[Target, ...] = (
         _JSON,
         "*/manifest.json",
         large=_whole(_NATIVE, _NSYS, _SCENARIO),
-        weight=20,
+        weight=4,
     ),
     Target(
         "perf.data in a capture",
@@ -187,7 +187,7 @@ TARGETS: tuple[Target, ...] = (
         change_bytes.perf,
         "*/perf.data",
         large=_whole(_NATIVE, _WORKERS, _TORCH),
-        weight=15,
+        weight=3,
     ),
     Target(
         "calls.data",
@@ -195,23 +195,23 @@ TARGETS: tuple[Target, ...] = (
         change_bytes.perf,
         "*/calls.data",
         large=_whole(_PROGRAM, _TORCH, _WORKERS),
-        weight=15,
+        weight=3,
     ),
     Target(
         "perf-script.txt.gz",
         lambda: seeds.with_chains()[:1],
         change_text.packed(_LINES),
         "*/perf-script.txt.gz",
-        weight=40,
+        weight=8,
     ),
-    Target("kallsyms.gz", seeds.with_chains, change_text.packed(_LINES), "*/kallsyms.gz", weight=40),
+    Target("kallsyms.gz", seeds.with_chains, change_text.packed(_LINES), "*/kallsyms.gz", weight=8),
     Target(
         "symbols.json.gz",
         _captures(_NATIVE, _WORKERS),
         change_text.packed(_JSON),
         "*/symbols.json.gz",
         large=_whole(_NATIVE, _WORKERS),
-        weight=80,
+        weight=16,
     ),
     Target(
         "ranges.jsonl",
@@ -219,7 +219,7 @@ TARGETS: tuple[Target, ...] = (
         change_text.json_lines,
         "*/ranges.jsonl",
         large=_whole(_NATIVE, _TORCH, _NSYS),
-        weight=20,
+        weight=4,
     ),
     Target(
         "memory.jsonl",
@@ -227,7 +227,7 @@ TARGETS: tuple[Target, ...] = (
         change_text.json_lines,
         "*/memory.jsonl",
         large=_whole(_NATIVE, _WORKERS),
-        weight=30,
+        weight=6,
     ),
     Target(
         "python-stacks.jsonl.gz",
@@ -235,7 +235,7 @@ TARGETS: tuple[Target, ...] = (
         change_text.members,
         "*/python-stacks.jsonl.gz",
         large=_whole(_WORKERS),
-        weight=30,
+        weight=6,
     ),
     Target(
         "nvtx",
@@ -243,7 +243,7 @@ TARGETS: tuple[Target, ...] = (
         change_bytes.words,
         "*/nvtx/*",
         large=_whole(_NATIVE, _TORCH, _WORKERS),
-        weight=20,
+        weight=4,
     ),
     Target(
         "gpu",
@@ -254,31 +254,31 @@ TARGETS: tuple[Target, ...] = (
         change_bytes.words,
         "*/gpu/*",
         large=_whole(_PROGRAM, _WORKERS),
-        weight=20,
+        weight=4,
     ),
-    Target("inside", seeds.inside, change_bytes.words, "*/inside/*", weight=10),
-    Target("uvm", seeds.managed, change_bytes.words, "*/uvm/*", weight=15),
-    Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite", large=_whole(_NSYS), weight=10),
+    Target("inside", seeds.inside, change_bytes.words, "*/inside/*", weight=2),
+    Target("uvm", seeds.managed, change_bytes.words, "*/uvm/*", weight=3),
+    Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite", large=_whole(_NSYS), weight=2),
     Target(
         "rates.json",
         _captures(_NATIVE, _SCENARIO, parts=("rates.json",)),
         _JSON,
         "*/rates.json",
         large=_whole(_NATIVE, _SCENARIO),
-        weight=20,
+        weight=4,
     ),
-    Target("--kallsyms", seeds.with_kallsyms, _LINES, "kallsyms", check=check.with_side_files, weight=40),
+    Target("--kallsyms", seeds.with_kallsyms, _LINES, "kallsyms", check=check.with_side_files, weight=8),
     Target(
-        "--ranges", seeds.with_ranges, change_text.json_lines, "ranges.jsonl", check=check.with_side_files, weight=40
+        "--ranges", seeds.with_ranges, change_text.json_lines, "ranges.jsonl", check=check.with_side_files, weight=8
     ),
-    Target("ranks", seeds.ranks, _any_file, "*/rank-1*", weight=15),
+    Target("ranks", seeds.ranks, _any_file, "*/rank-1*", weight=3),
     Target("launch", seeds.launch, _any_file, large=seeds.whole_launch, check=check_others.ranks, weight=1),
     Target("fleet store", seeds.fleet, change_tables.cells, check=check_others.fleet, weight=1),
-    Target("packed capture", seeds.packed_capture, change_bytes.words, weight=40),
-    Target("calls-before.json", seeds.part_of_a_run, _JSON, "*/calls-before.json", weight=20),
+    Target("packed capture", seeds.packed_capture, change_bytes.words, weight=8),
+    Target("calls-before.json", seeds.part_of_a_run, _JSON, "*/calls-before.json", weight=4),
     Target("shared capture", _whole(_PROGRAM, _NSYS, _WORKERS), _any_file, check=check_others.shared, weight=1),
-    Target("program", seeds.programs, change_bytes.words, check=check_others.program, weight=80),
-    Target("nsys-rep", _reports, change_bytes.words, weight=4),
-    Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=50),
-    Target("budgets", _file("pinprof.toml", texts.BUDGETS.encode), _LINES, check=check_others.budgets, weight=40),
+    Target("program", seeds.programs, change_bytes.words, check=check_others.program, weight=16),
+    Target("nsys-rep", _reports, change_bytes.words, weight=1),
+    Target("settings", seeds.settings, _LINES, "*.toml", check=check_others.settings, weight=10),
+    Target("budgets", _file("pinprof.toml", texts.BUDGETS.encode), _LINES, check=check_others.budgets, weight=8),
 )
