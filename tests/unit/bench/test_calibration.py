@@ -131,7 +131,7 @@ def test_without_cuda_the_host_is_measured_and_a_note_says_why_unless_there_is_n
     [
         ("", []),
         ("time.sleep(600)", ["Calibration: CUDA was not measured, because the time was up."]),
-        ("os._exit(9)", ["Calibration: CUDA was not measured, because its process ended with status 9."]),
+        ("os._exit(9)", ["Calibration: CUDA was not measured, because the process that measures ended with status 9."]),
     ],
 )
 def test_a_note_says_why_there_are_rates_of_the_host_alone(then: str, why: list[str]) -> None:
@@ -139,6 +139,12 @@ def test_a_note_says_why_there_are_rates_of_the_host_alone(then: str, why: list[
     found = calibration_of({}, os.environ, (*HOST, *CUDA), limit_s=1.5, worker=worker(code))
     assert found.rates is not None
     assert list(found.notes) == why
+
+
+def test_a_note_says_that_the_process_ended_with_nothing_measured() -> None:
+    found = calibration_of({}, os.environ, HOST, worker=worker("import os; os._exit(9)"))
+    assert found.rates is None
+    assert found.notes == ("This machine was not calibrated: the process that measures ended with status 9.",)
 
 
 def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
