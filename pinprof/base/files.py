@@ -76,6 +76,19 @@ def copied(source: Path, target: Path) -> None:
         shutil.copyfileobj(content, file, 1 << 20)
 
 
+def forget(path: Path, first: int, last: int) -> None:
+    """Give back the disk blocks of a part of a file, whose size stays: zeros are read there from now on.
+
+    What the file system cannot give back, it keeps (fallocate(2), FALLOC_FL_PUNCH_HOLE).
+    """
+    import ctypes
+
+    keep_size, punch_hole = 1, 2
+    libc = ctypes.CDLL(None)
+    with contextlib.suppress(OSError), change(path) as file:
+        libc.fallocate(file.fileno(), keep_size | punch_hole, ctypes.c_long(first), ctypes.c_long(last - first))
+
+
 def is_stream(path: Path) -> bool:
     """Whether a path names something to write to and not a file: a pipe, a terminal, `/dev/null`, `/dev/stdout`."""
     there = path.absolute()

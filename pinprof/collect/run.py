@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pinprof.base.errors import CollectError
 from pinprof.base.lazy_dataclass import dataclass
@@ -91,6 +92,17 @@ class CollectorRun:
                 self._setup.notes.append(self._kernel.note())
         self._before, self._started_utc = counters.read(), _now()
 
+    def flush(self) -> None:
+        """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""
+        for tool in self.tools:
+            tool.flush()
+
+    def under_way(self) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+        """The collectors' facts and notes before the end, as a manifest has them."""
+        known = [tool.under_way() for tool in self.tools]
+        notes = dict.fromkeys(note for result in known for note in result.notes)
+        return tuple(result.facts for result in known if result.facts), (*self.notes, *notes)
+
     def program_ended(self) -> None:
         """Note what counts up to here; the recorders still write."""
         for tool in self.tools:
@@ -160,6 +172,8 @@ class RecordingHooks:
     """What is prepared while the program runs; what is left of it, while the recorders end."""
     wanted: Sequence[Step] = ()
     """The same of what can wait."""
+    watch: Callable[[CollectorRun], float] = lambda _: float("inf")
+    """Called between waits while the program runs, as `Tool.watch`: in how many seconds at most to call it again."""
     program_goes_on: Callable[[], object] = lambda: None
     """When the recording has ended and the program that pinprof started has not."""
 
@@ -207,7 +221,7 @@ def _recorded(
                 run.begin(program, session, hooks.meanwhile)
             program.start()
         with trouble.kept():
-            session.until_program_ends(preparation)
+            session.until_program_ends(preparation, lambda: hooks.watch(run))
         # As well where looking after the tools has failed.
         session.until_over()
         with trouble.kept():

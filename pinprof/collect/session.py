@@ -50,10 +50,10 @@ class Session(Waiter):
             self.program.send(self._pass_on[1])
             self._pass_on = None
 
-    def until_program_ends(self, preparation: Preparation) -> None:
-        """The program's whole run, or as much of it as is to be recorded; what is prepared meanwhile."""
+    def until_program_ends(self, preparation: Preparation, watch: Callable[[], float] = lambda: float("inf")) -> None:
+        """The program's whole run, or as much of it as is to be recorded, with what is done meanwhile."""
         while not self.program.over:
-            due = min([self.program.left_s(), preparation.due_s(), *(tool.watch() for tool in self.tools)])
+            due = min([self.program.left_s(), preparation.due_s(), watch(), *(tool.watch() for tool in self.tools)])
             self.wait(min(due, 0.1 if self._pass_on else 1.0))
             preparation.look()
 

@@ -100,8 +100,7 @@ class OwnRecording:
 
     def flush(self) -> None:
         """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""
-        for tool in self._run.tools:
-            tool.flush()
+        self._run.flush()
 
     def pause(self) -> None:
         """As `flush`; and what happens from now on need not be recorded, until `resume`."""
@@ -115,9 +114,7 @@ class OwnRecording:
 
     def under_way(self) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
         """The collectors' facts and notes before the end, as a manifest has them."""
-        known = [tool.under_way() for tool in self._run.tools]
-        notes = dict.fromkeys(note for result in known for note in result.notes)
-        return tuple(result.facts for result in known if result.facts), (*self._run.notes, *notes)
+        return self._run.under_way()
 
     @property
     def recording(self) -> bool:

@@ -1,10 +1,12 @@
 """One recording of this process that goes on, cut into portions: each is a capture of its own.
 
-    calls.py   CUDA calls, and what was granted before
+    calls.py      CUDA calls, and what was granted before
+    captures.py   a window of a recording as a capture
+    following.py  the last seconds of a recording of any program
 
 A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` have the recorders
 write what they hold, and mark how far their files go: a portion is the window between the two marks
-(streams/window.py). Its symbols are not sealed: it is read on this machine, in this boot, best with `ReadOptions.kept`.
+(streams/window.py).
 """
 
 from __future__ import annotations
@@ -12,10 +14,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,10 +25,11 @@ from pinprof.base import files
 from pinprof.base.errors import CollectError
 from pinprof.collect import RecordRequest, host
 from pinprof.collect.within import OwnRecording
+from pinprof.portions import captures
 from pinprof.portions.calls import CallParts, CallsPlace
 from pinprof.read.perf.cuda_processes import Process
 from pinprof.scenario import ranges
-from pinprof.streams.store import CALLS_DATA, PERF_DATA, RANGES, new_manifest, write_manifest
+from pinprof.streams.store import CALLS_DATA, PERF_DATA, RANGES
 from pinprof.streams.window import Growing, Mark, Window
 
 MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
@@ -86,7 +87,7 @@ class Portion:
 
         CollectError when the recorder has ended meanwhile.
         """
-        ended_ns = _clock_ns()
+        ended_ns = captures.clock_ns()
         self._phase.end()
         until = self._running.end()
         if target is not None:
@@ -171,7 +172,7 @@ class _Running:
 
     def _mark(self, calls: Callable[[CallParts], CallsPlace]) -> Mark:
         """How far the recording has gone; `calls`: how that of calls is taken."""
-        mark = self._growing.mark(_clock_ns())
+        mark = self._growing.mark(captures.clock_ns())
         place = self._calls_place(calls)
         return replace(mark, noted={CALLS_DATA: place}) if place else mark
 
@@ -193,24 +194,9 @@ class _Running:
                 "The recorder ended before the block.", "Run it again; `pinprof doctor` checks this machine.",
                 "recording",
             )  # fmt: skip
-        started = time.time() - (_clock_ns() - begin.time_ns) / 1e9
         collectors, notes = self._session.under_way()
-        outcome = {
-            "state": "complete",
-            "exit_status": 0,
-            "started_utc": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
-            "duration_ns": ended_ns - begin.time_ns,
-            "recorded_ns": (begin.time_ns, until.time_ns),
-            "resources": dict(used),
-            "counters": {},
-            "notes": [*notes, self.untraced] if self.untraced else notes,
-        }
-        target.mkdir(files.PRIVATE_FOLDER)
-        Window(self._growing, begin, until).cut(target)
-        command = tuple(sys.orig_argv)
-        write_manifest(target, new_manifest(command=command, host=self._host, collectors=collectors, outcome=outcome))
-
-
-def _clock_ns() -> int:
-    """Now, also where a test has stopped `time.monotonic`."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+        captures.write(
+            target, Window(self._growing, begin, until), sys.orig_argv, self._host, collectors,
+            [*notes, self.untraced] if self.untraced else notes,
+            ended_ns=ended_ns, used=used,
+        )  # fmt: skip

@@ -45,6 +45,11 @@ def answer_of(analysis: Run) -> ReportData:
     return report_of(Explained(analysis, _facts_shared(analysis)), sections.ANSWER)
 
 
+def live_of(analysis: Run) -> ReportData:
+    """The report as far as a live view needs it: without stacks, single ranges, and most sections."""
+    return report_of(Explained(analysis, _facts_shared(analysis)), sections.LIVE)
+
+
 def report_of(subject: Explained, forms: Forms[Explained] | None = None) -> ReportData:
     """The report of what was explained; with all sections, or those of other forms."""
     forms = forms or sections.REPORT

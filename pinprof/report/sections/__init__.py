@@ -19,6 +19,7 @@ from pinprof.report.sections.machine import Machine
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.opportunities import WhatToChange
 from pinprof.report.sections.phases import Phases
+from pinprof.report.sections.pulse import Pulse
 from pinprof.report.sections.quality import Quality
 from pinprof.report.sections.ranges import Ranges
 from pinprof.report.sections.ranges.walls import Walls
@@ -37,4 +38,6 @@ SECTIONS: tuple[type[Section[Explained]], ...] = (
 
 ANSWER = Forms[Explained]((Hero, WhatToChange, Phases, Findings))
 """What the terminal's answer is made of."""
+LIVE = Forms[Explained]((Hero, WhatToChange, Findings, Pulse, Causes, LinesSection, CallsSection, WhoWaits, Memory))
+"""What `pinprof top` shows of a window."""
 REPORT = Forms[Explained](SECTIONS, brief=(Hero, Phases, WhatToChange, Causes, Quality), design="page.recorded")

@@ -40,11 +40,11 @@ def print_answer(reports: Sequence[ReportData], below: Sequence[str] = (), conso
     tail = ["", *map(printable, below)] if below else []
     room = MOST_LINES - sum(-(-cell_len(line) // console.width) or 1 if console.is_terminal else 1 for line in tail)
     with tidy(console):
-        for line in _one(reports[0], console, room) if len(reports) == 1 else _several(reports, console, room):
+        for line in answer_lines(reports[0], console, room) if len(reports) == 1 else _several(reports, console, room):
             console.print(line)
 
 
-def _one(report: ReportData, console: Console, room: int) -> list[Text]:
+def answer_lines(report: ReportData, console: Console, room: int) -> list[Text]:
     """As many opportunities as there is room for, their cures in four lines, two or one."""
     for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (4, 2, 1)):
         lines = list(_answer(report, console, most, cure))

@@ -1,0 +1,238 @@
+"""`pinprof top --pid N`: what a running program spends host-memory time on now, refreshed each second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.base import files, terminal
+from pinprof.base.errors import PinprofError, UsageError
+from pinprof.base.units import format_ns, parse_duration_ns
+from pinprof.cli import naming
+
+if TYPE_CHECKING:
+    from pinprof.analyze import Run
+    from pinprof.collect.run import CollectorRun
+    from pinprof.report.gather import ReportData
+
+WINDOWS_S = (5.0, 10.0, 30.0, 60.0)
+"""Lengths of a window that keys choose."""
+_EVERY_S, _KEYS_S = 1.0, 0.1
+_SHARE = 0.2
+"""Of one processor, for what is shown: a larger window is looked at less often."""
+_HOME, _TO_THE_END = "\x1b[H", "\x1b[K"
+"""To the first cell of the screen, and clear the rest of a line (ECMA-48): nothing flickers."""
+_KEYS = "a answer · c causes · l lines · g GPU calls · w waits · m memory │ +/- window · p pause · s save · q quit"
+
+
+@click.command(context_settings={"ignore_unknown_options": False})
+@click.option("--pid", type=click.IntRange(1), required=True, help="The running program.")
+@click.option("--window", default="10s", show_default=True, metavar="TIME", help="What is shown: the last seconds.")
+@click.option("--count", type=click.IntRange(1), help="End after this many windows.")
+@click.option("--frequency", type=int, default=199, show_default=True, help="CPU samples per second and thread.")
+def command(pid: int, window: str, count: int | None, frequency: int) -> int:
+    """Watch where a running program spends host-memory time.
+
+    The view shows the last seconds: what to change, causes, lines, CUDA calls, waits and memory. `s` saves them as a
+    capture with its page. On a pipe, each whole window is printed once. Ctrl-C or `q` ends the view, not the program.
+    """
+    from pinprof import collect
+    from pinprof.collect import attach, run
+    from pinprof.collect.pace import NO_LIMITS
+    from pinprof.collect.trouble import Trouble
+
+    length_s = parse_duration_ns(window) / 1e9
+    if not _EVERY_S <= length_s <= WINDOWS_S[-1]:
+        raise UsageError(f"--window {window} is not possible.", "Give a time from 1s to 60s.", "duration")
+    words = attach.command_of(pid)
+    trouble = Trouble(strict=True, raises=True)
+    request = collect.RecordRequest(
+        words, collect.parse_names("auto"), pid=pid, frequency=frequency, cuda_calls=False, gpu="off", python="auto",
+        limits=NO_LIMITS,
+    )  # fmt: skip
+    request = collect.possible(collect.resolve(request), trouble)
+    name = naming.name_of(words) or attach.name_of(pid)
+    with files.temporary_folder() as folder, _keyboard() as keys:
+        recording = folder / "recording"
+        recording.mkdir(files.PRIVATE_FOLDER)
+        view = _View(folder, words, name, f"{name} · {pid}", length_s, count, keys)
+        with view.shown():
+            outcome = run.record(request, recording, trouble, run.RecordingHooks(watch=view.watch))
+        view.end()
+        if outcome.failure is not None:
+            raise outcome.failure
+    return 0
+
+
+class _View:
+    """What is seen of the recording."""
+
+    def __init__(
+        self, folder: Path, words: Sequence[str], name: str, title: str, length_s: float, count: int | None, keys: _Keys
+    ) -> None:
+        from pinprof.portions.following import Following
+        from pinprof.read.symbols.kept import KeptSymbols
+        from pinprof.report.terminal.layout import console_of
+
+        self._following = Following(folder / "recording", words, WINDOWS_S[-1])
+        self._folder, self._name, self._title, self._length_s, self._left = folder, name, title, length_s, count
+        self._keys, self._console, self._symbols = keys, console_of(), KeptSymbols()
+        self._interactive = self._console.is_terminal
+        self._due = time.monotonic() + _EVERY_S
+        self._cut, self._view, self._said, self._paused = 0, "a", "", False
+        self._report: ReportData | None = None
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """On a terminal, on a screen of its own."""
+        with self._console.screen(hide_cursor=True) if self._interactive else contextlib.nullcontext():
+            yield
+
+    def watch(self, run: CollectorRun) -> float:
+        """Look, if it is time, and do what keys ask for; when to call again, in seconds."""
+        asked = self._keys.pressed()
+        for key in asked:
+            self._press(key)
+        now = time.monotonic()
+        if now >= self._due:
+            self._following.look(run)
+            spent = self._refresh() if not self._paused else 0.0
+            self._due = now + max(_EVERY_S if self._interactive else self._length_s, spent / _SHARE)
+        if asked:
+            self._draw()
+        return min(self._due - time.monotonic(), _KEYS_S) if self._interactive else self._due - time.monotonic()
+
+    def end(self) -> None:
+        """Leave the last answer where the view was."""
+        if self._interactive and self._report is not None:
+            from pinprof.report.terminal.summary import print_answer
+
+            print_answer([self._report])
+
+    def _refresh(self) -> float:
+        """Explain the last window and show it; the processor time that took, in seconds."""
+        if not self._following.seen_s or (not self._interactive and self._following.seen_s < 0.9 * self._length_s):
+            return 0.0
+        from pinprof.report.gather import live_of
+
+        began = time.process_time()
+        path = self._window()
+        try:
+            self._report = live_of(self._explained(path))
+        except PinprofError as error:
+            self._said = str(error)
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+        self._draw()
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                os.kill(os.getpid(), signal.SIGINT)
+        return time.process_time() - began
+
+    def _window(self) -> Path:
+        self._cut += 1
+        return self._following.write(self._folder / f"{self._cut}.pinprof", self._length_s)
+
+    def _explained(self, path: Path) -> Run:
+        from pinprof import analyze, read
+        from pinprof.read import machine_rates
+
+        return analyze.analyze(machine_rates.stored(read.read(path, read.ReadOptions(kept=self._symbols))))
+
+    def _draw(self) -> None:
+        from pinprof.report.terminal.live import screen
+
+        if self._report is None:
+            return
+        length = format_ns(min(self._following.seen_s, self._length_s) * 1e9)
+        title = f"{self._title} · last {length}{' · paused' if self._paused else ''}"
+        console = self._console
+        if not self._interactive:
+            terminal.say(screen(self._report, self._view, title, "", console, None))
+            return
+        drawn = screen(self._report, self._view, title, self._said or _KEYS, console, console.height)
+        terminal.write(console.file, _HOME + drawn.replace("\n", f"{_TO_THE_END}\n") + _TO_THE_END)
+
+    def _press(self, key: str) -> None:
+        from pinprof.report.terminal.live import VIEWS
+
+        self._said = ""
+        if key in VIEWS:
+            self._view = key
+        elif key in "+-":
+            longer = [one for one in WINDOWS_S if one > self._length_s]
+            shorter = [one for one in WINDOWS_S if one < self._length_s]
+            self._length_s = (longer[:1] or WINDOWS_S[-1:])[0] if key == "+" else (shorter[-1:] or WINDOWS_S[:1])[0]
+            self._due = 0.0
+        elif key in "p ":
+            self._paused = not self._paused
+        elif key == "s":
+            self._save()
+        elif key in "q\x03":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _save(self) -> None:
+        """The window as a capture with its page, in the current directory."""
+        from pinprof.cli import pipeline
+        from pinprof.read import seal_symbols
+        from pinprof.streams import store
+
+        if not self._following.seen_s:
+            return
+        path = self._window()
+        try:
+            seal_symbols(path)
+            target = store.captured(store.default_name(self._name))
+            shutil.move(path, target)
+            page = pipeline.default_page(target)
+            pipeline.write_page([self._explained(target)], page)
+            self._said = f"Saved: {target}, {page}"
+        except (OSError, PinprofError) as error:
+            self._said = str(error)
+
+
+class _Keys:
+    """What is typed, without waiting; nothing where there is no terminal."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+
+    def pressed(self) -> str:
+        """The keys since the last time."""
+        import select
+
+        typed = ""
+        while self._descriptor is not None and select.select([self._descriptor], [], [], 0)[0]:
+            got = os.read(self._descriptor, 64)
+            typed += got.decode("ascii", "replace")
+            if not got:
+                self._descriptor = None
+        return typed
+
+
+@contextlib.contextmanager
+def _keyboard() -> Iterator[_Keys]:
+    """Keys as they are pressed, and the terminal as it was afterwards."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield _Keys(None)
+        return
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setcbreak(descriptor)
+    try:
+        yield _Keys(descriptor)
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
