@@ -165,7 +165,7 @@ static RARE word number_before(const struct role *role, const word *arguments)
 /* A communicator of NCCL by the id that all of its ranks were given. */
 static void note_unique(void **made, int result, const void *id, size_t length, int rank, int size)
 {
-    if (result || !process || !made || !*made || rank < 0 || rank >= size)
+    if (result || !is_recording() || !made || !*made || rank < 0 || rank >= size)
         return;
     word base = mixed(NCCL, (word)size), part;
     for (size_t i = 0; i + sizeof part <= length; i += sizeof part) {

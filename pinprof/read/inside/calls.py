@@ -93,8 +93,8 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         rows = sums.expanded(file)
         left_out += rows.left_out
         table, arguments, summed = _table(file, rows, made_by, names, sites)
-        # All that CUDA grants has its address here, and any other memory is the program's own.
-        process = Process(whole=True)
+        # All that CUDA grants has its address here, and any other memory is the program's own, from the beginning on.
+        process = Process(whole=not file.had_cuda)
         process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
         found = cuda_memory.with_memory(table, arguments, file.areas, (), Known(processes={file.pid: process}))
         shift = sum(len(each) for each in tables)
