@@ -213,7 +213,6 @@ def record(
         frequency=frequency,
         fault_period=fault_period,
         off_cpu=off_cpu,
-        cuda_calls=False,
         gpu=gpu,
         python="auto",
     )

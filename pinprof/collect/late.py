@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing
-from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
+from pinprof.collect.collector import Setup, Tool, Waiter
 from pinprof.machine.libraries import INSIDE
 from pinprof.streams import store
 
@@ -27,24 +27,25 @@ _kept: list[ctypes.CDLL] = []
 """The agent, once this process has loaded it: it stays."""
 
 
-class LateAgent(Tool):
-    """The agent inside this process, from the moment on at which all other tools record."""
+class OwnAgent:
+    """The agent in this process: one at a time."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._folder = (setup.directory / store.INSIDE).resolve()
-        self._notes = setup.notes
-        setup.places.callback(self._leave)
+    def __init__(self, folder: Path, *, asked: bool = False) -> None:
+        """It writes into `folder`; if its calls are `asked` for, also where there are none."""
+        self._folder, self._asked = folder, asked
+        self._pid = 0
+        """The process that it is in; 0 for none."""
 
-    def await_ready(self, waiter: Waiter) -> None:
-        """Let it in, or note why it stays outside."""
-        del waiter
-        if why := self._enter():
-            self._notes.append(UNTRACED + why)
-            files.remove_empty(self._folder)
-
-    def _enter(self) -> str:
+    def enter(self) -> str:
+        """Begin to record; why that cannot be, as a note, or nothing."""
         self._folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
-        self._pid, self._agent = os.getpid(), None
+        if why := self._refusal():
+            files.remove_empty(self._folder)
+            return UNTRACED + why
+        self._pid = os.getpid()
+        return ""
+
+    def _refusal(self) -> str:
         try:
             if not _kept:
                 path = INSIDE.find()
@@ -55,28 +56,37 @@ class LateAgent(Tool):
             return str(error)
         except OSError as error:
             return f"the agent can't be loaded ({error.strerror or error})."
-        refusal = _kept[0].pinprof_inside_enter(os.fsencode(self._folder))
-        if not refusal:
-            self._agent = _kept[0]
-        return _REFUSALS[refusal]
+        return _REFUSALS[_kept[0].pinprof_inside_enter(os.fsencode(self._folder), int(self._asked))]
+
+    def part(self) -> None:
+        """A part of the recording begins or ends here: what the agent sums is of one part."""
+        if self._pid == os.getpid():
+            _kept[0].pinprof_inside_part()
+
+    def leave(self) -> None:
+        """Record no more, if it does; a forked child leaves its parent's recording alone."""
+        if self._pid == os.getpid():
+            self._pid = 0
+            _kept[0].pinprof_inside_leave()
+            files.remove_empty(self._folder)
+
+
+class LateAgent(Tool):
+    """The agent in a recording of this process, from the moment on at which all other tools record."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._agent = OwnAgent((setup.directory / store.INSIDE).resolve())
+        self._notes = setup.notes
+        setup.places.callback(self._agent.leave)
+
+    def await_ready(self, waiter: Waiter) -> None:
+        """Let it in, or note why it stays outside."""
+        del waiter
+        self._notes.append(self._agent.enter())
 
     def ended(self) -> None:
         """Nothing is recorded from here on."""
-        self._leave()
-
-    def _leave(self) -> None:
-        """As often as one likes; a forked child leaves its parent's recording alone."""
-        agent, self._agent = self._agent, None
-        if agent is not None and os.getpid() == self._pid:
-            agent.pinprof_inside_leave()
-            files.remove_empty(self._folder)
-
-    _agent: ctypes.CDLL | None = None
-    _pid = 0
-
-    def result(self) -> ToolResult:
-        """Nothing but its files."""
-        return ToolResult({})
+        self._agent.leave()
 
 
 def _mapped() -> Iterator[str]:

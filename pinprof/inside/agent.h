@@ -147,7 +147,8 @@ enum kind {
           */
     COMMUNICATOR, /* address: its identity; source: the rank in it and above 32 bits its size; extra: whose it is */
     ENTERED,      /* the agent came into a process that ran already; result: which had CUDA's driver; address: how many
-                   * pointers to the driver's functions its libraries had in their data */
+                   * pointers to the driver's functions its libraries had in their data; extra: its calls are asked for, so
+                   * that there is a file even where there are none */
 };
 enum withdrawn { HANDLED, HELD_BACK }; /* the program handles the signal itself; ThreadSanitizer holds it back */
 enum flag {

@@ -110,7 +110,8 @@ static inline struct record *open_sum(struct thread *t, const struct tally *tall
     if (tally->chunk != t->chunk_number)
         return NULL;
     struct record *sum = unit_at(t, tally->unit);
-    return now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
+    bool before = sum->begin < atomic_load_explicit(&process->part, memory_order_relaxed);
+    return before || now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
 }
 
 /* A sum of one record so far; false where there is no room. */

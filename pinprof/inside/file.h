@@ -14,6 +14,7 @@ struct process {
     pthread_mutex_t lock;  /* zeroed is unlocked, in glibc as in musl */
     struct header *header; /* stays where it is: the next file's comes to lie there */
     uint32_t first;        /* generation of the process's first file */
+    _Atomic word part;     /* ticks from which on sums begin anew (late.h) */
     _Atomic int searching; /* late.h */
     int file;
     _Atomic word bytes;

@@ -59,6 +59,7 @@ static struct {
     size_t count;
     word replaced;   /* pointers in data */
     bool had_driver; /* when the agent came */
+    bool asked;      /* there is a file even if there is no call */
     pid_t process;
 } late;
 
@@ -450,9 +451,11 @@ static void put_entered(void)
 {
     struct thread *t = entered ? any_thread(1) : NULL;
     if (t)
-        put_record(t,
-            &(struct record){
-                .kind = ENTERED, .begin = process->opened_ticks, .result = late.had_driver, .address = late.replaced});
+        put_record(t, &(struct record){.kind = ENTERED,
+                          .begin = process->opened_ticks,
+                          .result = late.had_driver,
+                          .address = late.replaced,
+                          .extra = late.asked});
 }
 
 /* Nothing is recorded any more, from the moment on at which the lock is taken. */
@@ -514,9 +517,9 @@ static void wait_for_search(void)
 EXPORTED void pinprof_inside_leave(void);
 
 /* Record this process, which runs already, into a folder, until `pinprof_inside_leave`; returns why not (enum refusal).
- * Not to be called by two threads at once.
+ * `asked`: there is a file even if there is no call. Not to be called by two threads at once.
  */
-EXPORTED int pinprof_inside_enter(const char *folder)
+EXPORTED int pinprof_inside_enter(const char *folder, int asked)
 {
     if (process && !entered)
         return INSIDE_ALREADY;
@@ -544,10 +547,13 @@ EXPORTED int pinprof_inside_enter(const char *folder)
     wait_for_search();
     late.count = late.replaced = 0;
     late.had_driver = driver;
+    late.asked = asked;
     late.process = getpid();
     begin_anew();
     search(driver ? known : NULL);
     atomic_store(&process->searching, 0);
+    if (asked)
+        seat();
     if (driver)
         dlclose(driver);
     unmap_pages(known, sizeof *known);
@@ -563,4 +569,11 @@ EXPORTED void pinprof_inside_leave(void)
     late.count = 0;
     search(NULL);
     atomic_store(&process->searching, 0);
+}
+
+/* A part of the recording begins or ends: no sum is of calls on both sides. */
+EXPORTED void pinprof_inside_part(void)
+{
+    if (is_recording())
+        atomic_store(&process->part, ticks());
 }

@@ -95,12 +95,14 @@ class InsideFile:
     """Why no more of that was sampled."""
     had_cuda: bool = False
     """Whether the process had CUDA's driver when the agent came into it, and so memory that nobody recorded."""
+    asked: bool = False
+    """Whether its calls are asked for, so that there is a file even where it made none."""
 
     @property
     def has_calls(self) -> bool:
         """Whether the process called CUDA's driver: else there is a file for its memory or its meetings alone."""
         others = len(self.blocks.records) or len(self.meetings.records) or self.used or self.withdrew is not None
-        return bool(len(self.records) or self.lost or not others)
+        return bool(len(self.records) or self.lost or self.asked or not others)
 
 
 def load(path: Path) -> InsideFile | None:
@@ -187,6 +189,7 @@ def parse(data: Bytes) -> InsideFile | None:
         meetings=ordered(good & met),
         communicators=_communicators(records),
         had_cuda=bool(records["result"][kind == Kind.ENTERED].any()),
+        asked=bool(records["extra"][kind == Kind.ENTERED].any()),
     )
 
 
