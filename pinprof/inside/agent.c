@@ -92,11 +92,13 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
 {
     wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
     struct thread *t = self;
-    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
+    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
+        word asked = ticks();
         if (!(t = seat())) {
-            lose();
+            lose(asked);
             return real(PASSED, PASSED_MORE);
         }
+    }
     uint32_t site = site_of(t, OF_CALLS, place);
     int outer = t->calling;
     const word arguments[] = {PASSED, PASSED_MORE};

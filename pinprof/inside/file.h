@@ -43,9 +43,10 @@ static pthread_key_t at_thread_exit;
 
 static inline bool is_recording(void) { return process && !atomic_load_explicit(&resting, memory_order_relaxed); }
 
-static void lose(void)
+/* A call that was under way when the recording began is none of it. */
+static void lose(word begin)
 {
-    if (process->header)
+    if (process->header && is_recording() && begin >= begun_ticks)
         atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
 }
 

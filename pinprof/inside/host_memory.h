@@ -92,7 +92,7 @@ static RARE bool take_block(word address, struct block *block)
 
 static void lose_block(void)
 {
-    if (process->header)
+    if (process->header && is_recording())
         atomic_fetch_add_explicit(&process->header->lost_blocks, 1, memory_order_relaxed);
 }
 
@@ -132,6 +132,8 @@ static bool add_block(struct thread *t, struct tally *tally, const struct record
 /* `single`: the record if it is one by itself, `summed` if it is one of many. */
 static void write_block(struct thread *t, const struct record *single, const struct record *summed)
 {
+    if (UNLIKELY(single->begin < begun_ticks)) /* it was under way when the recording began */
+        return;
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
     anchor_if_due(t, summed->end);
@@ -149,7 +151,7 @@ static void write_block(struct thread *t, const struct record *single, const str
     } else if (tally) {
         written = add_block(t, tally, summed);
     }
-    if (!written)
+    if (!written && single->begin >= begun_ticks)
         lose_block();
     atomic_signal_fence(memory_order_seq_cst);
     t->busy = 0;

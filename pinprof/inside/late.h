@@ -464,6 +464,8 @@ static void rest(void)
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct held held;
     hold(&held);
+    if (process->header) /* calls that are under way are not lost: they count on this page */
+        map_pages_at(process->header, page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     atomic_store(&resting, 1);
     atomic_store(&process->stopped, 1);
     atomic_store(&process->generation, 0);
@@ -477,8 +479,6 @@ static void rest(void)
         unmap_pages(process->any, sizeof *process->any);
         process->any = NULL;
     }
-    if (process->header) /* calls that are under way may still count there */
-        map_pages_at(process->header, page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (file_is_ours())
         close(process->file);
     process->file = -1;

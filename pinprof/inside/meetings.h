@@ -216,8 +216,10 @@ static RARE void note_meeting(
     const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result, word number)
 {
     struct thread *t = self;
+    if (UNLIKELY(begin < begun_ticks))
+        return;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
-        lose();
+        lose(begin);
         return;
     }
     int error = errno;
@@ -257,7 +259,7 @@ static RARE void note_meeting(
     if (!is_short || (!sparing && t->meetings++ < SHORT_MEETINGS))
         written &= put_record(t, &call);
     if (UNLIKELY(!written))
-        lose();
+        lose(begin);
     atomic_signal_fence(memory_order_seq_cst);
     t->busy = 0;
     errno = error;
