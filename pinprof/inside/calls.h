@@ -181,7 +181,7 @@ static __attribute__((noinline)) void note(
     if (UNLIKELY(begin < begun_ticks)) /* it was under way when the recording began */
         return;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
-        lose(begin);
+        lose_call(begin);
         return;
     }
     t->busy = 1;

@@ -215,6 +215,14 @@ static bool give_chunk(struct thread *t)
 /* Whether a thread's state is of this process: a forked child has its parent's as well. */
 static inline bool is_own_state(const struct thread *t) { return process->first && t->generation >= process->first; }
 
+/* A call that this thread makes can't be recorded once it has returned; it may be from before the recording. */
+static RARE void lose_call(word begin)
+{
+    const struct thread *t = self;
+    if (!t || !is_own_state(t) || t->generation == atomic_load(&process->generation))
+        lose(begin);
+}
+
 /* The state of a thread that has none, or its parent's; under the lock. */
 static struct thread *new_thread(uint32_t generation)
 {

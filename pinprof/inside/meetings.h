@@ -219,7 +219,7 @@ static RARE void note_meeting(
     if (UNLIKELY(begin < begun_ticks))
         return;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
-        lose(begin);
+        lose_call(begin);
         return;
     }
     int error = errno;

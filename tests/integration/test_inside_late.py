@@ -248,7 +248,7 @@ int main(int count, char **argument)
         if (enter(folder, 0))
             return 1;
         look(at[1]);
-        usleep(20000);
+        usleep(5000);
         look(at[2]);
         leave();
         look(at[3]);
