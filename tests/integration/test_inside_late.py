@@ -251,7 +251,7 @@ int main(int count, char **argument)
         look(at[1]);
         do
             usleep(1000), look(at[2]);
-        while (at[2][3] < at[1][7] + 1000);
+        while (at[2][3] < at[1][7] + 200);
         leave();
         look(at[3]);
         /* At least what began after `enter` and ended before `leave`; no more than there was around them. */
