@@ -72,6 +72,6 @@ class Following:
         if first - self._given_back < _BLOCK:
             return
         self._samples.keep_until(first)
-        start = max(self._given_back, len(self._samples.head))
+        start = max(self._given_back, self._samples.begins)
         files.forget(self._samples.path, start, first)
         self._given_back = first

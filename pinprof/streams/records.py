@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 from pinprof.data import perf_format as perf
 
 _KEPT = frozenset({perf.RECORD_MMAP, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_MMAP2})
 """What later samples are read by, but for mappings without code, which no sample is in."""
+
+
+HEAD = ".head"
+"""Ends the name of a file beside a growing one: what it has without records, with the features that name its events."""
 
 
 class RecordsFile:
@@ -19,7 +22,7 @@ class RecordsFile:
         self.kept = bytearray()
         """Among the records up to `gathered`, those that later ones are read by."""
         self.head = b""
-        self.gathered = self._whole = 0
+        self.begins = self.gathered = self._whole = 0
 
     @property
     def size(self) -> int:
@@ -40,8 +43,9 @@ class RecordsFile:
         """Read the head, once it is written."""
         if not self.head:
             self.gathered = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
-            self.head = between(self.path, 0, self.gathered)
-            self._whole = self.gathered
+            self.begins = self._whole = self.gathered
+            described = self.path.with_name(self.path.name + HEAD)
+            self.head = described.read_bytes() if described.exists() else between(self.path, 0, self.gathered)
 
     def keep_until(self, place: int) -> None:
         """Gather what is kept of the records up to a place, which lies between records."""
@@ -77,11 +81,6 @@ def composed(head: bytes, *records: bytes | bytearray) -> bytes:
             head[table:] if count else b"",
         )
     )
-
-
-def lost(count: int, event: int = 0) -> bytes:
-    """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
-    return perf.record(perf.RECORD_LOST, 0, struct.pack("<QQ", event, count)) if count else b""
 
 
 def between(path: Path, first: int, last: int) -> bytes:

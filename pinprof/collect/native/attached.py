@@ -101,12 +101,12 @@ class AttachedNative(Tool):
         self._control.close()
 
     def flush(self) -> None:
-        """Have it empty the rings: it answers, looks at all of them, and only then answers again."""
-        self._ask("ping", "ping")
+        """Have it empty the rings: it answers, looks at all of them, and only then describes its events and answers."""
+        self._ask("ping", "describe")
 
     def pause(self) -> None:
         """The same with the events off, but for those that tell who maps what."""
-        self._ask("disable", "ping")
+        self._ask("disable", "describe")
 
     def resume(self) -> None:
         """Switch them on."""
