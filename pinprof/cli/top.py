@@ -31,7 +31,7 @@ _SHARE = 0.2
 """Of one processor, for what is shown: a larger window is looked at less often."""
 _HOME, _TO_THE_END = "\x1b[H", "\x1b[K"
 """To the first cell of the screen, and clear the rest of a line (ECMA-48): nothing flickers."""
-_KEYS = "a answer · c causes · l lines · g GPU calls · w waits · m memory │ +/- window · p pause · s save · q quit"
+_KEYS = "a answer · c causes · l lines · w waits · m memory │ +/- window · p pause · s save · q quit"
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -42,7 +42,7 @@ _KEYS = "a answer · c causes · l lines · g GPU calls · w waits · m memory �
 def command(pid: int, window: str, count: int | None, frequency: int) -> int:
     """Watch where a running program spends host-memory time.
 
-    The view shows the last seconds: what to change, causes, lines, CUDA calls, waits and memory. `s` saves them as a
+    The view shows the last seconds: what to change, causes, lines, waits and memory. `s` saves them as a
     capture with its page. On a pipe, each whole window is printed once. Ctrl-C or `q` ends the view, not the program.
     """
     from pinprof import collect

@@ -121,7 +121,7 @@ def test_what_lies_before_the_longest_window_is_given_back(
     assert len(capture.samples) > 0
     assert capture.losses.corrupt_bytes == capture.losses.unknown_records == 0
     assert begun - 1e9 <= capture.samples.time_ns.min() <= capture.samples.time_ns.max() <= ended + 1e9
-    assert {"page-faults", "off-cpu"} < {event.name for event in capture.events}
+    assert any(event.name.startswith("page-faults") for event in capture.events)
     assert not any(event.name.startswith("event-") for event in capture.events), "events have their names"
     assert any("python" in frame.path for frame in capture.stacks.frames.dsos), "mappings from before are kept"
 

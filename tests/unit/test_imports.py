@@ -40,7 +40,7 @@ ALLOWED = {
     "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fleet"},
     "cli": FOUNDATION
     | {"streams", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
-    | {"ranks", "recording", "bench", "explain", "doctor"},
+    | {"ranks", "recording", "bench", "explain", "doctor", "portions"},
     "result": FOUNDATION | {"analyze", "report"},
     "api": FOUNDATION | {"streams", "read", "analyze", "collect", "scenario", "recording", "result"},
     "portions": FOUNDATION | {"streams", "scenario", "collect", "read"},

@@ -13,7 +13,6 @@ from pinprof.report.gather import ReportData
 from pinprof.report.names import shortened
 from pinprof.report.section import Section
 from pinprof.report.sections.blame import WhoWaits
-from pinprof.report.sections.calls import CallsSection
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.lines import LinesSection
 from pinprof.report.sections.memory import Memory
@@ -21,8 +20,8 @@ from pinprof.report.sections.pulse import Pulse
 from pinprof.report.terminal.layout import rendered
 from pinprof.report.terminal.summary import MOST_LINES, answer_lines
 
-_SECTIONS: tuple[type[Section[Explained]], ...] = (Causes, LinesSection, CallsSection, WhoWaits, Memory)
-VIEWS = "aclgwm"
+_SECTIONS: tuple[type[Section[Explained]], ...] = (Causes, LinesSection, WhoWaits, Memory)
+VIEWS = "aclwm"
 """Keys: the answer, and then a section each."""
 _NOTHING = "There is nothing of this in the window."
 
