@@ -288,7 +288,7 @@ def test_functions_that_read_the_option_in_the_library_are_those_of_its_row(name
 @pytest.mark.parametrize(
     ("name", "frame"),
     [
-        ("deepspeed-pin-memory", of(f"{ZERO}/contiguous_memory_allocator.py", "ContiguousMemoryAllocator.allocate_tensor")),
+        ("deepspeed-pin-memory", of(f"{ZERO}/contiguous_memory_allocator.py", "ContiguousMemoryAllocator.defrag")),
         ("fsdp2-offload", of("torch/distributed/fsdp/_fully_shard/_fsdp_state.py", "FSDPState._root_pre_forward")),
         ("accelerate-pin-memory", of("accelerate/data_loader.py", "prepare_data_loader")),
         ("checkpoint-staging", of(f"{SAVED}/planner_helpers.py", "_create_read_items")),
