@@ -136,8 +136,9 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             continue
         again, huge_again = made_again(scene, marks, made, group, rows)
         if not (again or huge_again):
-            # What is given back elsewhere is not this memory.
-            group = np.sort(np.concatenate([made, group[~marks.frees[group] & ~np.isin(group, made)]]))
+            # What is given back elsewhere, and what faults there, is not this memory.
+            others = group[~np.isin(group, made)]
+            group = np.sort(np.concatenate([made, others[marks.fork[others] | np.isin(others, ends)]]))
         kind = _kind(scene, marks, group, again, huge_again)
         if kind is None or (kind.cure == _ONCE.cure and pressed(scene, group)):
             continue
