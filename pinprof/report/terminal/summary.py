@@ -28,6 +28,7 @@ from pinprof.report.terminal.layout import as_typed, console_of, sentence, tidy
 
 MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
+_BETWEEN = " · "
 _EVENTS, _CAUSES, _FINDINGS, _UNSEEN, _GAPS = 3, 4, 3, 2, 3
 _WHOLE = 4
 """Lines of a sentence that is not cut: nobody writes longer ones, but names in them may be of any length."""
@@ -73,9 +74,9 @@ def _answer(report: ReportData, console: Console, most: int, cure: int, *, typed
         yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, 2)
     yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
     if hero and (not cards or report.capture.emulated):
-        yield from _cut(hero.line(), console, 1 if cards else 2)
+        yield from _fitting(hero.line(), console, 1 if cards else 2)
     if phases:
-        yield from _cut(phases.line(), console, 2)
+        yield from _fitting(phases.line(), console, 2)
         if phases.about_steps:
             yield from _cut(sentence(printable(phases.about_steps), "dim"), console, 2)
     for card in cards[:most]:
@@ -128,16 +129,17 @@ def _causes(report: ReportData, console: Console) -> Iterator[Text]:
         ]
         total = units.format_weight(event.total, event.unit)
         name = Text(f"{shortened(labels[event.name], 24)} {total}: ", "cyan")
-        yield from _fitting(name, leaves, console)
+        yield from _fitting(name + sentence(_BETWEEN.join(leaves)), console, 2)
 
 
-def _fitting(name: Text, parts: Sequence[str], console: Console) -> list[Text]:
-    """As many of the parts as two lines hold whole; the first one in any case."""
-    for most in range(len(parts), 1, -1):
-        lines = _wrapped(name + sentence(" · ".join(parts[:most])), console)
-        if len(lines) <= 2:
+def _fitting(text: Text, console: Console, most: int) -> list[Text]:
+    """As many parts of a list as so many lines hold whole; a first part that is longer is cut."""
+    parts = text.split(_BETWEEN)
+    for count in range(len(parts), 0, -1):
+        lines = _wrapped(Text(_BETWEEN, text.style).join(parts[:count]), console)
+        if len(lines) <= most:
             return lines
-    return _cut(name + sentence("".join(parts[:1])), console, 2)
+    return _cut(parts[0], console, most)
 
 
 def _findings(report: ReportData, console: Console) -> Iterator[Text]:
