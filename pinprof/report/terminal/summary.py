@@ -133,7 +133,7 @@ def _causes(report: ReportData, console: Console) -> Iterator[Text]:
 
 
 def _fitting(text: Text, console: Console, most: int) -> list[Text]:
-    """As many parts of a list as so many lines hold whole; a first part that is longer is cut."""
+    """The parts of a list that fit into `most` lines whole; a first part that is longer is cut."""
     parts = text.split(_BETWEEN)
     for count in range(len(parts), 0, -1):
         lines = _wrapped(Text(_BETWEEN, text.style).join(parts[:count]), console)
