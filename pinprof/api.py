@@ -199,9 +199,9 @@ def record(
     exception continues.
 
     `frequency` is in CPU samples per second and thread; `fault_period` is in page faults per sample. `off_cpu` records
-    what threads wait for. `gpu="uvm"` records the driver's events of managed memory. If nobody has
-    measured this machine, pinprof measures some memory costs after the block, for 3 seconds at most and without the
-    GPU; `calibrate=False` skips this.
+    what threads wait for. CUDA calls and large memory are recorded inside this process and its forked children.
+    `gpu="uvm"` records the driver's events of managed memory. If nobody has measured this machine, pinprof measures
+    some memory costs after the block, for 3 seconds at most and without the GPU; `calibrate=False` skips this.
 
     Raises PinprofError if the kernel does not permit the recording, or if another recording of this process is running.
     """
@@ -213,7 +213,6 @@ def record(
         frequency=frequency,
         fault_period=fault_period,
         off_cpu=off_cpu,
-        cuda_calls=False,
         gpu=gpu,
         python="auto",
     )

@@ -19,7 +19,7 @@
     nsys_shim.py    what nsys starts, and what becomes the program
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
-    inside.py       CUDA calls seen from inside the program
+    inside.py       CUDA calls seen from inside the program; late.py: from inside this one
     nvtx/           NVTX ranges without nsys
     cupti/          what the GPU did without nsys
     uvm/            managed memory by the driver's own events

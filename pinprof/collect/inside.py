@@ -13,6 +13,7 @@ from pinprof.base import files
 from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.collect import chosen, permission
 from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.late import LateAgent
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
 from pinprof.machine import elf_headers
@@ -41,7 +42,7 @@ def _check(request: RecordRequest) -> None:
 def reason(request: RecordRequest) -> str:
     """Why the agent cannot come into the program; empty where it can."""
     if request.pid or request.own_process:
-        return "The agent can come into a program only at its start, but this one is already running."
+        return "The program is already running, and nothing is loaded into it at its start."
     return _refusal(find_program(request.command[0]))
 
 
@@ -85,6 +86,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
     traced = not request.cuda_calls or any(part.traces_cuda for part in chosen(request))
     if request.inside == "off" or (traced and not sampled):
         return []
+    if request.own_process:
+        return [LateAgent(setup)]
     if request.inside == "auto" and not sampled and reason(request):
         return []  # probes see them
     given = [path for path in environment.get(PRELOAD, "").replace(" ", ":").split(":") if path]

@@ -13,7 +13,6 @@ from typing import Any
 
 from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Waiter
-from pinprof.collect.native.calls import CallTracer
 from pinprof.collect.program import Program, resources
 from pinprof.collect.recorder import FINISH_TIMEOUT_S
 from pinprof.collect.request import Outcome, RecordRequest
@@ -92,11 +91,6 @@ class OwnRecording:
             self._run.begin(self._process, self._patience)
             self._process.start()
             self._places = places.pop_all()
-
-    @property
-    def call_tracer(self) -> CallTracer | None:
-        """What traces CUDA calls; None where there is nothing to trace."""
-        return next((tool for tool in self._run.tools if isinstance(tool, CallTracer)), None)
 
     def flush(self) -> None:
         """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""

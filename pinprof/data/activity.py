@@ -328,7 +328,7 @@ class Activity:
     sited: frozenset[int] = frozenset()
     """Processes whose calls were seen from inside: each has its own site and Python frames in its stack."""
     part: bool = False
-    """It is a part of a longer recording: that it holds no call says nothing of the recorder."""
+    """Its recorder says that it would have seen calls: that it holds none says nothing against it."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

@@ -5,6 +5,7 @@
     calls.h      what is recorded of a call
     host_memory.h  large memory of the host: who makes it, who gives it back
     mappings.h   mapped files, and what the driver maps
+    late.h       how it comes into a process that runs already
     site.h       who called: native.h, return addresses; python.h, frames of CPython 3.11 to 3.15
     file.h       the mapped file of a process
     functions.h  the functions, written by tools/agent_functions.py

@@ -19,6 +19,7 @@
  *   timers.h     the sampler's timers and signal
  *   host_memory.h  large memory of the host, from who makes it to who gives it back
  *   mappings.h   what the program and the driver map
+ *   late.h       how it comes into a process that runs already, and rests when the recording is over
  *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
  * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
@@ -91,11 +92,13 @@ static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot
 {
     wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
     struct thread *t = self;
-    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy))
+    if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
+        word asked = ticks();
         if (!(t = seat())) {
-            lose();
+            lose(asked);
             return real(PASSED, PASSED_MORE);
         }
+    }
     uint32_t site = site_of(t, OF_CALLS, place);
     int outer = t->calling;
     const word arguments[] = {PASSED, PASSED_MORE};
@@ -277,7 +280,7 @@ static void *real_one(unsigned which) { return found_once(&real_ones[which], OUR
 
 static void answer(const char *name, void **address, int version)
 {
-    if (!process || !name || !address || !*address || is_ours(*address))
+    if (!is_recording() || !name || !address || !*address || is_ours(*address))
         return;
     int error = errno;
     if (!strcmp(name, "cuGetProcAddress")) {
@@ -412,11 +415,15 @@ static RARE struct answer of_name(void *handle, const char *name)
         return answer;
     int error = errno;
     void *real = next(handle, name);
+    if (real && is_ours(real) && entered) { /* the one who asks may find another, which the agent cannot */
+        errno = error;
+        return answer;
+    }
     if (real && is_ours(real)) { /* the agent is in the scope that was asked for */
         real = handle == RTLD_DEFAULT ? next(RTLD_NEXT, name) : of_library(name);
         answer.known = true;
     }
-    if (real && process)
+    if (real && is_recording())
         answer = (struct answer){before(name, real), true};
     else if (real)
         answer.found = real;
@@ -426,9 +433,13 @@ static RARE struct answer of_name(void *handle, const char *name)
     return answer;
 }
 
+static RARE void look_again(void);
+
 INTERNAL EARLY struct answer pinprof_inside_answer(void *handle, const char *name)
 {
     next_dlsym();
+    if (UNLIKELY(entered))
+        look_again();
     if (!name || handle == RTLD_NEXT ||
         (strncmp(name, "cu", 2) && strncmp(name, "nccl", 4) && strncmp(name, "MPI_", 4)))
         return (struct answer){NULL, false};
@@ -475,31 +486,45 @@ static bool has_steady_ticks(void)
 
 static void forget_parent(void) { memset(process, 0, sizeof *process); }
 
+/* What is made once for a process; false where that cannot be. */
+static bool prepare(void)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    struct process *made = map_pages(page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (made == MAP_FAILED || pthread_key_create(&at_thread_exit, thread_ends))
+        return false;
+    bool wipes = !madvise(made, page, MADV_WIPEONFORK);
+    counts_ticks = has_steady_ticks();
+    both_clocks(&begun_ticks, &begun_ns);
+    find_python(next_dlsym());
+    find_unwinder(next_dlsym());
+    find_mapping();
+    evaluation_loop = thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
+    process = made;
+    begin_sampling(entered ? NULL : getenv("PINPROF_INSIDE_RATE"));
+    find_blocks(next_dlsym());
+    if (!wipes)
+        pthread_atfork(NULL, NULL, forget_parent);
+    return true;
+}
+
+/* Where files come to lie; false for a folder that is not meant. */
+static bool write_into(const char *folder)
+{
+    size_t length = folder ? strlen(folder) : 0;
+    if (!length || *folder != '/' || length >= sizeof directory)
+        return false;
+    memcpy(directory, folder, length + 1);
+    return true;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     int error = errno;
     next_dlsym();
-    const char *folder = getenv("PINPROF_INSIDE");
-    size_t length = folder ? strlen(folder) : 0;
-    if (length && *folder == '/' && length < sizeof directory) {
-        memcpy(directory, folder, length);
-        size_t page = (size_t)sysconf(_SC_PAGESIZE);
-        struct process *made = map_pages(page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (made != MAP_FAILED && !pthread_key_create(&at_thread_exit, thread_ends)) {
-            bool wipes = !madvise(made, page, MADV_WIPEONFORK);
-            counts_ticks = has_steady_ticks();
-            both_clocks(&begun_ticks, &begun_ns);
-            find_python(next_dlsym());
-            find_unwinder(next_dlsym());
-            find_mapping(next_dlsym());
-            evaluation_loop =
-                thread_state ? (word)(uintptr_t)next_dlsym()(RTLD_DEFAULT, "_PyEval_EvalFrameDefault") : 0;
-            process = made;
-            begin_sampling(getenv("PINPROF_INSIDE_RATE"));
-            find_blocks(next_dlsym());
-            if (!wipes)
-                pthread_atfork(NULL, NULL, forget_parent);
-        }
-    }
+    if (write_into(getenv("PINPROF_INSIDE")))
+        prepare();
     errno = error;
 }
+
+#include "late.h"

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/syscall.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -90,9 +91,16 @@ static void both_clocks(word *counted, word *ns)
 
 /* ---- Memory of the agent's own, which it does not note ---- */
 
+/* `place`: what they come to lie over; NULL: anywhere. */
+static void *map_pages_at(void *place, size_t size, int flags, int file, word offset)
+{
+    flags |= place ? MAP_FIXED : 0;
+    return (void *)syscall(SYS_mmap, place, size, PROT_READ | PROT_WRITE, flags, file, (off_t)offset);
+}
+
 static void *map_pages(size_t size, int flags, int file, word offset)
 {
-    return (void *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, flags, file, (off_t)offset);
+    return map_pages_at(NULL, size, flags, file, offset);
 }
 
 static void unmap_pages(void *pages, size_t size) { syscall(SYS_munmap, pages, size); }
@@ -138,6 +146,9 @@ enum kind {
           * source: its number among the calls of that; stream: as CALL, or the other's rank and above 32 bits the tag
           */
     COMMUNICATOR, /* address: its identity; source: the rank in it and above 32 bits its size; extra: whose it is */
+    ENTERED,      /* the agent came into a process that ran already; result: which had CUDA's driver; address: how many
+                   * pointers to the driver's functions its libraries had in their data; extra: its calls are asked for, so
+                   * that there is a file even where there are none */
 };
 enum withdrawn { HANDLED, HELD_BACK }; /* the program handles the signal itself; ThreadSanitizer holds it back */
 enum flag {

@@ -110,7 +110,8 @@ static inline struct record *open_sum(struct thread *t, const struct tally *tall
     if (tally->chunk != t->chunk_number)
         return NULL;
     struct record *sum = unit_at(t, tally->unit);
-    return now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
+    bool before = sum->begin < atomic_load_explicit(&process->part, memory_order_relaxed);
+    return before || now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
 }
 
 /* A sum of one record so far; false where there is no room. */
@@ -176,9 +177,11 @@ static inline bool is_single(struct thread *t, struct record *call, const struct
 static __attribute__((noinline)) void note(
     const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result, uint32_t faults)
 {
-    struct thread *t = self; /* the call itself may have been a fork's, or ended the recording */
+    struct thread *t = self;           /* the call itself may have been a fork's, or ended the recording */
+    if (UNLIKELY(begin < begun_ticks)) /* it was under way when the recording began */
+        return;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
-        lose();
+        lose_call(begin);
         return;
     }
     t->busy = 1;
@@ -199,7 +202,7 @@ static __attribute__((noinline)) void note(
     struct tally *tally = NULL;
     bool written = is_single(t, &call, role, &tally) ? put_record(t, &call) : add(t, tally, &call);
     if (UNLIKELY(!written))
-        lose();
+        lose(begin);
     atomic_signal_fence(memory_order_seq_cst);
     t->busy = 0;
 }

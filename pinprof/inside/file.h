@@ -11,8 +11,11 @@ enum { SPARE = 64, FIRST_CHUNK = 4 * PAGE, CHUNK = 64 * PAGE };
 struct process {
     _Atomic uint32_t generation; /* 0: nothing opened */
     _Atomic int stopped;
-    pthread_mutex_t lock; /* zeroed is unlocked, in glibc as in musl */
-    struct header *header;
+    pthread_mutex_t lock;  /* zeroed is unlocked, in glibc as in musl */
+    struct header *header; /* stays where it is: the next file's comes to lie there */
+    uint32_t first;        /* generation of the process's first file */
+    _Atomic word part;     /* ticks from which on sums begin anew (late.h) */
+    _Atomic int searching; /* late.h */
     int file;
     _Atomic word bytes;
     word device, inode;
@@ -34,12 +37,16 @@ static char directory[3072];
 static word token; /* of this process's file, or of the ancestor's that has one */
 static word begun_ticks, begun_ns;
 static _Atomic uint32_t next_generation;
-static uint32_t sample_ns; /* processor time from sample to sample; 0: nothing is sampled */
+static _Atomic int resting; /* the recording is over (late.h), in forked children as well */
+static uint32_t sample_ns;  /* processor time from sample to sample; 0: nothing is sampled */
 static pthread_key_t at_thread_exit;
 
-static void lose(void)
+static inline bool is_recording(void) { return process && !atomic_load_explicit(&resting, memory_order_relaxed); }
+
+/* A call that was under way when the recording began is none of it. */
+static void lose(word begin)
 {
-    if (process->header)
+    if (process->header && is_recording() && begin >= begun_ticks)
         atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
 }
 
@@ -122,7 +129,7 @@ static bool open_file(void)
     if (file >= 0 && fstat(file, &status) == 0 && reserve(0, size)) {
         process->device = status.st_dev;
         process->inode = status.st_ino;
-        struct header *mapped = map_pages(size, MAP_SHARED, file, 0);
+        struct header *mapped = map_pages_at(process->header, size, MAP_SHARED, file, 0);
         if (mapped != MAP_FAILED) {
             memcpy((char *)mapped + sizeof header, NAMES, sizeof NAMES - 1);
             memcpy(mapped, &header, sizeof header);
@@ -135,6 +142,7 @@ static bool open_file(void)
             process->anchor_after = (word)(1e6 * process->ticks_a_ns);
             return true;
         }
+        process->header = NULL;
     }
     if (file >= 0)
         close(file); /* an empty file says that there was no room */
@@ -204,12 +212,35 @@ static bool give_chunk(struct thread *t)
     return true;
 }
 
+/* Whether a thread's state is of this process: a forked child has its parent's as well. */
+static inline bool is_own_state(const struct thread *t) { return process->first && t->generation >= process->first; }
+
+/* A call that this thread makes can't be recorded once it has returned; it may be from before the recording. */
+static RARE void lose_call(word begin)
+{
+    const struct thread *t = self;
+    if (!t || !is_own_state(t) || t->generation == atomic_load(&process->generation))
+        lose(begin);
+}
+
 /* The state of a thread that has none, or its parent's; under the lock. */
 static struct thread *new_thread(uint32_t generation)
 {
     struct thread *t = map_pages(sizeof *t, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (t == MAP_FAILED)
         return NULL;
+    t->generation = generation;
+    return t;
+}
+
+/* A thread's state as that of a new one, in its place: calls may be under way that know it. */
+static struct thread *renewed(struct thread *t, uint32_t generation)
+{
+    int calling = t->calling;
+    if (t->chunk)
+        unmap_pages(t->chunk, t->chunk->size);
+    syscall(SYS_madvise, t, sizeof *t, MADV_DONTNEED);
+    t->calling = calling;
     t->generation = generation;
     return t;
 }
@@ -245,15 +276,18 @@ static void release(const struct held *held)
     errno = held->error;
 }
 
-/* The files that are mapped already; under the lock. */
+/* What was before the file, and the files that are mapped already; under the lock. */
+static void put_entered(void);
 static void put_mapped_files(void);
 
 /* This thread's state for a call; NULL where it is not to be recorded. */
 static RARE struct thread *seat(void)
 {
-    if (self && self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->busy)
+    struct thread *t = self;
+    bool own = t && is_own_state(t);
+    if (own && t->busy)
         return NULL; /* a signal handler interrupted the agent itself */
-    if (atomic_load(&process->stopped))
+    if (atomic_load(&resting) || atomic_load(&process->stopped))
         return NULL;
     struct held held;
     hold(&held);
@@ -261,20 +295,24 @@ static RARE struct thread *seat(void)
     if (!generation && !atomic_load(&process->stopped)) {
         generation = atomic_fetch_add(&next_generation, 1) + 1;
         if (open_file()) {
+            process->first = process->first ? process->first : generation;
             atomic_store(&process->generation, generation);
+            put_entered();
             put_mapped_files();
         } else
             atomic_store(&process->stopped, 1);
     }
-    struct thread *t = NULL;
-    if (!atomic_load(&process->stopped) && (t = new_thread(generation))) {
-        if (give_chunk(t)) {
-            self = t; /* what a forked child had of its parent is left: the parent has it still */
-            pthread_setspecific(at_thread_exit, t);
-        } else {
+    bool stopped = atomic_load(&process->stopped);
+    if (stopped || !(t = own ? renewed(t, generation) : new_thread(generation))) {
+        t = NULL;
+    } else if (give_chunk(t)) {
+        self = t; /* what a forked child had of its parent is left: the parent has it still */
+        pthread_setspecific(at_thread_exit, t);
+    } else {
+        t->generation = 0;
+        if (!own)
             unmap_pages(t, sizeof *t);
-            t = NULL;
-        }
+        t = NULL;
     }
     release(&held);
     return t;
@@ -287,7 +325,8 @@ static RARE bool make_room(struct thread *t)
         return false;
     struct held held;
     hold(&held);
-    bool given = give_chunk(t);
+    bool current = t->generation == atomic_load(&process->generation) && !atomic_load(&process->stopped);
+    bool given = current && give_chunk(t);
     release(&held);
     return given;
 }
@@ -339,12 +378,13 @@ static void thread_ends(void *state)
 {
     struct thread *t = state;
     end_thread();
-    if (t != self || t->generation != atomic_load(&process->generation))
+    if (t != self || !is_own_state(t))
         return; /* of a parent */
     struct held held;
     hold(&held);
     self = NULL;
-    if (process->spares < SPARE && t->units + 8 < t->capacity) {
+    bool current = t->generation == atomic_load(&process->generation);
+    if (current && process->spares < SPARE && t->units + 8 < t->capacity) {
         process->spare[process->spares].chunk = t->chunk;
         process->spare[process->spares++].number = t->chunk_number;
     } else {

@@ -16,6 +16,15 @@ enum { FIRST_BYTES = 1 << 14, HEAD = 2 * sizeof(size_t) };
 typedef void *(*finder)(void *, const char *);
 static finder next_dlsym(void);
 
+static bool entered; /* the process ran already when the agent came (late.h), and so stands before nobody */
+
+/* The function of a name that stands behind the agent. */
+static EARLY void *behind(const char *name)
+{
+    void *found = next_dlsym()(entered ? RTLD_DEFAULT : RTLD_NEXT, name);
+    return found && !is_ours(found) ? found : NULL;
+}
+
 enum maker { MALLOC, CALLOC, REALLOC, ALIGNED, MMAP, MREMAP, DONTNEED, FREE_LAZILY, HUGEPAGE, SHM_OPEN };
 
 struct block {
@@ -83,7 +92,7 @@ static RARE bool take_block(word address, struct block *block)
 
 static void lose_block(void)
 {
-    if (process->header)
+    if (process->header && is_recording())
         atomic_fetch_add_explicit(&process->header->lost_blocks, 1, memory_order_relaxed);
 }
 
@@ -123,6 +132,8 @@ static bool add_block(struct thread *t, struct tally *tally, const struct record
 /* `single`: the record if it is one by itself, `summed` if it is one of many. */
 static void write_block(struct thread *t, const struct record *single, const struct record *summed)
 {
+    if (UNLIKELY(single->begin < begun_ticks)) /* it was under way when the recording began */
+        return;
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
     anchor_if_due(t, summed->end);
@@ -140,7 +151,7 @@ static void write_block(struct thread *t, const struct record *single, const str
     } else if (tally) {
         written = add_block(t, tally, summed);
     }
-    if (!written)
+    if (!written && single->begin >= begun_ticks)
         lose_block();
     atomic_signal_fence(memory_order_seq_cst);
     t->busy = 0;
@@ -283,16 +294,15 @@ static EARLY RARE bool found(void)
         return false;
     looking = 1;
     const char *preloaded = getenv("LD_PRELOAD"); /* Valgrind takes the C library's place unseen */
-    void *(*find)(void *, const char *) = next_dlsym();
-    next.calloc = (void *(*)(size_t, size_t))find(RTLD_NEXT, "calloc");
-    next.memalign = (void *(*)(size_t, size_t))find(RTLD_NEXT, "memalign");
-    next.posix_memalign = (int (*)(void **, size_t, size_t))find(RTLD_NEXT, "posix_memalign");
-    next.aligned_alloc = (void *(*)(size_t, size_t))find(RTLD_NEXT, "aligned_alloc");
-    void *(*known_realloc)(void *, size_t) = (void *(*)(void *, size_t))find(RTLD_NEXT, "realloc");
-    void (*known_free)(void *) = (void (*)(void *))find(RTLD_NEXT, "free");
-    void *known_malloc = find(RTLD_NEXT, "malloc");
+    next.calloc = (void *(*)(size_t, size_t))behind("calloc");
+    next.memalign = (void *(*)(size_t, size_t))behind("memalign");
+    next.posix_memalign = (int (*)(void **, size_t, size_t))behind("posix_memalign");
+    next.aligned_alloc = (void *(*)(size_t, size_t))behind("aligned_alloc");
+    void *(*known_realloc)(void *, size_t) = (void *(*)(void *, size_t))behind("realloc");
+    void (*known_free)(void *) = (void (*)(void *))behind("free");
+    void *known_malloc = behind("malloc");
     Dl_info here, libc;
-    void *version = find(RTLD_NEXT, "gnu_get_libc_version");
+    void *version = behind("gnu_get_libc_version");
     next_is_libc = version && !(preloaded && strstr(preloaded, "/vgpreload_")) && dladdr((void *)known_free, &here) &&
                    dladdr(version, &libc) && here.dli_fbase == libc.dli_fbase && dladdr(known_malloc, &here) &&
                    here.dli_fbase == libc.dli_fbase;
@@ -523,7 +533,7 @@ EXPORTED EARLY int shm_open(const char *name, int flags, mode_t mode)
     static int (*known)(const char *, int, mode_t);
     int (*real)(const char *, int, mode_t) = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (!real) {
-        void *library = NULL, *symbol = next_dlsym()(RTLD_NEXT, "shm_open");
+        void *library = NULL, *symbol = behind("shm_open");
         if (!symbol && (library = dlopen("librt.so.1", RTLD_LAZY))) /* before glibc 2.34 */
             symbol = next_dlsym()(library, "shm_open");
         real = (int (*)(const char *, int, mode_t))symbol;

@@ -24,12 +24,12 @@ static bool is_driver(const void *code)
 static void *(*next_mmap)(void *, size_t, int, int, int, off_t);
 static int (*next_munmap)(void *, size_t);
 
-static void find_mapping(void *(*find)(void *, const char *))
+static void find_mapping(void)
 {
-    next_mmap = (void *(*)(void *, size_t, int, int, int, off_t))find(RTLD_NEXT, "mmap");
-    next_munmap = (int (*)(void *, size_t))find(RTLD_NEXT, "munmap");
-    next_mremap = (void *(*)(void *, size_t, size_t, int, ...))find(RTLD_NEXT, "mremap");
-    next_madvise = (int (*)(void *, size_t, int))find(RTLD_NEXT, "madvise");
+    next_mmap = (void *(*)(void *, size_t, int, int, int, off_t))behind("mmap");
+    next_munmap = (int (*)(void *, size_t))behind("munmap");
+    next_mremap = (void *(*)(void *, size_t, size_t, int, ...))behind("mremap");
+    next_madvise = (int (*)(void *, size_t, int))behind("madvise");
 }
 
 /* Of no thread's own call; under the lock. */

@@ -165,7 +165,7 @@ static RARE word number_before(const struct role *role, const word *arguments)
 /* A communicator of NCCL by the id that all of its ranks were given. */
 static void note_unique(void **made, int result, const void *id, size_t length, int rank, int size)
 {
-    if (result || !process || !made || !*made || rank < 0 || rank >= size)
+    if (result || !is_recording() || !made || !*made || rank < 0 || rank >= size)
         return;
     word base = mixed(NCCL, (word)size), part;
     for (size_t i = 0; i + sizeof part <= length; i += sizeof part) {
@@ -216,8 +216,10 @@ static RARE void note_meeting(
     const struct role *role, const word *arguments, uint32_t site, word begin, word end, int result, word number)
 {
     struct thread *t = self;
+    if (UNLIKELY(begin < begun_ticks))
+        return;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
-        lose();
+        lose_call(begin);
         return;
     }
     int error = errno;
@@ -257,7 +259,7 @@ static RARE void note_meeting(
     if (!is_short || (!sparing && t->meetings++ < SHORT_MEETINGS))
         written &= put_record(t, &call);
     if (UNLIKELY(!written))
-        lose();
+        lose(begin);
     atomic_signal_fence(memory_order_seq_cst);
     t->busy = 0;
     errno = error;

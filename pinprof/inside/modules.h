@@ -98,7 +98,7 @@ static void find_frames(struct module *module, word base)
 }
 
 /* Whether an address is one of the agent's own. */
-static bool is_ours(const void *address)
+static EARLY bool is_ours(const void *address)
 {
     extern const char __ehdr_start[] __attribute__((visibility("hidden")));
     extern const char _end[] __attribute__((visibility("hidden")));

@@ -15,6 +15,7 @@ from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
 from pinprof.check.verdicts import BudgetOutcome, BudgetVerdict, Checked, JudgedSite
+from pinprof.collect.late import UNTRACED
 from pinprof.data.model import Capture
 from pinprof.pytest_plugin.recorder import Block
 
@@ -23,9 +24,7 @@ EXACT = "page-faults"
 _MOST_SITES = 3
 _PYTEST = ("_pytest/", "pluggy/")
 """Where the callers of every test are: no place to change anything."""
-_UNTRACED = "CUDA calls were not traced: "
-"""How the note of a recording begins that says why."""
-_NO_CUDA = f"{_UNTRACED}no library of CUDA was found on this machine."
+_NO_FILE = f"{UNTRACED}the agent wrote no file."
 _DOCTOR = "Run `pinprof doctor` to see what sampling needs here."
 _LONGER = "Do more of it in the test, or sample more often (pinprof_frequency)."
 
@@ -64,7 +63,7 @@ def _in_a_test(verdict: BudgetVerdict, capture: Capture) -> BudgetVerdict:
     of_calls = verdict.budget.measure in CALLS or bool(verdict.budget.call)
     if of_calls and capture.activity is None:
         notes = (str(note) for note in capture.manifest.outcome.get("notes") or ())
-        noted = next((note for note in notes if note.startswith(_UNTRACED)), _NO_CUDA)
+        noted = next((note for note in notes if note.startswith(UNTRACED)), _NO_FILE)
         why, _, remedy = noted.partition(". ")
         return replace(verdict, why=f"{why.rstrip('.')}.", remedy=remedy or _DOCTOR)
     if of_calls:

@@ -6,7 +6,6 @@ One recording runs for all of them (portions.py). Whatever goes wrong with it co
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable
@@ -48,14 +47,13 @@ _MEMORY = tuple(f"{level}.*" for level in MEMORY_LEVELS if level != "sync")
 def request(frequency: int, *, calls: bool) -> RecordRequest:
     """How a test process is recorded: as `pinprof.record` does, without what follows CUDA's driver.
 
-    With its `calls` if need be: budgets count them, so all are traced, whatever that costs.
+    With its `calls` if need be, which budgets count.
     """
     return RecordRequest(
         ("/proc/self/exe",),
         own_process=True,
         frequency=frequency,
         cuda_calls=calls,
-        probe_budget=math.inf,
         gpu="off",
         python="auto",
     )

@@ -51,12 +51,7 @@ STREAMS: tuple[Stream, ...] = (
     Stream(
         store.CALLS_DATA, "CUDA calls: entered, with arguments and stack, and returned", "pinprof.collect.native.calls",
         read="pinprof.read.perf.capture:with_calls",
-        cut="pinprof.portions.calls:cut",
         scrub="pinprof.streams.scrubs:CALLS_DATA",
-    ),
-    Stream(
-        store.CALLS_BEFORE, "what CUDA had granted before a part of a longer recording", "pinprof.portions.calls",
-        scrub=_AS_IS,
     ),
     Stream(
         store.INSIDE, "CUDA calls and CPU time as the program's own agent saw them, by process", "pinprof.inside",

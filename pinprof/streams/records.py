@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 from pinprof.data import perf_format as perf
@@ -77,11 +76,6 @@ def composed(head: bytes, *records: bytes | bytearray) -> bytes:
             head[table:] if count else b"",
         )
     )
-
-
-def lost(count: int, event: int = 0) -> bytes:
-    """A record that says how many found no room, in the ring of an event (0: the first one); none for 0."""
-    return perf.record(perf.RECORD_LOST, 0, struct.pack("<QQ", event, count)) if count else b""
 
 
 def between(path: Path, first: int, last: int) -> bytes:

@@ -11,9 +11,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
-from typing import Any
 
 from pinprof import streams
 from pinprof.base import files
@@ -34,8 +32,6 @@ class Mark:
     """CLOCK_MONOTONIC."""
     sizes: Mapping[str, int]
     """How many bytes each file had, by its path in the capture."""
-    noted: Mapping[str, Any] = field(default_factory=dict)
-    """What is known besides, by the stream's name."""
 
 
 class Growing:

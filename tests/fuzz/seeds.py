@@ -307,25 +307,6 @@ def fleet() -> Sequence[Files]:
         return [{str(path.relative_to(folder)): path.read_bytes() for path in files}]
 
 
-CALLS_BEFORE = {
-    "time_ns": 10**9,
-    "processes": [
-        {
-            "pid": 7, "whole": True, "live": [[1, 4096, 1 << 20, 1 << 20], [4, 1 << 33, -1, 1 << 20]],
-            "adrift": [[1, 4096]], "hosted": [4096, -1], "pools": [1, 3],
-            "mapped": [[4096, 1 << 30], [1 << 20, 1 << 31], [0, 1]], "owned": [[4096, 8192], [8192, 9999], [1, 3]],
-        }
-    ],
-}  # fmt: skip
-
-
-def part_of_a_run() -> Sequence[Files]:
-    """A capture that is a part of a longer recording."""
-    files = dict(capture("h200/calls", "calls.data"))
-    files[f"{next(iter(files)).split('/')[0]}/calls-before.json"] = json.dumps(CALLS_BEFORE).encode()
-    return [files]
-
-
 _C = """\
 struct pair { int first, second; };
 static inline __attribute__((always_inline)) int add(int left, int right) { return left * 7 + right; }

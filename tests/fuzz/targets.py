@@ -275,7 +275,6 @@ TARGETS: tuple[Target, ...] = (
     Target("launch", seeds.launch, _any_file, large=seeds.whole_launch, check=check_others.ranks, weight=1),
     Target("fleet store", seeds.fleet, change_tables.cells, check=check_others.fleet, weight=1),
     Target("packed capture", seeds.packed_capture, change_bytes.words, weight=8),
-    Target("calls-before.json", seeds.part_of_a_run, _JSON, "*/calls-before.json", weight=4),
     Target("shared capture", _whole(_PROGRAM, _NSYS, _WORKERS), _any_file, check=check_others.shared, weight=1),
     Target("program", seeds.programs, change_bytes.words, check=check_others.program, weight=16),
     Target("nsys-rep", _reports, change_bytes.words, weight=1),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 import os
 import signal
@@ -25,7 +24,6 @@ from pinprof.data.activity import MemoryKind
 from pinprof.portions import Portions
 from pinprof.read.symbols.kept import KeptSymbols
 from tests.integration.test_cuda_calls import build
-from tests.support.probes import needs_probes
 
 REQUEST = RecordRequest(
     ("/proc/self/exe",), own_process=True, frequency=4999, cuda_calls=False, gpu="off", python="auto"
@@ -128,7 +126,7 @@ def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions,
 
 def copies_in_two_parts(folder: Path) -> None:
     """What is run in a process of its own, into which no test before has loaded a library of CUDA."""
-    request = replace(REQUEST, cuda_calls=True, probe_budget=math.inf, python="off")
+    request = replace(REQUEST, cuda_calls=True, python="off")
     portions = Portions(request, folder)
     try:
         portions.start()
@@ -146,7 +144,6 @@ def copies_in_two_parts(folder: Path) -> None:
         portions.close()
 
 
-@needs_probes
 def test_what_was_granted_stays_known_when_a_recording_is_begun_anew(tmp_path: Path) -> None:
     build(tmp_path)
     code = f"from pathlib import Path; from {__name__} import copies_in_two_parts as run; run(Path({str(tmp_path)!r}))"

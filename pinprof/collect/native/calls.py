@@ -8,22 +8,18 @@ of a scenario too, since that is where a context is created. What keeps it from 
 from __future__ import annotations
 
 import errno
-import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
-from pinprof.base.errors import CollectError
 from pinprof.collect import chosen, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.inside import AGENT_VARIABLE
 from pinprof.collect.native import events, tracefs
 from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
-from pinprof.collect.native.sampler import HEAD, LOST_SO_FAR, Orders
+from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.program import Program, find_program
 from pinprof.collect.recorder import Recorder
@@ -42,21 +38,17 @@ def _join(setup: Setup) -> Sequence[Tool]:
     request = setup.request
     if not request.cuda_calls or not tracefs.supported() or any(part.traces_cuda for part in chosen(request)):
         return []
-    if AGENT_VARIABLE in setup.environment:
-        return []  # the agent sees them
+    if AGENT_VARIABLE in setup.environment or request.own_process:
+        return []  # the agent sees them, or says why not
     if tracefs.kernel_crashed():
         setup.notes.append(CRASHED)
         return []
     from pinprof.collect.cuda_libraries import find_sites, loaded_by
 
-    if request.own_process:
-        # By its link, beside which the packages of a virtual environment lie.
-        executable, loaded = sys.executable, loaded_by(os.getpid())
-    else:
-        executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
-        loaded = loaded_by(request.pid) if request.pid else []
+    executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
+    loaded = loaded_by(request.pid) if request.pid else []
     sites = find_sites(executable, setup.environment, loaded)
-    return [CallTracer(setup, sites, first=not loaded)] if sites else []
+    return [CallTracer(setup, sites)] if sites else []
 
 
 class CallTracer(Tool):
@@ -64,14 +56,11 @@ class CallTracer(Tool):
 
     recorder: Recorder
 
-    def __init__(self, setup: Setup, sites: Sequence[ProbeSite], *, first: bool) -> None:
-        """`first`: the program has not loaded any of CUDA's libraries yet, so CUDA has granted it nothing."""
+    def __init__(self, setup: Setup, sites: Sequence[ProbeSite]) -> None:
         self._control = setup.places.enter_context(open_control())
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
         self._refusal = ""
-        self.first = first
         self._budget, self._attaches = setup.request.probe_budget, bool(setup.request.pid)
-        self._own_process = setup.request.own_process
 
     def attach(self, program: Program) -> None:
         """Start the process."""
@@ -89,7 +78,7 @@ class CallTracer(Tool):
             children=self._attaches,
             unwinding=unwinding_library(),
         )
-        self.recorder = start(orders, control, self._log, "pinprof-calls", fork=not self._own_process)
+        self.recorder = start(orders, control, self._log, "pinprof-calls", fork=True)
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until calls are recorded; where they cannot be, the recording goes on without them."""
@@ -102,32 +91,10 @@ class CallTracer(Tool):
                     return
         self._control.close()
 
-    @property
-    def head(self) -> Path:
-        """Beside its file: one of the same events without records, once `flush` was called."""
-        return self._data.with_name(self._data.name + HEAD)
-
-    @property
-    def files(self) -> frozenset[str]:
-        """Those whose functions are traced."""
-        return frozenset(site.path for site in self._sites)
-
-    def flush(self) -> None:
-        """Have it empty the rings, and describe its file by what it records now; CollectError when it does not."""
-        if self._refusal:
-            raise _untraced(self._refusal)
-        # It answers, looks at all rings, and only then answers again.
-        if self.recorder.reap() or not self._control.ask("ping", "describe", timeout_s=_START_TIMEOUT_S):
-            raise _untraced(_reason(last_word(self._log)))
-
-    def lost_so_far(self) -> tuple[int, int]:
-        """How many records found no room, at the last `flush`: those that show memory, and the rest."""
-        memory, others = last_word(self._log).get(LOST_SO_FAR, (0, 0))
-        return int(memory), int(others)
-
     def under_way(self) -> ToolResult:
         """What is known before it ends."""
-        facts = {"name": "cuda-calls", "version": __version__, "options": {"files": len(self.files)}}
+        files = len({site.path for site in self._sites})
+        facts = {"name": "cuda-calls", "version": __version__, "options": {"files": files}}
         return ToolResult(facts)
 
     def result(self) -> ToolResult:
@@ -140,13 +107,8 @@ class CallTracer(Tool):
             notes.append(f"CUDA calls were not traced{'' if self._refusal else ' to the end'}: {_reason(said)}.")
         if self._refusal:
             self._data.unlink(missing_ok=True)
-        self.head.unlink(missing_ok=True)
         self._log.unlink(missing_ok=True)
         return ToolResult(facts, tuple(notes))
-
-
-def _untraced(reason: str) -> CollectError:
-    return CollectError(f"CUDA calls were not traced: {reason}.", "Run `pinprof doctor` for the fix.", "cuda-calls")
 
 
 def _reason(said: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The collector's own process: opens the events on every CPU, carries records from the rings to the file, and ends.
 
-It takes its orders from a JSON file and commands from a FIFO (`ping`, `enable`, `disable`, `describe`; control.py),
-answered on another. It ends when it is sent a signal or when its standard input, which pinprof holds, is closed; then
+It takes its orders from a JSON file and commands from a FIFO (`ping`, `enable`, `disable`; control.py), answered on
+another. It ends when it is sent a signal or when its standard input, which pinprof holds, is closed; then
 it switches all events off, empties the rings and finishes the file. What it has to say goes to standard error, one
 JSON object a line behind `pinprof-native: `.
 """
@@ -35,16 +35,11 @@ from pinprof.collect.native.wakeups import Wakeups
 from pinprof.collect.pace import NO_LIMITS, SizeLimits
 
 SAID = "pinprof-native: "
-
-LOST_SO_FAR = "lost_so_far"
-"""Two numbers: of events that do not crowd, and of those that do."""
 _POLL_MS = 500
 """The longest that records stay in a ring: what a killed collector loses."""
 _POLL_BLIND_MS = 50
 """The same once a ring's event has ended, which wakes nobody any more while others still write into the ring."""
 _NICE = -10
-HEAD = ".head"
-"""Behind the name of the file: a file of the same events without records, written when `describe` asks for it."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -145,7 +140,6 @@ class Sampler:
         self._interval_ms = _POLL_MS
         self._first_ns = self._last_ns = time.monotonic_ns()
         self._rounds = 0
-        self._lost = [0, 0]
         self._ended = False
         self._start_cpu_ns = _cpu_ns()
         with contextlib.suppress(OSError):  # a privilege: rings that wait for a busy processor overrun
@@ -258,31 +252,9 @@ class Sampler:
             elif command == b"disable":
                 self._on = False
                 self._switch(perf_event.disable)
-            elif command == b"describe":
-                with contextlib.suppress(OSError):  # who asks finds no file, or an old one
-                    self._describe()
             if command:
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._ack, b"ack\n")
-
-    def _describe(self) -> None:
-        """Write the head of a file of what is recorded, once, and say what was lost: for parts of this recording."""
-        head = Path(self._orders.output + HEAD)
-        if not head.exists():
-            made = Path(f"{head}.new")
-            made.unlink(missing_ok=True)
-            file = PerfFile(made, self._described)
-            try:
-                file.finish(self._features())
-            finally:
-                file.close()
-            made.replace(head)
-        lost = [0, 0]
-        for event, spec in enumerate(self._opened.specs):
-            lost[spec.crowds] += sum(self._opened.lost_records(event))
-        if lost != self._lost:
-            self._lost = lost
-            os.write(2, f"{SAID}{json.dumps({LOST_SO_FAR: lost})}\n".encode())
 
     def _switch(self, change: Any) -> None:
         for spec, files in zip(self._opened.specs, self._opened.files, strict=True):

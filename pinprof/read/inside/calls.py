@@ -30,7 +30,7 @@ from pinprof.read.inside.meetings import meeting_calls
 from pinprof.read.inside.sites import NOWHERE, KnownSite, sites_of
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf.cuda_memory import Arguments
-from pinprof.read.perf.cuda_processes import Known, MappingKind, Process
+from pinprof.read.perf.cuda_processes import MappingKind, Process
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.streams import store
 
@@ -93,10 +93,10 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         rows = sums.expanded(file)
         left_out += rows.left_out
         table, arguments, summed = _table(file, rows, made_by, names, sites)
-        # All that CUDA grants has its address here, and any other memory is the program's own.
-        process = Process(whole=True)
+        # All that CUDA grants has its address here, and any other memory is the program's own, from the beginning on.
+        process = Process(whole=not file.had_cuda)
         process.mapped.put(0, 2**64 - 1, MappingKind.HOST)
-        found = cuda_memory.with_memory(table, arguments, file.areas, (), Known(processes={file.pid: process}))
+        found = cuda_memory.with_memory(table, arguments, file.areas, (), {file.pid: process})
         shift = sum(len(each) for each in tables)
         made = _with_ends_of_sums(found.calls, summed)
         tables.append(replace(made, correlation_id=made.correlation_id + shift))
@@ -115,6 +115,7 @@ def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int 
         lost_calls=lost,
         lost_memory=any(file.lost for file in files),
         sited=pids,
+        part=any(file.asked for file in files),
     )
     notes = _notes(files, unreadable, left_out)
     return InsideCalls(activity, notes, stacks.table(), host_memory(known), meeting_calls(known))
@@ -137,6 +138,7 @@ def added(activity: Activity | None, found: InsideCalls) -> Activity:
         given_up=(),
         lost_calls=found.activity.lost_calls,
         lost_memory=found.activity.lost_memory,
+        part=found.activity.part,
     )
 
 
@@ -289,6 +291,11 @@ def _numbered(*columns: NDArray[Any]) -> Int64:
 def _notes(files: Sequence[InsideFile], unreadable: int, left_out: int) -> tuple[str, ...]:
     """Sentences about what is missing."""
     notes = []
+    if any(file.had_cuda for file in files if file.has_calls):
+        notes.append(
+            "CUDA was loaded before the recording began: what was pinned before is not known, and calls by functions "
+            "that the program keeps outside of its libraries' data were not recorded."
+        )
     if lost := sum(file.lost for file in files):
         what = format_counted(lost, "CUDA call was", "CUDA calls were")
         notes.append(f"{what} not recorded: the file was full, or a signal interrupted the agent.")

@@ -37,7 +37,7 @@ from pinprof.read.perf.cuda_processes import ANONYMOUS
 from pinprof.read.perf.records import DataArea
 
 _MOST_BYTES, _MOST_RANKS = 2**48, 2**20
-_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW, Kind.COMMUNICATOR)
+_ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW, Kind.COMMUNICATOR, Kind.ENTERED)
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,16 @@ class InsideFile:
     """Where it spent CPU time; None where that was not sampled."""
     withdrew: Withdrew | None = None
     """Why no more of that was sampled."""
+    had_cuda: bool = False
+    """Whether the process had CUDA's driver when the agent came into it, and so memory that nobody recorded."""
+    asked: bool = False
+    """Whether its calls are asked for, so that there is a file even where it made none."""
 
     @property
     def has_calls(self) -> bool:
         """Whether the process called CUDA's driver: else there is a file for its memory or its meetings alone."""
         others = len(self.blocks.records) or len(self.meetings.records) or self.used or self.withdrew is not None
-        return bool(len(self.records) or self.lost or not others)
+        return bool(len(self.records) or self.lost or self.asked or not others)
 
 
 def load(path: Path) -> InsideFile | None:
@@ -184,6 +188,8 @@ def parse(data: Bytes) -> InsideFile | None:
         block_lengths_ns={name: clock.length_ns(blocks.records[name]) for name in ("source", "stream")},
         meetings=ordered(good & met),
         communicators=_communicators(records),
+        had_cuda=bool(records["result"][kind == Kind.ENTERED].any()),
+        asked=bool(records["extra"][kind == Kind.ENTERED].any()),
     )
 
 

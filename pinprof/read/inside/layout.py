@@ -66,6 +66,7 @@ class Kind(IntEnum):
     WITHDREW = 20
     MET = 21
     COMMUNICATOR = 22
+    ENTERED = 23
 
 
 class Withdrew(IntEnum):

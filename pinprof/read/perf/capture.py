@@ -69,13 +69,10 @@ def with_samples(_capture: None, path: Path, reading: Reading) -> Capture:
 
 def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     """The capture with its CUDA calls, and what must be said about them."""
-    from pinprof.read.perf import call_tracing, cuda_calls, cuda_processes
+    from pinprof.read.perf import call_tracing, cuda_calls
 
-    given_up, before = call_tracing.given_up(reading.manifest), store.part(reading.directory, store.CALLS_BEFORE)
-    known = cuda_processes.load(before) if before else cuda_processes.Known()
-    called = cuda_calls.load(path, reading.resolver, given_up, known)
-    overhead = call_tracing.overhead(reading.manifest)
-    activity = replace(called.activity, call_overhead=overhead, part=before is not None)
+    called = cuda_calls.load(path, reading.resolver, call_tracing.given_up(reading.manifest))
+    activity = replace(called.activity, call_overhead=call_tracing.overhead(reading.manifest))
     return replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
 
 

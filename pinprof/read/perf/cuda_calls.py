@@ -7,8 +7,8 @@ is its innermost caller in the program's own code, else the innermost function t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,7 @@ from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf.call_losses import ENTER, LEAVE, CallLosses
-from pinprof.read.perf.cuda_memory import NOBODY, Arguments
-from pinprof.read.perf.cuda_processes import Known, Process
+from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.stacks import build_stacks
 from pinprof.read.symbols.resolver import Resolver
 
@@ -48,8 +47,6 @@ _MOST_PIECE = np.uint64(1 << 48)
 """Bytes: a piece beyond this is damage."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
-_INNERMOST = 2
-"""For a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 
 
@@ -61,47 +58,29 @@ class CudaCalls:
     notes: tuple[str, ...]
     stacks: StackTable | None = None
     """The callers'; the calls' `stack` points into it."""
-    after: Mapping[int, Process] = field(default_factory=dict)
-    """What is known of the processes' memory in the end."""
 
 
-def load(
-    path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = (), before: Known = NOBODY, *, callers: bool = True
-) -> CudaCalls:
-    """The calls of a capture; of a damaged file what is whole.
-
-    `given_up`: when kinds of calls were not traced. `before`: what is known of processes that were traced before.
-    Without `callers` nobody asks where calls came from.
-    """
+def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> CudaCalls:
+    """The calls of a capture; of a damaged file what is whole. `given_up`: when kinds of calls were not traced."""
     try:
         recording = perf_data.load(path)
     except PinprofError as error:
         return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
-    return calls_of(recording, resolver, given_up, before, callers=callers)
+    return calls_of(recording, resolver, given_up)
 
 
-def calls_of(
-    recording: perf_data.PerfRecording,
-    resolver: Resolver,
-    given_up: Sequence[GivenUp] = (),
-    before: Known = NOBODY,
-    *,
-    callers: bool = True,
-) -> CudaCalls:
+def calls_of(recording: perf_data.PerfRecording, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> CudaCalls:
     """The same of a recording that is read."""
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     losses = CallLosses(raw, recording.header.sources, given_up)
     if ENTER not in names or LEAVE not in names or not len(raw.payload):
-        none = cuda_memory.with_memory(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
         return CudaCalls(
             Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples, lost_memory=losses.lost_memory),
             (),
-            after=none.after,
         )
     samples = raw.samples
-    chains = raw.chains if callers else raw.chains.innermost(_INNERMOST)
-    stacks = build_stacks(chains, samples.chain, raw.spaces, resolver)
+    stacks = build_stacks(raw.chains, samples.chain, raw.spaces, resolver)
     entered, left, still = _pairs(
         samples.clock,
         samples.pid,
@@ -117,7 +96,7 @@ def calls_of(
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.with_memory(calls, arguments, raw.areas, raw.tasks, before, losses.of_memory)
+    memory = cuda_memory.with_memory(calls, arguments, raw.areas, raw.tasks, missing=losses.of_memory)
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
@@ -135,7 +114,7 @@ def calls_of(
         lost_memory=losses.lost_memory,
         given_up=tuple(_outermost(part, memory.calls) for part in given_up),
     )  # fmt: skip
-    return CudaCalls(activity, tuple(notes), stacks.table, memory.after)
+    return CudaCalls(activity, tuple(notes), stacks.table)
 
 
 def _across(given_up: Sequence[GivenUp], start: Int64, end: Int64, source: Int32, kinds: Sequence[str]) -> np.ndarray:

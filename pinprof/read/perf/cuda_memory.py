@@ -21,6 +21,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -36,13 +37,12 @@ from pinprof.data.activity import (
     MemoryUsageTable,
 )
 from pinprof.data.gpu_functions import FUNCTIONS, Function
-from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, MappingKind, Process, place_of
+from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, MappingKind, Process, place_of
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import NOTHING
 from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
 
 _MOST_BYTES = 2**63 - 1
-NOBODY = Known()
 _SHARED = 0x01
 _ON_HOST = (Location.HOST, Location.HOST_NUMA, Location.HOST_NUMA_CURRENT)
 _HOST_TARGET = (CopyKind.DEVICE_TO_HOST, CopyKind.HOST_TO_HOST)
@@ -55,8 +55,6 @@ class CudaMemory:
 
     calls: ApiCallTable
     usage: MemoryUsageTable
-    after: Mapping[int, Process]
-    """What is known of processes in the end, by pid."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,13 @@ def with_memory(
     arguments: Arguments,
     areas: Sequence[DataArea],
     tasks: Sequence[tuple[int, TaskRecord]],
-    before: Known = NOBODY,
+    before: Mapping[int, Process] = MappingProxyType({}),
     missing: Sequence[tuple[int, int]] = (),
 ) -> CudaMemory:
     """The calls with the sizes of frees and the columns about memory, and what was allocated and freed.
 
-    `before`: what is known of processes that hold memory already. That this is given back is not among what was freed,
-    which is what was allocated here. `missing`: from when to when records of all this may be missing.
+    `before`: what is known of processes at their beginning, by pid. `missing`: from when to when records of all this
+    may be missing.
     """
     return _Replay(calls, arguments, areas, tasks, before, missing).run()
 
@@ -107,7 +105,7 @@ class _Replay:
         arguments: Arguments,
         areas: Sequence[DataArea],
         tasks: Sequence[tuple[int, TaskRecord]],
-        before: Known,
+        before: Mapping[int, Process],
         missing: Sequence[tuple[int, int]],
     ) -> None:
         assert calls.size_bytes is not None
@@ -121,8 +119,8 @@ class _Replay:
         for area in self._areas:
             self._made[area.pid, area.tid].append(area)
         self._processes: dict[int, Process] = defaultdict(Process)
-        self._processes.update((pid, process.before()) for pid, process in before.processes.items())
-        self._since_ns, self._missing = before.time_ns, missing
+        self._processes.update(before)
+        self._missing = missing
         self._granted = np.full(len(calls), -1, np.int64)
         self._location = arguments.location.copy()
         self._address = np.zeros(len(calls), np.uint64)
@@ -141,14 +139,14 @@ class _Replay:
                 done = upto
             self._apply(change, time)
         self._look(done, len(starts))
-        return CudaMemory(self._with_kinds(), self._memory_usage(), self._processes)
+        return CudaMemory(self._with_kinds(), self._memory_usage())
 
     def _changes(self) -> Iterator[tuple[int, DataArea | TaskRecord | int | None]]:
         """(time, mapping, task record, row of a call that makes or gives back memory, or None where records are
         missing).
         """
         yield from ((time, None) for interval in self._missing for time in interval)
-        yield from ((time, record) for time, record in self._tasks if time > self._since_ns)
+        yield from self._tasks
         yield from ((area.clock, area) for area in self._areas)
         calls = self._calls
         concerned = [
@@ -192,7 +190,7 @@ class _Replay:
         self._location[row] = location = self._where(row, role, process)
         if location in _ON_HOST:
             self._usage.append((row, size, 0, MemoryKind.PINNED, MemoryOperation.ALLOCATE))
-            process.hosted.append(Held(size, 0, before=False))
+            process.hosted.append(Held(size, 0))
             return
         address, length = int(self._arguments.pointer[row]), size
         if role.pointer is None and kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
@@ -201,10 +199,10 @@ class _Replay:
         self._usage.append((row, size, address, kind, MemoryOperation.ALLOCATE))
         self._address[row] = address
         if address:
-            process.live[kind, address] = Held(size, length, before=False)
+            process.live[kind, address] = Held(size, length)
             process.owned.put(address, address + length, kind)
         else:
-            process.adrift[kind].append(Held(size, 0, before=False))
+            process.adrift[kind].append(Held(size, 0))
 
     def _map(self, row: int, *, lays: bool) -> None:
         """Physical memory comes to lie at an address, or no longer does."""
@@ -262,8 +260,7 @@ class _Replay:
         else:
             return
         self._size[row] = freed.size
-        if not freed.before:
-            self._usage.append((row, freed.size, address, kind, MemoryOperation.FREE))
+        self._usage.append((row, freed.size, address, kind, MemoryOperation.FREE))
 
     def _look(self, first: int, last: int) -> None:
         """Note what lies at both ends of copies, a run of which nothing changed in between."""

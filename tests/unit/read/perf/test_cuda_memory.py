@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pinprof.data.activity import UNRECORDED, ApiCallTable, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.data.gpu_functions import FUNCTIONS, STATED, plain_name
-from pinprof.read.perf.cuda_memory import NOBODY, Arguments, CudaMemory, with_memory
-from pinprof.read.perf.cuda_processes import Known
+from pinprof.read.perf.cuda_memory import Arguments, CudaMemory, with_memory
 from pinprof.read.perf.places import NOTHING, Places
 from pinprof.read.perf.records import CommRecord, DataArea, ForkRecord, MapRecord
 
@@ -65,7 +64,7 @@ class Program:
         self.clock += 10
         return self.clock
 
-    def traced(self, before: Known = NOBODY) -> CudaMemory:
+    def traced(self) -> CudaMemory:
         names = tuple(dict.fromkeys(name for _, name, *_ in self.calls))
         roles = [FUNCTIONS[name] for _, name, *_ in self.calls]
         given = [arguments for _, _, arguments, *_ in self.calls]
@@ -94,7 +93,7 @@ class Program:
             np.zeros(len(start), np.uint64),
             np.array(column([role.properties for role in roles]), np.uint8),
         )
-        return with_memory(table, arguments, self.areas, self.tasks, before, self.missing)
+        return with_memory(table, arguments, self.areas, self.tasks, missing=self.missing)
 
     def kinds(self, call: int) -> tuple[int, int, int]:
         """Direction, source and target of a copy."""

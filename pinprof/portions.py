@@ -1,10 +1,12 @@
 """One recording of this process that goes on, cut into portions: each is a capture of its own.
 
-    calls.py   CUDA calls, and what was granted before
-
 A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` have the recorders
 write what they hold, and mark how far their files go: a portion is the window between the two marks
 (streams/window.py). Its symbols are not sealed: it is read on this machine, in this boot, best with `ReadOptions.kept`.
+
+What a CUDA call did depends on what was granted before: a copy from a pointer is one from pinned memory where that was
+allocated, perhaps in another portion. So the agent stays in the process from the first start to the end, and a portion
+has its files from their beginning; reading keeps the calls in it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +26,10 @@ from pinprof import collect
 from pinprof.base import files
 from pinprof.base.errors import CollectError
 from pinprof.collect import RecordRequest, host
+from pinprof.collect.late import OwnAgent
 from pinprof.collect.within import OwnRecording
-from pinprof.portions.calls import CallParts, CallsPlace
-from pinprof.read.perf.cuda_processes import Process
 from pinprof.scenario import ranges
-from pinprof.streams.store import CALLS_DATA, PERF_DATA, RANGES, new_manifest, write_manifest
+from pinprof.streams.store import INSIDE, PERF_DATA, RANGES, new_manifest, write_manifest
 from pinprof.streams.window import Growing, Mark, Window
 
 MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
@@ -41,7 +42,10 @@ class Portions:
     def __init__(self, request: RecordRequest, folder: Path) -> None:
         """Check `request`, which is recorded into `folder` from the first `begin` on; PinprofError if it cannot be."""
         collect.check(request)
-        self._request, self._folder = request, folder
+        self._request, self._folder = replace(request, cuda_calls=False), folder
+        self._agent = OwnAgent((folder / INSIDE).resolve(), asked=True) if request.cuda_calls else None
+        self._untraced = ""
+        """Why calls are not traced."""
         self._host: Mapping[str, Any] = host.facts()
         self._started = 0
         self._running: _Running | None = None
@@ -57,17 +61,25 @@ class Portions:
 
         Calls are traced from here on. PinprofError when it cannot be recorded.
         """
-        known = None
         if self._running is not None and not self._running.usable:
-            known = self._running.known
-            self.close()
+            self._end()
         if self._running is None:
+            if self._agent and not self._started:
+                self._untraced = self._agent.enter()
             self._started += 1
             folder = self._folder / f"recording-{self._started}"
-            self._running = _Running(self._request, folder, self._host, known)
+            self._running = _Running(self._request, folder, self._host, self._agent, self._untraced)
 
     def close(self) -> None:
         """End the recording, and remove everything but the portions."""
+        try:
+            self._end()
+        finally:
+            if self._agent:
+                self._agent.leave()
+                shutil.rmtree(self._folder / INSIDE, ignore_errors=True)
+
+    def _end(self) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.close()
@@ -101,10 +113,13 @@ class _Running:
         request: RecordRequest,
         directory: Path,
         host_facts: Mapping[str, Any],
-        known: Mapping[int, Process] | None,
+        agent: OwnAgent | None,
+        untraced: str,
     ) -> None:
-        """`known`: what CUDA had granted by the end of another one, which was just now."""
+        """`agent`: it writes beside `directory`; `untraced`: why it does not."""
         directory.mkdir(files.PRIVATE_FOLDER)
+        if agent:
+            (directory / INSIDE).symlink_to(directory.parent / INSIDE)
         self._directory, self._host = directory, host_facts
         self.ranges = (directory / RANGES).resolve()
         self._pid = os.getpid()
@@ -118,10 +133,7 @@ class _Running:
             raise
         self._growing = Growing(directory)
         self._samples = self._growing.records(directory / PERF_DATA)
-        tracer = self._session.call_tracer
-        self._calls = CallParts(tracer, directory, known) if tracer else None
-        self.untraced = ""
-        """Why calls are not traced."""
+        self._agent, self._untraced = agent, untraced
         self._session.pause()
 
     @property
@@ -131,16 +143,7 @@ class _Running:
             return False
         if self._open:
             return True
-        kept, size = len(self._samples.kept), self._samples.size
-        if self._calls:
-            kept, size = kept + self._calls.kept_bytes, size + self._calls.size
-        return size < MOST_BYTES and kept < MOST_KEPT_BYTES
-
-    @property
-    def known(self) -> Mapping[int, Process] | None:
-        """What CUDA has granted by now; None where that is not known."""
-        place = self._calls_place(CallParts.begin)
-        return place.known.processes if place else None
+        return self._samples.size < MOST_BYTES and len(self._samples.kept) < MOST_KEPT_BYTES
 
     def close(self) -> None:
         """End it; a forked child leaves its parent's alone."""
@@ -157,7 +160,7 @@ class _Running:
         else:
             self._session.resume()
         self._open += 1
-        return self._mark(CallParts.begin)
+        return self._mark()
 
     def end(self) -> Mark:
         """A portion ends."""
@@ -167,24 +170,13 @@ class _Running:
                 self._session.flush()
             else:
                 self._session.pause()
-        return self._mark(CallParts.end)
+        return self._mark()
 
-    def _mark(self, calls: Callable[[CallParts], CallsPlace]) -> Mark:
-        """How far the recording has gone; `calls`: how that of calls is taken."""
-        mark = self._growing.mark(_clock_ns())
-        place = self._calls_place(calls)
-        return replace(mark, noted={CALLS_DATA: place}) if place else mark
-
-    def _calls_place(self, take: Callable[[CallParts], CallsPlace]) -> CallsPlace | None:
-        if self._calls is None or os.getpid() != self._pid:
-            return None
-        try:
-            return take(self._calls)
-        except CollectError as error:
-            self.untraced = str(error)
-        except Exception as error:  # whatever it is, samples go on
-            self.untraced = f"CUDA calls were not traced: pinprof failed with {type(error).__name__}: {error}."
-        return None
+    def _mark(self) -> Mark:
+        """How far the recording has gone."""
+        if self._agent:
+            self._agent.part()
+        return self._growing.mark(_clock_ns())
 
     def write(self, target: Path, begin: Mark, until: Mark, ended_ns: int, used: Mapping[str, int]) -> None:
         """Make the capture of what was recorded between two marks."""
@@ -203,7 +195,7 @@ class _Running:
             "recorded_ns": (begin.time_ns, until.time_ns),
             "resources": dict(used),
             "counters": {},
-            "notes": [*notes, self.untraced] if self.untraced else notes,
+            "notes": [*notes, self._untraced] if self._untraced else notes,
         }
         target.mkdir(files.PRIVATE_FOLDER)
         Window(self._growing, begin, until).cut(target)
