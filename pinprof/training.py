@@ -152,7 +152,7 @@ def steps(
     schedule. Nothing is recorded unless `enabled`, such as `rank == 0`. `options` are those of `pinprof.record`. The
     answers are logged at the end as INFO of the logger `pinprof`, and what keeps pinprof from recording as WARNING.
 
-    Raises UsageError for numbers that are no schedule.
+    Raises UsageError for numbers that do not make a schedule.
     """
     return RecordedSteps(wait=wait, warmup=warmup, active=active, repeat=repeat, enabled=enabled, options=options)
 
