@@ -146,7 +146,9 @@ def test_causes_have_the_shares_of_a_whole_recording(thin: Recorded, whole: Reco
 
     for event in ("page-faults", "cpu-clock"):
         (ours, few), (theirs, many) = shares(thin, event), shares(whole, event)
-        assert few >= 30
+        # On a busy machine the program takes longer, so its recording is thinned more: 25 were left on one with
+        # ten times as much to do as it can. What is allowed below follows from the number.
+        assert few >= 15
         assert many > 4 * few
         for cause in ours.keys() | theirs.keys():
             # Five standard errors: there are dozens of causes.
