@@ -85,9 +85,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """Programs of the tests get signals also where this run does not: background jobs ignore SIGINT, nohup SIGHUP."""
+    """Programs of the tests get signals also where this run does not.
+
+    Background jobs ignore SIGINT and SIGQUIT, nohup SIGHUP.
+    """
     # A handler is not inherited by what is executed; being ignored is.
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGQUIT: lambda *_: None,
+        signal.SIGHUP: lambda *_: None,
+    }
+    for number, handler in handlers.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
 

@@ -386,7 +386,8 @@ def test_an_nsys_that_fails_once_is_started_again(tmp_path: Path, monkeypatch: p
     result = record(tmp_path, "sh", "-c", "echo ran >>ran")
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "ran").read_text() == "ran\n"
-    assert any("bad session" in note and "again" in note for note in outcome(tmp_path)["notes"])
+    notes = outcome(tmp_path)["notes"]
+    assert any("bad session" in note and "again" in note for note in notes), notes
 
 
 def test_doctor_names_nsys_and_its_importer() -> None:
