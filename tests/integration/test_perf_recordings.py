@@ -114,7 +114,7 @@ def test_self_samples_per_function_equal_those_of_perf_report(program: Path) -> 
     assert sum(theirs.values()) == len(capture.samples) > 500
     assert {name: ours[name] for name in FUNCTIONS} == {name: theirs[name] for name in FUNCTIONS}
     if has_names(capture):
-        # perf has no name for "0x7f…", and calls an entry of the PLT "strtol@plt", "@plt" or, for the section's, "_init".
+        # perf has no name for "0x7f…", and calls entries of the PLT "strtol@plt", "@plt" or "_init".
         known = {name: count for name, count in theirs.items() if not name.startswith("0x") and not in_plt(name)}
         assert {name: ours[name] for name in known} == known
         assert sum(ours[name] for name in ours if in_plt(name)) == sum(theirs[name] for name in theirs if in_plt(name))
