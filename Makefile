@@ -1,6 +1,7 @@
 # make demo   a recorded scenario and its page, on a fresh machine
 # make quick  lint, types and the unit tests that are not marked slow, properties with fewer examples: before every commit
-# make test   everything that CI checks: lint, types and the whole test suite with coverage, including Chromium and the wheel
+# make test   everything that CI checks: lint, types and the whole test suite, including Chromium and the wheel
+# make coverage  the lines that no unit test reaches; fails where they are too many
 # make format fixes what `make lint` reports, as far as tools can
 # make reports  the pages of all committed captures, in reports/h200; six of them are in the repository
 # make site  the documentation's site in build/site, with strict links; `make reports site` adds every page to its gallery
@@ -22,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # What runs is said by what runs. `make SHELL="sh -x"` shows the commands.
 .SILENT:
-.PHONY: demo quick quick-tests test tests lint lint-beside format check-python check-types check-spelling check-c \
+.PHONY: demo quick quick-tests test tests coverage lint lint-beside format check-python check-types check-spelling check-c \
 	check-javascript check-shell wheel reports site man bench fuzz setup setup-test clean
 
 demo: setup
@@ -45,8 +46,11 @@ lint-beside:
 # pytest rewrites and compiles each test once before, instead of once in each worker; errors are the run's to say.
 tests: setup-test
 	-$(BIN)/python -m pytest --collect-only -qq >/dev/null
-	echo "Running all tests. Afterwards, \`$(BIN)/coverage report\` lists the lines that none of them reach."
-	$(BIN)/python -m pytest --quiet --cov --cov-report= --numprocesses 3
+	$(BIN)/python -m pytest --quiet --numprocesses 3
+
+# Apart: coverage's tracer makes most code twice to five times as slow.
+coverage: setup-test
+	$(BIN)/python -m pytest --quiet --cov --cov-report=term-missing --numprocesses 2 tests/unit tests/gold
 
 lint: check-python check-types check-spelling check-c check-javascript check-shell
 

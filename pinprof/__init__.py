@@ -1,7 +1,7 @@
 """pinprof: find host-memory costs in CUDA and PyTorch programs, and what to change.
 
-docs/python.md explains `pinprof.record(name)`, `pinprof.open(path)`, `pinprof.open_fleet(folder)` and
-`pinprof.phase(name)`.
+docs/python.md explains `pinprof.record(name)`, `pinprof.steps(…)`, `pinprof.open(path)`, `pinprof.open_fleet(folder)`
+and `pinprof.phase(name)`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from pinprof.fleet.access import Fleet, open_fleet
     from pinprof.result import Result
     from pinprof.scenario.ranges import phase
+    from pinprof.training import RecordedSteps, steps
 
 __version__ = "0.1.0"
 __all__ = [
     "Fleet",
     "PinprofError",
     "Recorded",
+    "RecordedSteps",
     "Recording",
     "Result",
     "__version__",
@@ -29,6 +31,7 @@ __all__ = [
     "open_fleet",
     "phase",
     "record",
+    "steps",
 ]
 
 if not TYPE_CHECKING:
@@ -38,10 +41,12 @@ if not TYPE_CHECKING:
         "Recorded": "api",
         "Recording": "api",
         "Result": "result",
+        "RecordedSteps": "training",
         "open": "api",
         "open_fleet": "fleet.access",
         "phase": "scenario",
         "record": "api",
+        "steps": "training",
     }
 
     def __getattr__(name: str) -> Any:

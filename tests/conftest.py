@@ -9,11 +9,10 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.support.distribution import RECORDINGS, RECORDINGS_BESIDE, Groups, group_of, place_of
-from tests.support.tracing import UNTRACED
 
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
 # few of them.
@@ -29,29 +28,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     return Groups(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Stop the tracer that pytest-cov 7.1 has started in a worker before its own one, and that no_cover leaves on."""
-    coverage = session.config.pluginmanager.getplugin("_cov")
-    if coverage and coverage.cov_controller and hasattr(session.config, "workerinput"):
-        coverage.cov_controller.cov.stop()
-
-
 @pytest.hookimpl(hookwrapper=True)
-def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """All workers collect the same tests: what is run as modules are imported is traced in the first one alone.
-
-    Little that is made meanwhile is garbage, and looks for it take a sixth of the time.
-    """
-    coverage = session.config.pluginmanager.getplugin("_cov")
-    again = getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0"
-    traced = coverage.cov_controller if coverage and again else None
+def pytest_collection() -> Iterator[None]:
+    """Little that is made while tests are collected is garbage, and looks for it take a sixth of the time."""
     gc.disable()
-    if traced:
-        traced.pause()
     yield
-    if traced:
-        traced.resume()
     gc.enable()
 
 
@@ -67,12 +48,6 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """What coverage needs not see runs without its tracer; so do properties, whose examples all run the same lines."""
-    if item.nodeid.startswith(UNTRACED) or is_hypothesis_test(getattr(item, "obj", None)):
-        item.add_marker("no_cover")
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Let recordings have the processors before what runs beside them."""
     if not hasattr(item.config, "workerinput"):
@@ -85,9 +60,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> None:
-    """Programs of the tests get signals also where this run does not: background jobs ignore SIGINT, nohup SIGHUP."""
+    """Programs of the tests get signals also where this run does not.
+
+    Background jobs ignore SIGINT and SIGQUIT, nohup SIGHUP.
+    """
     # A handler is not inherited by what is executed; being ignored is.
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
+    handlers = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGQUIT: lambda *_: None,
+        signal.SIGHUP: lambda *_: None,
+    }
+    for number, handler in handlers.items():
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
 

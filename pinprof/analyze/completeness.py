@@ -39,11 +39,6 @@ def gaps_of(capture: Capture) -> tuple[Gap, ...]:
     return tuple(gap for look in GAPS for gap in look(capture))
 
 
-def is_damaged(capture: Capture) -> bool:
-    """Whether a command that reads a recording fails."""
-    return any(gap.damaged for gap in gaps_of(capture))
-
-
 def hides_costs(capture: Capture) -> bool:
     """Whether what is missing may hold costs."""
     return any(gap.hides for gap in gaps_of(capture))

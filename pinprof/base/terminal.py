@@ -41,6 +41,11 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def clipped(text: str, most: int) -> str:
+    """A text of at most `most` characters, its beginning."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def say(text: object = "", *, error: bool = False, style: str = "", end: str = "\n") -> None:
     """Print a text of one or more lines to standard output or error; `style` (`bold`, `dim`) on a terminal only."""
     stream = sys.stderr if error else sys.stdout

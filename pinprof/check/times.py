@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.results import RangeWall
 from pinprof.analyze.rules.needs import SEES_KERNEL
@@ -19,7 +19,6 @@ from pinprof.check.verdicts import JudgedSite
 from pinprof.check.view import Amount, RunView, Unassessable, nearest
 from pinprof.data.model import clock_event
 
-_LEAVES = [row.name for row in CATEGORIES]
 _SEEN_WITHOUT_KERNEL = ("user", "wait")
 """Levels of the taxonomy that a recording of the program's own code alone still shows."""
 
@@ -65,7 +64,7 @@ def cpu_time(view: RunView, budget: Budget) -> Amount:
         blind = "" if budget.relative else _blind(view, ("sys.entry",))
         return Amount(float(weight.sum()), error, sites, missing or blind, len(row))
     leaves = leaves_of(budget.cause)
-    of_cause = np.isin(view.analysis.attribution.leaf[row], [_LEAVES.index(leaf) for leaf in leaves])
+    of_cause = np.isin(view.analysis.attribution.leaf[row], [LEAF[leaf] for leaf in leaves])
     # Which of the samples fall on the cause is chance's.
     part = float(of_cause.mean()) if len(row) else 0.0
     chance = math.sqrt(float((weight[of_cause].astype(np.float64) ** 2).sum()) * (1 - part))
@@ -90,7 +89,7 @@ def share(view: RunView, budget: Budget) -> Amount:
         scope = replace(budget, phase="work")
     mine &= view.inside(scope, samples.time_ns, samples.pid, view.analysis.members.samples.kernel_thread)
     row = np.flatnonzero(mine)
-    of_cause = row[np.isin(view.analysis.attribution.leaf[row], [_LEAVES.index(leaf) for leaf in leaves])]
+    of_cause = row[np.isin(view.analysis.attribution.leaf[row], [LEAF[leaf] for leaf in leaves])]
     whole, weight = float(samples.weight[row].sum()), samples.weight[of_cause]
     value = float(weight.sum()) / whole if whole else 0.0
     drawn = main.drawn if len(row) == main.samples and main.drawn is not None else len(row)
@@ -116,9 +115,9 @@ def _share_of_wall(view: RunView, budget: Budget, leaves: tuple[str, ...]) -> Am
 
 def leaves_of(cause: str) -> tuple[str, ...]:
     """The leaves of the taxonomy that a name stands for; Unassessable for none."""
-    found = tuple(leaf for leaf in _LEAVES if leaf == cause or leaf.startswith(f"{cause}."))
+    found = tuple(leaf for leaf in LEAF if leaf == cause or leaf.startswith(f"{cause}."))
     if not found:
-        known = (*(level for level, _ in LEVELS), *_LEAVES)
+        known = (*(level for level, _ in LEVELS), *LEAF)
         raise Unassessable(f"There is no cause {cause!r}.", nearest(cause, known, "causes"))
     return found
 
@@ -190,7 +189,7 @@ def _wall_rows(view: RunView, budget: Budget) -> Int64:
 
 
 def _caused(view: RunView, rows: Int64, leaves: tuple[str, ...]) -> Bool:
-    wanted = np.isin(np.arange(len(_LEAVES)), [_LEAVES.index(leaf) for leaf in leaves])
+    wanted = np.isin(np.arange(len(CATEGORIES)), [LEAF[leaf] for leaf in leaves])
     return np.asarray(wanted[view.doing.leaf[rows]])
 
 
@@ -208,6 +207,6 @@ def _busiest(view: RunView, budget: Budget, leaves: tuple[str, ...] = ()) -> tup
     mine = samples.event == clock
     mine &= view.inside(budget, samples.time_ns, samples.pid, view.analysis.members.samples.kernel_thread)
     if leaves:
-        mine &= np.isin(view.analysis.attribution.leaf, [_LEAVES.index(leaf) for leaf in leaves])
+        mine &= np.isin(view.analysis.attribution.leaf, [LEAF[leaf] for leaf in leaves])
     row = np.flatnonzero(mine)
     return view.sites_of_samples(row, samples.weight[row])

@@ -31,6 +31,7 @@ COMMANDS = {
     "list": "List the scenarios.",
     "doctor": "Check this machine and suggest fixes.",
     "explain": "Explain a message, cause, finding, cure or word.",
+    "schema": "Print the JSON Schema of reports.",
     "mcp": "Serve record, report and more to coding agents.",
 }
 """Command name → one line of help; each lives in `pinprof.cli.NAME` as `command`, imported when it is called."""

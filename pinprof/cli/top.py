@@ -119,7 +119,7 @@ class _View:
             print_answer([self._report])
 
     def _refresh(self) -> float:
-        """Explain the last window and show it; the processor time that took, in seconds."""
+        """Explain the last window and show it; the CPU time that took, in seconds."""
         if not self._following.seen_s or (not self._interactive and self._following.seen_s < 0.9 * self._length_s):
             return 0.0
         from pinprof.report.gather import live_of

@@ -12,12 +12,15 @@ import ctypes
 import importlib
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pinprof.collect.collector import Waiter
 from pinprof.collect.recorder import Recorder
 
 _PR_SET_NAME = 15
+_READY_TIMEOUT_S = 5.0
 _SELF = Path("/proc/self")
 
 
@@ -37,6 +40,20 @@ def started(module: str, name: str, arguments: Sequence[str], log: Path, *, fork
     # -P: not what lies in the current directory.
     argv = [sys.executable, "-P", "-S", "-m", module, *arguments]
     return Recorder(argv, collector_environment(), log)
+
+
+def said(log: Path) -> str:
+    """What such processes printed so far."""
+    with contextlib.suppress(OSError):
+        return log.read_text("utf-8", "replace")
+    return ""
+
+
+def await_word(word: str, recorder: Recorder, log: Path, waiter: Waiter) -> None:
+    """Wait until a process has printed a word, until it ends, or for some seconds: no more is lost than its start."""
+    deadline = time.monotonic() + _READY_TIMEOUT_S
+    while time.monotonic() < deadline and recorder.wait_status is None and word not in said(log):
+        waiter.wait_ready(0.01)
 
 
 def collector_environment() -> dict[str, str]:

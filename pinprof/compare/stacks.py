@@ -117,7 +117,7 @@ def compared_stacks(
             node[without] = offset
             offset += 1
         rows.append(replace(run.rows, node=node, run=np.full(len(node), number, np.int32)))
-    tree, place = StackTable(np.concatenate(parents), np.concatenate(functions), _NO_FRAMES).merged()
+    tree, place = StackTable(np.concatenate(parents), np.concatenate(functions), NO_FRAMES).merged()
     weights = rows[0].joined(*rows[1:])
     kept, parent = _reached(tree.parent, np.unique(place[weights.node]).astype(np.int64))
     weights = summed(replace(weights, node=np.searchsorted(kept, place[weights.node]).astype(np.int32)))
@@ -201,7 +201,7 @@ def _reached(parent: Int32, ends: Int64) -> tuple[Int64, Int32]:
 
 _NO_CHAIN = FrameTable(("[no callchain]",), np.zeros(1, np.int32), np.full(1, USER, np.uint8), (Dso("", "", "anon"),))
 """Stands for the stack of samples without one."""
-_NO_FRAMES = FrameTable((), np.zeros(0, np.int32), np.zeros(0, np.uint8), ())
+NO_FRAMES = FrameTable((), np.zeros(0, np.int32), np.zeros(0, np.uint8), ())
 
 
 def unmatched(stacks: ComparedStacks) -> Mapping[str, tuple[float, float]]:

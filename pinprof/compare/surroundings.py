@@ -14,6 +14,7 @@ from pinprof.analyze.rules.needs import SEES_KERNEL
 from pinprof.analyze.rules.rule import unmet
 from pinprof.analyze.run import Run
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import clipped
 from pinprof.base.units import format_bytes, format_share
 from pinprof.compare.frames import library_key
 from pinprof.compare.results import Surrounding
@@ -120,7 +121,7 @@ def _command(analysis: Run) -> str:
     """The command line without the program's folder."""
     command = analysis.capture.manifest.command
     words = " ".join((PurePath(command[0]).name, *command[1:])) if command else ""
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
+    return clipped(words, _LONGEST)
 
 
 FACTS = (

@@ -14,6 +14,7 @@ from pinprof.explain import documents
 PAGES = {
     "run": "scenarios",
     "record": "recording",
+    "top": "recording",
     "report": "reading-a-report",
     "diff": "diff",
     "check": "check",

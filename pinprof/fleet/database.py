@@ -24,7 +24,7 @@ _AT_ONCE = 1000
 """Rows that are fetched together."""
 
 
-def connect(folder: Path, memory: str = "") -> Any:
+def connect(folder: Path) -> Any:
     """A connection with the views `places` and those of `tables.COLUMNS`; CaptureError where there is no fleet.
 
     A recording that is there twice is in the other views once; `captures` has its first path.
@@ -45,8 +45,6 @@ def connect(folder: Path, memory: str = "") -> Any:
         raise _damaged(f"{damaged[0]} has no tables of a fleet")
     connection = package("duckdb", "A fleet").connect(":memory:")
     with undamaged():
-        if memory:
-            connection.execute(f"SET memory_limit = {_quoted(memory)}")
         # A damaged list may have a capture twice.
         connection.execute(
             f"CREATE TABLE places AS SELECT * FROM read_parquet({_quoted(store / PLACES)}) WHERE capture IS NOT NULL "

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pinprof import __version__
+from pinprof.base.terminal import clipped
 from pinprof.fleet.packages import package
 
 SCHEMA = 1
@@ -103,8 +104,7 @@ PLACES = {"path": _TEXT, "capture": _TEXT, "stamp": _TEXT, "copy_of": _TEXT}
 
 def clean(text: str, longest: int = LONGEST) -> str:
     """A text as a table holds it, of limited length."""
-    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return short.encode("utf-8", "replace").decode("utf-8")
+    return clipped(text, longest).encode("utf-8", "replace").decode("utf-8")
 
 
 def schema_of(columns: Mapping[str, str]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pinprof.report.names import printable
+from pinprof.base.terminal import clipped, printable
 
 _LONGEST = 600
 """Characters of one name or sentence."""
@@ -26,7 +26,7 @@ _LINKED = re.compile(r"[@#]+|(?<=[A-Za-z]):(?=//)|(?<=mailto):|(?<=xmpp):|(?<=ww
 
 def text(words: str) -> str:
     """Words as prose: they read the same and mean nothing to Markdown, HTML and forges."""
-    shown = _shown(words).strip()
+    shown = clipped(printable(words), _LONGEST).strip()
     plain = [_SPECIAL.sub(_escape, part) for part in _LINKED.split(shown)]
     plain[0] = _OPENING.sub(r"\1\\", plain[0])
     return plain[0] + "".join(f"`{mark}`{part}" for mark, part in zip(_LINKED.findall(shown), plain[1:], strict=True))
@@ -34,7 +34,7 @@ def text(words: str) -> str:
 
 def code(words: str) -> str:
     """Words in a code span."""
-    shown = _shown(words).strip()
+    shown = clipped(printable(words), _LONGEST).strip()
     fence = "`" * (_longest_run(shown) + 1)
     blank = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{blank}{shown}{blank}{fence}" if shown else ""
@@ -49,11 +49,6 @@ def block(lines: list[str]) -> list[str]:
 
 def _escape(mark: re.Match[str]) -> str:
     return _ENTITIES.get(mark[0], f"\\{mark[0]}")
-
-
-def _shown(words: str) -> str:
-    shown = printable(words)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
 def _longest_run(words: str) -> int:

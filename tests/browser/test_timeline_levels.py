@@ -17,7 +17,7 @@ from pinprof.report.thinning import Spans
 from tests.browser.conftest import Opened
 from tests.unit.report.test_activity import many
 
-pytestmark = [pytest.mark.browser, pytest.mark.no_cover]
+pytestmark = pytest.mark.browser
 
 ASK = """
 const plain = (level) =>

@@ -29,6 +29,15 @@ def record_a_block() -> str:
     return recording.result.headline
 
 
+def record_steps() -> dict[str, float]:
+    with pinprof.steps(wait=1, warmup=1, active=2, repeat=1, enabled=True, frequency=1999) as steps:
+        assert_type(steps, pinprof.RecordedSteps)
+        steps.step()
+    assert_type(steps.paths, list[Path])
+    assert_type(pinprof.steps(active=1)(len)("a"), int)
+    return steps.metrics
+
+
 @pinprof.record("step")
 def step(amount: int) -> str:
     return "x" * amount

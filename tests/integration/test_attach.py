@@ -77,12 +77,11 @@ time.sleep(600)
 
 @pytest.mark.parametrize("sampler", ["native", pytest.param("perf", marks=needs_perf)])
 def test_children_that_a_running_program_has_are_recorded(tmp_path: Path, sampler: str) -> None:
-    code = WORKERS.replace("if 0 in children", "children and None\nif 0 in children")
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as program:
+    with subprocess.Popen([sys.executable, "-c", WORKERS], stdout=subprocess.PIPE, start_new_session=True) as program:
         try:
             assert program.stdout is not None
             workers = {int(word) for word in program.stdout.readline().split()}
-            options = ["--with", sampler, "--pid", str(program.pid), "--duration", "0.6s", "--no-report", "-o", "out"]
+            options = ["--with", sampler, "--pid", str(program.pid), "--duration", "1.5s", "--no-report", "-o", "out"]
             subprocess.run([*PINPROF, "record", *options], cwd=tmp_path, check=True, capture_output=True, timeout=60)
         finally:
             os.killpg(program.pid, signal.SIGKILL)
@@ -93,7 +92,7 @@ def test_children_that_a_running_program_has_are_recorded(tmp_path: Path, sample
 
 
 RANK = """
-import os, socket, time
+import json, os, socket, time
 rank, address = int(os.environ["RANK"]), "meet"
 if rank == 0:
     server = socket.socket(socket.AF_UNIX)
@@ -104,10 +103,11 @@ else:
     other = socket.socket(socket.AF_UNIX)
     while other.connect_ex(address):
         time.sleep(0.01)
-lost = 0
+came = []
 
 def meet():
     other.sendall(b"1")
+    came.append(time.monotonic_ns())
     other.recv(1)
 
 def fresh():
@@ -117,12 +117,10 @@ def fresh():
 meet()
 for step in range(20):
     time.sleep(0.01)
-    begin = time.monotonic_ns()
     if rank == 1:
         fresh()
-    lost += time.monotonic_ns() - begin
     meet()
-print(lost)
+print(json.dumps(came))
 """
 
 
@@ -152,5 +150,8 @@ def test_every_rank_of_a_launch_has_a_capture_and_the_answer_names_the_one_that_
     assert answer["headline"].startswith("Rank 1 delays the other rank"), answer["headline"]
     assert "train.py:" in answer["headline"].split(". ")[0]
     (hold,) = (hold for hold in answer["holds"] if hold["ranks"] == [1])
-    assert hold["cost_ns"] == pytest.approx(int(said[1][0]), rel=0.25)
+    # How much later than the other it came to each, as both noted: on a busy machine the other may come late as well.
+    came = zip(*(json.loads(output)[-hold["meetings"] :] for output, _ in said), strict=True)
+    assert hold["meetings"] >= 15
+    assert hold["cost_ns"] == pytest.approx(sum(max(late - soon, 0) for soon, late in came), rel=0.1)
     assert {line["function"] for line in hold["lines"][:1]} == {"fresh"}

@@ -21,12 +21,23 @@ from pinprof.data.rate_book import CALIBRATION, RateBook
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 DIM = "Measuring memory costs on this machine"
+PINPROF = ("-m", "pinprof")
+_UNHURRIED = """
+from pinprof.__main__ import main
+from pinprof.bench.calibration import calibration_of
+calibration_of.__kwdefaults__["limit_s"] = 60.0
+main()
+"""
+UNHURRIED = ("-c", _UNHURRIED)
+"""pinprof with time for a calibration on a busy machine, which in three seconds may measure nothing."""
 
 
-def record(tmp_path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def record(
+    tmp_path: Path, *options: str, pinprof: tuple[str, ...] = PINPROF, **environment: str
+) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name != NO_CALIBRATION_VARIABLE}
     return subprocess.run(
-        [sys.executable, "-m", "pinprof", "record", "-o", "out", "--python=off", *options, "--", "sleep", "0.05"],
+        [sys.executable, *pinprof, "record", "-o", "out", "--python=off", *options, "--", "sleep", "0.05"],
         cwd=tmp_path,
         env=kept | environment,
         capture_output=True,
@@ -37,7 +48,8 @@ def record(tmp_path: Path, *options: str, **environment: str) -> subprocess.Comp
 
 
 def test_a_program_without_cuda_is_followed_by_a_calibration_of_the_host(tmp_path: Path) -> None:
-    result = record(tmp_path, SECRET_TOKEN="hunter2", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    cache = str(tmp_path / "cache")
+    result = record(tmp_path, pinprof=UNHURRIED, SECRET_TOKEN="hunter2", XDG_CACHE_HOME=cache)
     assert DIM in result.stderr
     report = [sys.executable, "-m", "pinprof", "report", "--format", "text", "--all", "out.pinprof"]
     told = subprocess.run(report, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout

@@ -69,7 +69,7 @@ def python(code: str) -> tuple[str, ...]:
 
 
 def test_without_perf_on_the_path_everything_is_recorded(tmp_path: Path) -> None:
-    code = TOUCH + BUSY.format(0.3) + "time.sleep(0.2)"
+    code = TOUCH + BUSY.format(0.6) + "time.sleep(0.2)"
     assert record(tmp_path, *python(code), env={"PATH": "/nowhere"}).returncode == 0
     capture = recorded(tmp_path)
     assert [event.name for event in capture.events] == ["cpu-clock/freq=999/", "page-faults/period=64/", "off-cpu"]
@@ -163,7 +163,7 @@ def test_ten_thousand_threads_are_followed(tmp_path: Path) -> None:
 
 
 def test_a_program_that_becomes_another_is_followed(tmp_path: Path) -> None:
-    again = f"import os, sys\nos.execv(sys.executable, [sys.executable, '-c', {BUSY.format(0.3)!r}])"
+    again = f"import os, sys\nos.execv(sys.executable, [sys.executable, '-c', {BUSY.format(0.6)!r}])"
     assert record(tmp_path, "sh", "-c", 'exec "$0" -c "$1"', sys.executable, again).returncode == 0
     capture = recorded(tmp_path)
     assert (capture.samples.event == 0).sum() > 100
@@ -172,7 +172,7 @@ def test_a_program_that_becomes_another_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_a_program_that_drops_its_privileges_is_followed(tmp_path: Path) -> None:
-    code = "import os\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n" + BUSY.format(0.3) + "print(os.getuid())"
+    code = "import os\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n" + BUSY.format(0.6) + "print(os.getuid())"
     result = record(tmp_path, *python(code))
     assert result.stdout == "65534\n"
     capture = recorded(tmp_path)

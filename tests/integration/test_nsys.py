@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ from pinprof.collect import permission
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.nsys_keeper import TOOLS
 from pinprof.collect.proc import alive
-from pinprof.data.model import Capture
 from pinprof.machine import nsys
-from pinprof.read import ReadOptions, read
+from tests.support.recorded_programs import after_start, captured, outcome, python
 
 PINPROF = [sys.executable, "-m", "pinprof"]
 DEMO = Path(__file__).parents[1] / "data/nsys/nvtx.c"
@@ -128,23 +127,6 @@ def recording(tmp_path: Path, *command: str, tools: str = "nsys") -> Iterator[su
     finally:
         process.kill()
         process.communicate()
-
-
-def python(code: str) -> tuple[str, ...]:
-    return (sys.executable, "-c", code)
-
-
-def after_start(code: str) -> tuple[str, ...]:
-    return python(f"open('started', 'w').close()\n{code}")
-
-
-def outcome(tmp_path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads((tmp_path / "out.pinprof/manifest.json").read_text())["outcome"]
-    return found
-
-
-def captured(tmp_path: Path) -> Capture:
-    return read(str(tmp_path / "out.pinprof"), ReadOptions())
 
 
 @pytest.fixture(scope="module")
@@ -404,7 +386,8 @@ def test_an_nsys_that_fails_once_is_started_again(tmp_path: Path, monkeypatch: p
     result = record(tmp_path, "sh", "-c", "echo ran >>ran")
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "ran").read_text() == "ran\n"
-    assert any("bad session" in note and "again" in note for note in outcome(tmp_path)["notes"])
+    notes = outcome(tmp_path)["notes"]
+    assert any("bad session" in note and "again" in note for note in notes), notes
 
 
 def test_doctor_names_nsys_and_its_importer() -> None:

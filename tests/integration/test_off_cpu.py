@@ -59,10 +59,11 @@ def hold():
 
 with noted("sleep"):
     time.sleep(0.25)
+# Outside the phase: to begin a thread can wait for the kernel, as long as it moves a process between control groups.
+holder = threading.Thread(target=hold)
+holder.start()
+taken.wait()
 with noted("lock"):
-    holder = threading.Thread(target=hold)
-    holder.start()
-    taken.wait()
     with held:
         pass
     holder.join()

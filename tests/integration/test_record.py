@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinprof.collect import permission
@@ -210,22 +211,19 @@ WORKING = """
 import os, sys, time
 from pinprof.scenario import phase
 began = time.monotonic()
-with phase("all"):
+with phase("all"), open("working", "w", buffering=1) as notes:
     while True:
         with phase("one"):
             bytearray(8 << 20)
-        if not os.path.exists("working"):
-            with open("working", "w") as notes: print(time.monotonic_ns(), file=notes)
+        print(time.monotonic_ns(), time.process_time_ns(), file=notes)
         if time.monotonic() - began > float(sys.argv[1]) or os.path.exists("enough"): break
 print("done")
 sys.exit(3)
 """
 
 
-@pytest.mark.parametrize(("delay", "least", "most"), [("", 0.9, 1.6), ("500ms", 0.9, 1.6)])
-def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(
-    delay: str, least: float, most: float, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("delay", ["", "500ms"])
+def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(delay: str, tmp_path: Path) -> None:
     (tmp_path / "work.py").write_text(WORKING)
     asked = ["--duration", "1s", *(["--delay", delay] if delay else []), "--no-calibrate", "--no-report"]
     command = [sys.executable, "-m", "pinprof", "record", *asked, "-o", "part", "--", sys.executable, "work.py", "60"]
@@ -238,13 +236,22 @@ def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(
         assert (process.wait(), process.stdout.read()) == (3, "done\n"), said + rest
     assert said, rest
     capture = read(tmp_path / "part.pinprof")
-    times = capture.samples.time_ns
-    assert least < (times.max() - times.min()) / 1e9 < most
     start, end = capture.manifest.outcome["recorded_ns"]
-    assert least < (end - start) / 1e9 < most
-    # On a busy machine, to start Python can take all of the part.
-    if end > int((tmp_path / "working").read_text()):
+    # A second, and what a machine takes that stands still as it is over.
+    assert 0.9e9 < end - start < 5e9
+    begin_ns = capture.samples.time_ns
+    clock = capture.samples.event == 0
+    assert begin_ns[clock].min() >= start - 1e9
+    assert begin_ns[clock].max() <= end + 1e9
+    # On a busy machine, to start Python can take all of the part. What the program did in the part, it notes itself.
+    noted = np.array([line.split() for line in (tmp_path / "working").read_text().splitlines()], np.int64)
+    inside = noted[(noted[:, 0] > start) & (noted[:, 0] < end)]
+    if len(inside) > 1:
         assert {"all", "one"} <= set(capture.ranges.name)
+        used_ns = inside[-1, 1] - inside[0, 1]
+        within = clock & (begin_ns >= inside[0, 0]) & (begin_ns <= inside[-1, 0])
+        # A host that takes the processor away takes samples with it, and adds none.
+        assert 0.5 * used_ns - 5e6 < capture.samples.weight[within].sum() < 1.1 * used_ns + 5e6
     assert all(capture.ranges.start_ns >= start)
     assert all(capture.ranges.end_ns <= end)
 

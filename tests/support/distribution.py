@@ -40,6 +40,7 @@ RECORD_NOTHING = {
     "test_nccl.py",
     "test_pauses.py",
     "test_pprof_tools.py",
+    "test_schema.py",
     "test_site.py",
     "test_stories.py",
     "test_wheel.py",

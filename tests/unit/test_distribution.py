@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.distribution import LOOK_THROUGH_ALL, RECORD_NOTHING, STAND_COMPANY, place_of
-from tests.support.tracing import UNTRACED
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -76,10 +75,6 @@ def test_the_modules_that_record_nothing_are_there_and_start_no_recording() -> N
         text = (ROOT / "tests/integration" / name).read_text()
         assert '"record"' not in text
         assert "perf record" not in text
-
-
-def test_what_is_not_traced_is_there() -> None:
-    assert not [path for path in UNTRACED if not (ROOT / path).exists()]
 
 
 def test_what_looks_through_all_sources_is_what_shares_their_nodes() -> None:

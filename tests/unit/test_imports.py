@@ -45,9 +45,10 @@ ALLOWED = {
     "api": FOUNDATION | {"streams", "read", "analyze", "collect", "scenario", "recording", "result"},
     "portions": FOUNDATION | {"streams", "scenario", "collect", "read"},
     "pytest_plugin": FOUNDATION | {"streams", "read", "analyze", "check", "collect", "portions", "result"},
+    "training": {"api", "base", "scenario"},
     "jupyter": {"api", "result", "report", "analyze", "base"},
     "__main__": {"cli"},
-    "__init__": {"api", "base", "fleet", "result", "jupyter", "scenario"},
+    "__init__": {"api", "base", "fleet", "result", "jupyter", "scenario", "training"},
 }
 """Which rooms a room may import."""
 FLOORS = (

@@ -69,8 +69,8 @@ class Blame:
         return known.joined(self._named(inferred(self.capture, self.attribution, pid, tid, rest, self.threads), rest))
 
     def _recorded(self, origin: tuple[int, int], tid: int, waits: Waits, link: int) -> tuple[Charged, Waits]:
-        """What is charged to recorded wakers, and waits without one, or from before it began; `origin` is the thread
-        that waits in the end.
+        """What is charged to recorded wakers, and of the first link the waits without one, or from before it began;
+        `origin` is the thread that waits in the end.
         """
         assert self.wakers is not None
         ended = self.wakers.ending(tid, waits, self.attribution)
@@ -79,21 +79,26 @@ class Blame:
         # From the wake-up on the thread waits for a processor.
         woken = np.where(ended >= 0, table.time_ns[np.maximum(ended, 0)] if len(table) else 0, waits.end_ns)
         clipped = replace(waits, end_ns=np.clip(woken, waits.start_ns, waits.end_ns))
-        parts, rest = [], [waits.take(holder < 0)]
+        parts, rest = [], [] if link else [waits.take(holder < 0)]
         for number in np.unique(holder[holder >= 0]).tolist():
             pieces = self.threads[number].everything
             rows = np.flatnonzero(holder == number)
             if pieces is not None:
                 by_exit = table.context[ended[rows]] == BY_EXIT
                 for some, certainty in ((rows[by_exit], HolderCertainty.JOIN), (rows[~by_exit], HolderCertainty.WAKER)):
-                    how = HolderCertainty.CHAIN if link else certainty
-                    parts.append(overlaps(clipped, some, np.ones(len(some)), pieces, how))
-                mine = clipped.take(rows)
-                unborn = replace(mine, end_ns=np.minimum(mine.end_ns, pieces.time.start[0]))
-                rest.append(unborn.take(unborn.end_ns > unborn.start_ns))
+                    if len(some):
+                        how = HolderCertainty.CHAIN if link else certainty
+                        parts.append(overlaps(clipped, some, np.ones(len(some)), pieces, how))
+                early = rows[clipped.start_ns[rows] < pieces.time.start[0]]
+                if len(early) and not link:
+                    mine = clipped.take(early)
+                    unborn = replace(mine, end_ns=np.minimum(mine.end_ns, pieces.time.start[0]))
+                    rest.append(unborn.take(unborn.end_ns > unborn.start_ns))
         charged = Charged.empty().joined(*parts)
-        left = Waits.empty().joined(*rest)
-        left = left.take(np.argsort(left.start_ns, kind="stable"))
+        left = Waits.empty()
+        if rest:
+            left = left.joined(*rest)
+            left = left.take(np.argsort(left.start_ns, kind="stable"))
         return (self._followed(origin, charged, link) if link < LINKS else charged), left
 
     def _holders(self, ended: Int64, origin: tuple[int, int]) -> Int64:

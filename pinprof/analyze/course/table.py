@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.course.results import OWN, PHASE_NAMES, Course, PhaseName
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, Membership
@@ -21,7 +21,6 @@ _COMES_AND_GOES = re.compile(
     r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"
 )
 """Functions of the kernel in which a process begins, becomes another program, or ends."""
-_NAMES = [row.name for row in CATEGORIES]
 
 
 @dataclass(frozen=True)
@@ -125,15 +124,17 @@ class CourseTable:
 
     def caused_by(self, *leaves: str) -> Bool:
         """The rows of these causes."""
-        wanted = np.zeros(len(_NAMES), np.bool_)
-        wanted[[_NAMES.index(leaf) for leaf in leaves]] = True
+        wanted = np.zeros(len(CATEGORIES), np.bool_)
+        wanted[[LEAF[leaf] for leaf in leaves]] = True
         return np.asarray(wanted[self.leaf])
 
     def causes(self, rows: Int64) -> dict[str, int]:
         """Leaf → wall time of these rows, heaviest first."""
-        sums = np.zeros(len(_NAMES), np.int64)
+        sums = np.zeros(len(CATEGORIES), np.int64)
         np.add.at(sums, self.leaf[rows], self.course.wall.ns[rows])
-        return {_NAMES[leaf]: int(sums[leaf]) for leaf in np.argsort(-sums, kind="stable").tolist() if sums[leaf]}
+        return {
+            CATEGORIES[leaf].name: int(sums[leaf]) for leaf in np.argsort(-sums, kind="stable").tolist() if sums[leaf]
+        }
 
     def ns(self, rows: Int64) -> int:
         """The wall time of these rows."""

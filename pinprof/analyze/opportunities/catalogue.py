@@ -135,7 +135,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "reuse-memory": Entry(
-            "Keep large buffers and write into them, instead of allocating new ones each time.",
+            "Keep large buffers and write into them, instead of allocating new ones each time. Where a library makes"
+            " them, or they are many small ones, let malloc keep what is freed.",
             "reusing the memory",
             {
                 NATIVE: (

@@ -67,11 +67,16 @@ class PlaceBlocks:
         return sum(line.made_bytes for line in self.lines)
 
     @property
+    def explains(self) -> bool:
+        """Whether it accounts for the faults: else they are of many small blocks, or of what other places make."""
+        return self.made_bytes >= EXPLAINS * self.faulting_bytes
+
+    @property
     def again(self) -> bool | None:
         """Whether the place makes its memory again each time, and its pages go back to the kernel meanwhile; None
         where that is not certain.
         """
-        if self.made_bytes < EXPLAINS * self.faulting_bytes:
+        if not self.explains:
             return None
         share = sum(line.again_bytes for line in self.lines) / max(self.made_bytes, 1)
         if share <= ONCE:

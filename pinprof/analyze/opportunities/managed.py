@@ -12,13 +12,13 @@ from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.results import GPU_WAITS
 from pinprof.base.units import format_bytes, format_ns
 from pinprof.data.model import Int64
 
 _MOVES = re.compile(r"(block_copy_resident_pages\w*|uvm_spin_loop|uvm_push_end|block_unmap_gpu)(\.\w+)*")
 """Functions of the driver that move pages or take them from the GPU; a first touch needs none of them."""
 _LEAST_MOVING = 0.05
-_WAITS = ("sync.poll", "wait.gpu")
 
 
 def read_back(scene: Scene) -> Iterator[Candidate]:
@@ -27,7 +27,7 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
     rows = np.flatnonzero(scene.caused_by("uvm.cpu_fault"))
     if not len(rows) or not moving[rows].any():
         return
-    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_own())
+    waits = np.flatnonzero(scene.caused_by(*GPU_WAITS) & scene.in_own())
     left = scene.ns(waits)
     for group in scene.by_place(rows):
         share = scene.ns(group[moving[group]]) / max(scene.ns(group), 1)
@@ -79,7 +79,7 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
         return
     made = np.flatnonzero(calls.is_for("alloc managed") & (calls.table.status == 0))
     filled = np.flatnonzero(scene.caused_by("uvm.cpu_fault") & ~scene.has(_MOVES))
-    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_own())
+    waits = np.flatnonzero(scene.caused_by(*GPU_WAITS) & scene.in_own())
     amount = min(
         int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
     )

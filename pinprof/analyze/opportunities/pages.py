@@ -136,14 +136,16 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             continue
         again, huge_again = made_again(scene, marks, made, group, rows)
         if not (again or huge_again):
-            # What is given back elsewhere is not this memory.
-            group = np.sort(np.concatenate([made, group[~marks.frees[group] & ~np.isin(group, made)]]))
+            # What is given back elsewhere, and what faults there, is not this memory.
+            others = group[~np.isin(group, made)]
+            group = np.sort(np.concatenate([made, others[marks.fork[others] | np.isin(others, ends)]]))
         kind = _kind(scene, marks, group, again, huge_again)
         if kind is None or (kind.cure == _ONCE.cure and pressed(scene, group)):
             continue
         concerned = _concerned(scene, marks, kind, group)
         cost = scene.ns(concerned)
         blocks = blocks_at(scene, made) if kind in _NEW else None
+        blocks = blocks if blocks and blocks.explains else None
         huge = concerned[marks.huge[concerned]]
         stays = renewal(scene, huge, blocks) if len(huge) and not kind.huge else None
         kind = replace(kind, huge=stays.shares, unknown="") if stays else kind
@@ -301,7 +303,12 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
         return _DROPS
     if 2 * spent(marks.zero) > kinds["anonymous"]:
         return _ZEROS_AGAIN if again else _ZEROS_ONCE
-    return _AGAIN if again else _BUILT if scene.phase_of(group) == "build" else _ONCE
+    if again:
+        return _AGAIN
+    if 2 * spent(marks.huge) > kinds["anonymous"]:
+        # The kernel gives huge pages here already; what is left are the ends of blocks, which none fits into.
+        return None
+    return _BUILT if scene.phase_of(group) == "build" else _ONCE
 
 
 def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:

@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.allocations.blocks import LineBlocks
 from pinprof.analyze.allocations.results import Allocations
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.course.copies import WAYS, CopyTable
 from pinprof.analyze.course.results import OWN, PHASE_NAMES, PhaseName
@@ -31,7 +31,6 @@ from pinprof.data.model import NO_NODE, Bool, Int32, Int64
 from pinprof.data.own_code import library_part
 from pinprof.data.rate_book import RUN, Estimate, RateBook
 
-_NAMES = [row.name for row in CATEGORIES]
 _HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
 _IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
 """Waits that a pin makes longer wherever they are; a wait for a lock is one where CUDA's driver library takes it."""
@@ -334,9 +333,9 @@ class Scene(CourseTable):
         stacks = self.capture.stacks
         driver = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
         inside = stacks.under(driver[stacks.frames.dso])
-        lock = (leaf == _NAMES.index("wait.lock")) & inside[samples.stack[waiting]]
+        lock = (leaf == LEAF["wait.lock"]) & inside[samples.stack[waiting]]
         result = np.zeros(len(wall), np.bool_)
-        result[rows] = lock | np.isin(leaf, [_NAMES.index(name) for name in _IN_DRIVER])
+        result[rows] = lock | np.isin(leaf, [LEAF[name] for name in _IN_DRIVER])
         return result
 
     def waiting_site(self, rows: Int64) -> Site:

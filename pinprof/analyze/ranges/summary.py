@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import GROUPS, Attribution
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import WHOLE, Membership
@@ -70,9 +70,6 @@ def _step(capture: Capture, number: int) -> int:
     return int(np.gcd.reduce(samples.weight[samples.event == number], initial=0))
 
 
-_LEVEL = {category.name: category.level for category in CATEGORIES}
-
-
 def _descending(weights: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(weights.items(), key=lambda item: (-item[1], item[0])))
 
@@ -83,7 +80,7 @@ def _result(
     by_leaf = _descending({leaf: sum(work.values()) for leaf, work in by_work.items()})
     by_level: dict[str, int] = {}
     for leaf, weight in by_leaf.items():
-        by_level[_LEVEL[leaf]] = by_level.get(_LEVEL[leaf], 0) + weight
+        by_level[CATEGORIES[LEAF[leaf]].level] = by_level.get(CATEGORIES[LEAF[leaf]].level, 0) + weight
     return EventResult(
         event=event,
         samples=samples,

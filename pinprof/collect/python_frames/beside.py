@@ -12,7 +12,7 @@ import time
 from pinprof import __version__
 from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
-from pinprof.collect.own_processes import started
+from pinprof.collect.own_processes import await_word, said, started
 from pinprof.collect.program import Program
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.recorder import Recorder, unstarted
@@ -20,8 +20,6 @@ from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
 """Samples per second, unless the user says otherwise."""
-READY_TIMEOUT_S = 5.0
-"""Nothing is lost but lines when it takes longer."""
 _SETTLE_S, _LOOK_S = 0.5, 0.001
 """How long to wait for a segment, and how often to look."""
 _PR_SET_PTRACER = 0x59616D61
@@ -49,9 +47,7 @@ class LineRecorder(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until it can look, so that the first lines are seen too."""
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
-            waiter.wait_ready(0.01)
+        await_word(READY, self.recorder, self._log, waiter)
 
     def flush(self) -> None:
         """Have it end the segment, and wait until that lies in the file."""
@@ -82,7 +78,7 @@ class LineRecorder(Tool):
     def result(self) -> ToolResult:
         """How it went; what it did not see costs lines, not the recording."""
         facts, notes = self.under_way().facts, []
-        if unknown := sorted(set(re.findall(rf"^{UNKNOWN}([ -~]+)$", self._said(), re.MULTILINE))):
+        if unknown := sorted(set(re.findall(rf"^{UNKNOWN}([ -~]+)$", said(self._log), re.MULTILINE))):
             notes.append(
                 f"There are no Python lines for {', '.join(unknown)}. pinprof reads CPython 3.11 to 3.15; for older "
                 "versions, use --python py-spy."
@@ -99,11 +95,6 @@ class LineRecorder(Tool):
             return self._output.stat().st_size
         except OSError:
             return 0
-
-    def _said(self) -> str:
-        with contextlib.suppress(OSError):
-            return self._log.read_text("utf-8", "replace")
-        return ""
 
 
 def _may_be_read_by(pid: int) -> None:

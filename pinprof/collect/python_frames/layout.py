@@ -183,17 +183,17 @@ def _runtime_of(path: str, _identity: tuple[int, int, int]) -> tuple[int, int, l
             pages = [
                 (part.offset & -_PAGE, part.address & -_PAGE) for part in elf.segments if part.kind == elf_headers.LOAD
             ]
-            return section.address, _value_of(elf, b"Py_Version"), pages
+            return section.address, _version_address(elf), pages
     except (ValueError, IndexError, struct.error):
         return None
 
 
-def _value_of(elf: Headers, name: bytes) -> int:
-    """The address of a symbol that the dynamic linker finds; 0 where there is none."""
+def _version_address(elf: Headers) -> int:
+    """The address of `Py_Version`, which the dynamic linker finds; 0 where there is none."""
     table = next((section for section in elf.sections if section.kind == elf_headers.DYNSYM), None)
     if table is None:
         return 0
-    place = elf.data(elf.sections[table.link]).find(b"\0%s\0" % name) + 1
+    place = elf.data(elf.sections[table.link]).find(b"\0Py_Version\0") + 1
     return next((value for at, _, _, value in elf.symbols(table) if at == place), 0) if place else 0
 
 

@@ -6,7 +6,6 @@ import contextlib
 import math
 import os
 import re
-import time
 from collections.abc import Sequence
 
 from pinprof import __version__
@@ -14,7 +13,7 @@ from pinprof.base import files
 from pinprof.base.errors import CollectError
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
-from pinprof.collect.own_processes import started
+from pinprof.collect.own_processes import await_word, said, started
 from pinprof.collect.permission import allow, forbidden
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
@@ -22,9 +21,6 @@ from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm import READY, REFUSED, descriptors, driver
 from pinprof.collect.uvm.source import BUDGET
 from pinprof.streams.store import LOG, UVM
-
-READY_TIMEOUT_S = 5.0
-"""Nothing is lost but events when it takes longer."""
 
 
 class ManagedMemoryTool(Tool):
@@ -50,19 +46,16 @@ class ManagedMemoryTool(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until it looks."""
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
-            waiter.wait_ready(0.01)
+        await_word(READY, self.recorder, self._log, waiter)
 
     def result(self) -> ToolResult:
         """How it went; what it did not see costs events, not the recording."""
         facts = {
             "name": "uvm", "version": __version__, "command": [], "options": {}, "cpu_ns": self.recorder.cpu_ns,
         }  # fmt: skip
-        said = self._said()
         notes = [
             f"Managed memory of a process was not recorded: pinprof could not {reason}."
-            for reason in sorted(set(re.findall(rf"^{REFUSED}([ -~]+)$", said, re.MULTILINE)))
+            for reason in sorted(set(re.findall(rf"^{REFUSED}([ -~]+)$", said(self._log), re.MULTILINE)))
         ]
         if self._asked and not any(self._folder.glob("*.bin")) and not notes:
             notes.append(
@@ -71,11 +64,6 @@ class ManagedMemoryTool(Tool):
         if not self.recorder.ended_well or self.recorder.died_first:
             notes.append("The follower of managed memory ended before the program. Later events are missing.")
         return ToolResult(facts, tuple(notes))
-
-    def _said(self) -> str:
-        with contextlib.suppress(OSError):
-            return self._log.read_text("utf-8", "replace")
-        return ""
 
     def _remove_empty(self) -> None:
         with contextlib.suppress(OSError):  # it holds files

@@ -170,8 +170,10 @@ def _table(
     """The outermost calls of a process, what else their arguments say, and which are of sums."""
     records, record = file.records, rows.record
     pid = np.full(len(record), file.pid, np.int32)
-    outer = outermost(rows.begin_ns, rows.end_ns, pid, file.tid[record])
-    outer[rows.summed] = np.flatnonzero(rows.summed)
+    # Where those of sums lie is not known so well that one could lie in another.
+    outer, exact = np.arange(len(record)), np.flatnonzero(~rows.summed)
+    begin_ns, end_ns = rows.begin_ns[exact], rows.end_ns[exact]
+    outer[exact] = exact[outermost(begin_ns, end_ns, pid[exact], file.tid[record][exact])]
     kept = np.flatnonzero(outer == np.arange(len(outer)))
     folded = (np.bincount(outer, minlength=len(outer)) - 1)[kept]
     row = record[kept]

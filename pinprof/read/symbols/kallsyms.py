@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.errors import FormatError, unreadable
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.packed import PackedError, unpacked
@@ -77,12 +77,8 @@ def load_kallsyms(path: Path) -> Kallsyms:
     try:
         text = unpacked(path.read_bytes(), MAX_BYTES)
     except (OSError, PackedError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CaptureError(
-            f"The kernel symbols {path} cannot be read: {reason}.",
-            "Give a copy of /proc/kallsyms saved as root on the recording machine with --kallsyms.",
-            "kallsyms",
-        ) from error
+        remedy = "Give a copy of /proc/kallsyms saved as root on the recording machine with --kallsyms."
+        raise unreadable(f"The kernel symbols {path}", error, remedy, "kallsyms") from error
     table = parse_kallsyms(text)
     if table is None:
         raise FormatError(

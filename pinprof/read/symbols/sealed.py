@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from pinprof.base import files
-from pinprof.base.errors import CaptureError
+from pinprof.base.errors import unreadable
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.shapes import COUNT, TEXT, ColumnShape, Each, OneOf, Record, Whole, parsed
 from pinprof.data.model import Dso, Int32, UInt64
@@ -155,12 +155,8 @@ class SealedSymbols:
         try:
             return cls._from_json(_SHAPE.fit(parsed(unpacked(path.read_bytes(), MAX_BYTES))))
         except (OSError, PackedError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise CaptureError(
-                f"The symbols {path} cannot be read: {reason}.",
-                "Delete the file to resolve addresses on this machine again, if the programs are installed here.",
-                "symbols",
-            ) from error
+            remedy = "Delete the file to resolve addresses on this machine again, if the programs are installed here."
+            raise unreadable(f"The symbols {path}", error, remedy, "symbols") from error
 
     def save(self, path: Path) -> None:
         """Write the symbols; the same symbols always give the same bytes."""

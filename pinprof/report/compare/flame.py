@@ -18,9 +18,9 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import threshold
 from pinprof.compare.results import ComparedFrames, ComparedStacks, Difference, Side
 from pinprof.compare.rows import FROM_RECORDING, LEAST_SAMPLES
-from pinprof.compare.stacks import summed
+from pinprof.compare.stacks import NO_FRAMES, summed
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
-from pinprof.data.model import KERNEL, NO_NODE, FrameTable, StackTable
+from pinprof.data.model import KERNEL, NO_NODE, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, ROOT, USER_CODE, FlameData, Layout, Thread, pack_columns
 from pinprof.report.flame_tables import Numbered, preorder
 
@@ -83,7 +83,7 @@ def compared_flame(difference: Difference) -> ComparedFlame | None:
     trees = []
     offset = 0
     for stacks in parts:
-        tree = StackTable(stacks.parent, stacks.frame, _NONE)
+        tree = StackTable(stacks.parent, stacks.frame, NO_FRAMES)
         depth, place, order = preorder(tree, stacks.weights.node)
         functions.append(names.of(stacks.frames)[stacks.frame[order]])
         trees.append((depth, place[stacks.weights.node] + offset))
@@ -120,9 +120,6 @@ def compared_flame(difference: Difference) -> ComparedFlame | None:
         tests=tuple(_test(stacks, sides, ratio) for stacks in parts),
         light=light,
     )
-
-
-_NONE = FrameTable((), np.zeros(0, np.int32), np.zeros(0, np.uint8), ())
 
 
 def _runs(side: Side, name: str) -> list[Thread]:
@@ -176,7 +173,7 @@ def _test(stacks: ComparedStacks, sides: Sequence[int], ratio: float) -> dict[st
 def _inclusive(parent: Int32, own: Float64) -> Float64:
     """Per node its own and all below it; parents precede their children."""
     total = np.append(own, 0.0)
-    for nodes in reversed(list(StackTable(parent, parent, _NONE).levels())):
+    for nodes in reversed(list(StackTable(parent, parent, NO_FRAMES).levels())):
         np.add.at(total, parent[nodes], total[nodes])
     return total[:-1]
 
@@ -199,7 +196,7 @@ def _folded(stacks: ComparedStacks, share: float) -> ComparedStacks:
         heavy |= _inclusive(stacks.parent, own) >= share * max(float(own.sum()), 1e-300)
     heavy |= stacks.parent == NO_NODE
     to = np.arange(len(stacks), dtype=np.int32)
-    for nodes in StackTable(stacks.parent, stacks.parent, _NONE).levels():
+    for nodes in StackTable(stacks.parent, stacks.parent, NO_FRAMES).levels():
         light = nodes[~heavy[nodes]]
         to[light] = to[stacks.parent[light]]
     return replace(stacks, weights=summed(replace(stacks.weights, node=to[stacks.weights.node])))

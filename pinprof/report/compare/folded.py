@@ -11,7 +11,7 @@ from typing import IO
 from pinprof.base.errors import UsageError
 from pinprof.compare.results import ComparedStacks
 from pinprof.data.model import KERNEL, NO_NODE
-from pinprof.report.export.flamegraph_style import SEPARATORS
+from pinprof.report.export.flamegraph_style import plain
 
 _KERNEL = "_[k]"
 
@@ -20,7 +20,7 @@ def write_folded(stacks: ComparedStacks, stream: IO[str]) -> None:
     """Write one event's stacks. A function is called as after, else as before; kernel functions end in `_[k]`."""
     frames = stacks.frames
     names = [
-        _plain(after or before) + (_KERNEL if mode == KERNEL else "")
+        plain(after or before) + (_KERNEL if mode == KERNEL else "")
         for before, after, mode in zip(frames.before, frames.after, frames.mode.tolist(), strict=True)
     ]
     texts: list[str] = []
@@ -46,7 +46,3 @@ def chosen(stacks: tuple[ComparedStacks, ...], event: str | None) -> ComparedSta
     if event not in names:
         raise UsageError(f"There is no event {event!r}.", f"Events on both sides: {', '.join(names)}.", "event")
     return stacks[names.index(event)]
-
-
-def _plain(name: str) -> str:
-    return SEPARATORS.sub(lambda mark: ":" if mark[0] == ";" else " ", name)

@@ -46,16 +46,17 @@ def _frame_name(symbol: str, dso: Dso, mode: int, *, inlined: bool, named: bool)
     elif named and not symbol.startswith("[") and not _SOURCE_FILE.fullmatch(dso.path):
         outer, *inside = symbol.split("->") if dso.kind == "jit" else [symbol]
         return ";".join([_tidy(outer) + ("_[i]" if inlined else mark), *(f"{_tidy(name)}_[i]" for name in inside)])
-    return _plain(symbol) + ("_[i]" if inlined else mark)
+    return plain(symbol) + ("_[i]" if inlined else mark)
 
 
-def _plain(symbol: str) -> str:
+def plain(symbol: str) -> str:
+    """A name without what separates frames or lines."""
     return SEPARATORS.sub(lambda found: ":" if found[0] == ";" else " ", symbol)
 
 
 def _tidy(symbol: str) -> str:
     """The function alone: no parameters, no quotes, no `L` of a Java descriptor."""
-    symbol = _plain(symbol)
+    symbol = plain(symbol)
     if not _GO_METHOD.search(symbol):
         symbol = _PARAMETERS.sub("", symbol)
     return _JAVA_CLASS.sub("", symbol.replace('"', "").replace("'", ""), count=1)

@@ -10,7 +10,7 @@ import numpy as np
 from pinprof.base.errors import UsageError
 from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, FrameTable, Int32
 from pinprof.report.export import flamegraph_style
-from pinprof.report.export.flamegraph_style import SEPARATORS
+from pinprof.report.export.flamegraph_style import plain
 from pinprof.report.names import NO_CALLCHAIN
 from pinprof.report.rows import merged_nodes
 
@@ -97,8 +97,7 @@ def _folded_names(frames: FrameTable) -> list[str]:
     """Per frame its name as a folded line spells it, with one more entry for the missing callchain."""
     kernel = (frames.mode == KERNEL).tolist()
     names = [
-        SEPARATORS.sub(lambda match: ":" if match[0] == ";" else " ", symbol) + ("_[k]" if in_kernel else "")
-        for symbol, in_kernel in zip(frames.symbol, kernel, strict=True)
+        plain(symbol) + ("_[k]" if in_kernel else "") for symbol, in_kernel in zip(frames.symbol, kernel, strict=True)
     ]
     return [*names, NO_CALLCHAIN]
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, EventResult, Run
+from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.lines import lines_of_samples
 from pinprof.base import files
 from pinprof.base.columns import in_order
@@ -47,7 +48,6 @@ Table = Mapping[str, Sequence[Any]]
 
 _FORMULA = re.compile(r"[\s\x00-\x20\ufeff\u00ad\u200b-\u200f\u2060'\"]*[=+\-@\u2212\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 """What a spreadsheet may take for a formula: also behind blanks and characters that do not show, and in full width."""
-_LEVEL = {category.name: category.level for category in CATEGORIES}
 
 
 def write_csv(analysis: Run, directory: Path, *, all_frames: bool = False) -> None:
@@ -123,7 +123,7 @@ def _samples(analysis: Run, all_frames: bool) -> Table:
         "unit": [described.unit for described in event],
         "weight": samples.weight.tolist(),
         "leaf": leaf,
-        "level": [_LEVEL[name] for name in leaf],
+        "level": [CATEGORIES[LEAF[name]].level for name in leaf],
         "work": [WORK_ATTRIBUTES[number] for number in analysis.attribution.work.tolist()],
         "function": [symbols[number] for number in frame],
         "dso": [dsos[number] for number in frame],
@@ -183,7 +183,7 @@ def _leaves(analysis: Run) -> Table:
 
 def _weights(events: Iterable[EventResult]) -> list[tuple[str, str, str, str, str, int]]:
     return [
-        (result.event.name, result.event.unit, leaf, _LEVEL[leaf], work, weight)
+        (result.event.name, result.event.unit, leaf, CATEGORIES[LEAF[leaf]].level, work, weight)
         for result in events
         for leaf, works in result.by_work.items()
         for work, weight in works.items()

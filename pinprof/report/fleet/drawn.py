@@ -12,11 +12,12 @@ from itertools import pairwise
 from typing import Any
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import clipped, printable
 from pinprof.base.units import format_count
 from pinprof.fleet.results import Answer, Change, Member, Series
 from pinprof.report.fleet import words
 from pinprof.report.forms import Answered
-from pinprof.report.names import printable, without_home
+from pinprof.report.names import without_home
 from pinprof.report.page.design import BY_KEY, TAXONOMY, Design, change_colours, colour_rules
 
 MOST_SERIES, _MOST_DOTS = 6, 1200
@@ -51,12 +52,12 @@ def columns(members: Sequence[Member]) -> dict[str, Any]:
     values: dict[str, int] = {}
 
     def number(text: str) -> int:
-        return values.setdefault(_text(text), len(values))
+        return values.setdefault(clipped(printable(text), _LONGEST), len(values))
 
     facts = [[number(f"{name} {value}") for name, value in list(one.facts.items())[:_MOST_FACTS]] for one in kept]
     causes = [[[number(name), SLUGS.get(name, ""), round(share, 4)] for name, share in one.causes] for one in kept]
     return {
-        "path": [_text(without_home(one.path)) for one in kept],
+        "path": [clipped(printable(without_home(one.path)), _LONGEST) for one in kept],
         "program": [number(one.program) for one in kept],
         "started": [one.started[:16] for one in kept],
         "work": [one.work_ns or 0 for one in kept],
@@ -68,11 +69,6 @@ def columns(members: Sequence[Member]) -> dict[str, Any]:
         "bad": [int(one.state != "read") for one in kept],
         "values": list(values),
     }
-
-
-def _text(text: str) -> str:
-    shown = printable(text)
-    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
 
 
 def _ratio(one: Member) -> float | None:

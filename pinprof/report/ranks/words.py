@@ -80,9 +80,9 @@ def mostly(line: Excess) -> str:
     return f"{format_share(ns, whole)} {cause}" if cause else ""
 
 
-def group_causes(group: Group, most: int = 3) -> str:
+def group_causes(group: Group) -> str:
     """The heaviest causes with their part of the work."""
-    return ", ".join(f"{format_share(share, 1)} {cause}" for cause, share in list(group.causes.items())[:most])
+    return ", ".join(f"{format_share(share, 1)} {cause}" for cause, share in list(group.causes.items())[:3])
 
 
 def node_lines(node: Node) -> Iterator[tuple[str, str]]:

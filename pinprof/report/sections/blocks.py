@@ -13,11 +13,12 @@ from rich.text import Text
 from pinprof.analyze.allocations.blocks import LineBlocks
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import clipped
 from pinprof.data.host_memory import HostEvent, LargeMemory, Maker
 from pinprof.report.data import Explained
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section, picked
-from pinprof.report.sections.ledger import clipped
+from pinprof.report.sections.ledger import MOST_NAME
 from pinprof.report.terminal.layout import figures_table, sentence, titled
 
 MOST_LINES, MOST_ROWS, MOST_GIVEN = 200, 8, 5
@@ -114,9 +115,11 @@ class BlocksSection(Section[Explained]):
 
     def _line(self, line: LineBlocks) -> dict[str, Any]:
         names = "pid grows made made_bytes again again_bytes most most_bytes given given_bytes elsewhere live"
-        places = [{"line": clipped(site.caller.text), "given": count} for site, count in line.given_at[:MOST_GIVEN]]
+        places = [
+            {"line": clipped(site.caller.text, MOST_NAME), "given": count} for site, count in line.given_at[:MOST_GIVEN]
+        ]
         return (
-            {"line": clipped(line.site.caller.text)}
+            {"line": clipped(line.site.caller.text, MOST_NAME)}
             | picked(line, f"{names} making_ns giving_ns")
             | {"lifetime_ns": line.mean_lifetime_ns if line.given else None, "returned": line.returned}
             | {"given_at": places}
@@ -133,7 +136,7 @@ class BlocksSection(Section[Explained]):
         return [
             {
                 "call": _ADVICE[Maker(maker)],
-                "line": clipped(self.memory.sites[site].caller.text) if site >= 0 else "",
+                "line": clipped(self.memory.sites[site].caller.text, MOST_NAME) if site >= 0 else "",
                 "count": number,
                 "bytes": size[maker, site],
             }

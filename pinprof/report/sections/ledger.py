@@ -12,6 +12,7 @@ from pinprof.analyze.allocations.results import HOST_KINDS
 from pinprof.analyze.ledger.results import Checkpoint, KernelView, Ledger, SiteResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import clipped
 from pinprof.data.gpu_functions import Allocated
 from pinprof.report.data import Explained
 from pinprof.report.figures import layout, title
@@ -193,7 +194,7 @@ class LedgerSection(Section[Explained]):
         growth = site.growth and picked(site.growth, "bytes_per_step steps significant")
         return (
             picked(site, "kind api")
-            | {"line": clipped(site.line), "thread": clipped(site.thread)}
+            | {"line": clipped(site.line, MOST_NAME), "thread": clipped(site.thread, MOST_NAME)}
             | picked(site, f"pid tid {_SUMMED} peak_bytes peak_granted_bytes")
             | {"peak_ns": site.peak_ns - self.start_ns}
             | picked(site, "unused_bytes reached_bytes requested_by")
@@ -213,9 +214,9 @@ class LedgerSection(Section[Explained]):
     def _checkpoint(self, point: Checkpoint) -> dict[str, Any]:
         by_line: dict[str, int] = {}
         for line, amount in point.by_line.items():
-            by_line[clipped(line)] = by_line.get(clipped(line), 0) + amount
+            by_line[clipped(line, MOST_NAME)] = by_line.get(clipped(line, MOST_NAME), 0) + amount
         return {
-            "name": clipped(point.name),
+            "name": clipped(point.name, MOST_NAME),
             "edge": point.edge,
             "time_ns": point.time_ns - self.start_ns,
             "pid": point.pid,
@@ -261,11 +262,6 @@ class LedgerSection(Section[Explained]):
 def line_of(site: SiteResult) -> str:
     """Who allocates, as far as it is known."""
     return f"{site.api} in {site.line}" if site.line else site.api
-
-
-def clipped(text: str) -> str:
-    """A name of the program's, bounded."""
-    return text if len(text) <= MOST_NAME else f"{text[: MOST_NAME - 1]}…"
 
 
 def kernel_sentence(view: KernelView) -> str:

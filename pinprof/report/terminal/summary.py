@@ -24,10 +24,11 @@ from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import GAP_STYLE, Hero
 from pinprof.report.sections.opportunities import Card, WhatToChange, site_words
 from pinprof.report.sections.phases import Phases
-from pinprof.report.terminal.layout import console_of, sentence, tidy
+from pinprof.report.terminal.layout import as_typed, console_of, sentence, tidy
 
 MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
+_BETWEEN = " · "
 _EVENTS, _CAUSES, _FINDINGS, _UNSEEN, _GAPS = 3, 4, 3, 2, 3
 _WHOLE = 4
 """Lines of a sentence that is not cut: nobody writes longer ones, but names in them may be of any length."""
@@ -45,9 +46,10 @@ def print_answer(reports: Sequence[ReportData], below: Sequence[str] = (), conso
 
 
 def answer_lines(report: ReportData, console: Console, room: int) -> list[Text]:
-    """As many opportunities as there is room for, their cures in four lines, two or one."""
-    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (4, 2, 1)):
-        lines = list(_answer(report, console, most, cure))
+    """As many opportunities as there is room for, their cures in four lines, two or one, and what to type first."""
+    ways = ((4, True), (2, True), (4, False), (2, False), (1, False))
+    for most, (cure, typed) in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), ways):
+        lines = list(_answer(report, console, most, cure, typed=typed))
         if len(lines) <= room:
             break
     return lines[: max(room, 1)]
@@ -65,21 +67,23 @@ def _several(reports: Sequence[ReportData], console: Console, room: int) -> list
     return lines
 
 
-def _answer(report: ReportData, console: Console, most: int, cure: int) -> Iterator[Text]:
+def _answer(report: ReportData, console: Console, most: int, cure: int, *, typed: bool) -> Iterator[Text]:
     hero, phases, change = Hero.of(report), Phases.of(report), WhatToChange.of(report)
     cards = change.cards if change else ()
     for gap in report.gaps[:_GAPS]:
         yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, 2)
     yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
     if hero and (not cards or report.capture.emulated):
-        yield from _cut(hero.line(), console, 1 if cards else 2)
+        yield from _fitting(hero.line(), console, 1 if cards else 2)
     if phases:
-        yield from _cut(phases.line(), console, 2)
+        yield from _fitting(phases.line(), console, 2)
         if phases.about_steps:
             yield from _cut(sentence(printable(phases.about_steps), "dim"), console, 2)
     for card in cards[:most]:
         yield Text("")
         yield from _opportunity(card, console, cure)
+        if typed and card.it.rank == 1:
+            yield from _as_typed(card, console)
     if more := len(cards) - min(most, len(cards)):
         yield Text(f"{units.format_counted(more, 'more opportunity is', 'more opportunities are')} on the page.", "dim")
     if not cards:
@@ -107,6 +111,14 @@ def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
     yield from _cut(sentence(printable(f"→ {card.it.cure.text}")), console, cure, indent=3)
 
 
+def _as_typed(card: Card, console: Console) -> Iterator[Text]:
+    """The cure's code and setting where they fit one line of code and two of a setting: they are not cut."""
+    for words, most in ((card.it.cure.code, 1), (card.it.cure.environment, 2)):
+        lines = _wrapped(Text(as_typed(printable(words))), console, 3)
+        if words and "\n" not in words and len(lines) <= most:
+            yield from (Text("   ") + line for line in lines)
+
+
 def _causes(report: ReportData, console: Console) -> Iterator[Text]:
     """Where the time went, for who may not change anything: a line or two for each event."""
     labels = event_labels([event.name for event in report.events])
@@ -117,7 +129,17 @@ def _causes(report: ReportData, console: Console) -> Iterator[Text]:
         ]
         total = units.format_weight(event.total, event.unit)
         name = Text(f"{shortened(labels[event.name], 24)} {total}: ", "cyan")
-        yield from _cut(name + sentence(" · ".join(leaves)), console, 2)
+        yield from _fitting(name + sentence(_BETWEEN.join(leaves)), console, 2)
+
+
+def _fitting(text: Text, console: Console, most: int) -> list[Text]:
+    """The parts of a list that fit into `most` lines whole; a first part that is longer is cut."""
+    parts = text.split(_BETWEEN)
+    for count in range(len(parts), 0, -1):
+        lines = _wrapped(Text(_BETWEEN, text.style).join(parts[:count]), console)
+        if len(lines) <= most:
+            return lines
+    return _cut(parts[0], console, most)
 
 
 def _findings(report: ReportData, console: Console) -> Iterator[Text]:

@@ -16,8 +16,7 @@ from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
 from pinprof.base.columns import narrowed
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.gpu_functions import plain_name, purpose_of
-from pinprof.data.model import Capture, RangeTable
-from pinprof.read import ReadOptions, read
+from pinprof.data.model import RangeTable
 from tests.support.activities import (
     GIB,
     MIB,
@@ -38,8 +37,7 @@ from tests.support.activities import (
     to_device,
     traced,
 )
-from tests.support.h200 import DATA
-from tests.support.nsys_file import real
+from tests.support.h200 import analysis
 
 PIN = ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "__get_user_pages", "handle_mm_fault"]
 WALK = ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "follow_page_pte"]
@@ -50,15 +48,9 @@ def by_name(found: ActivityAnalysis) -> dict[str, CallResult]:
 
 
 @cache
-def perf_of_both() -> Capture:
-    options = ReadOptions(kallsyms=real("kallsyms"), ranges=DATA / "both.ranges.jsonl")
-    return read(real("both.perf.data"), options)
-
-
-@cache
 def joined(with_ranges: bool) -> ActivityAnalysis:
     """The run that perf and nsys saw at once; without ranges as a program without NVTX would be."""
-    perf, nsys = perf_of_both(), export("both").capture
+    perf, nsys = analysis("both").capture, export("both").capture
     if not with_ranges:
         none = RangeTable(**{name: value[:0] for name, value in vars(nsys.ranges).items()})
         perf, nsys = replace(perf, ranges=none), replace(nsys, ranges=none)

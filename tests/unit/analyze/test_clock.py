@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,8 @@ from hypothesis import strategies as st
 from pinprof.analyze.activity.clock import AGREEMENT_NS, join, match_clocks, match_ranges
 from pinprof.base.errors import CaptureError
 from pinprof.data.model import Capture, RangeTable
-from pinprof.read import ReadOptions, read
 from tests.support.activities import MS, SECOND, US, Call, export, kernel, traced
-from tests.support.h200 import DATA
-from tests.support.nsys_file import real
+from tests.support.h200 import analysis
 from tests.support.stacks import Range, Sample, capture
 
 OFFSET = 75_716_769_000
@@ -34,29 +31,23 @@ def iterations(count: int, period: int = 250 * MS, offset: int = 0, jitter: int 
     return [Range("iteration", start, start + 100 * MS) for start in starts]
 
 
-@cache
-def perf_of_both() -> Capture:
-    options = ReadOptions(kallsyms=real("kallsyms"), ranges=DATA / "both.ranges.jsonl")
-    return read(real("both.perf.data"), options)
-
-
 def without_ranges(data: Capture) -> Capture:
     return replace(data, ranges=ranges_of())
 
 
 @pytest.mark.slow
 def test_shared_ranges_give_the_offset_to_microseconds() -> None:
-    match = match_clocks(perf_of_both(), export("both").capture)
+    match = match_clocks(analysis("both").capture, export("both").capture)
     assert match is not None
     assert match.by == "35 shared ranges"
     assert match.uncertainty_ns < 10 * US
-    distance = np.sort(perf_of_both().ranges.start_ns) - np.sort(export("both").capture.ranges.start_ns)
+    distance = np.sort(analysis("both").capture.ranges.start_ns) - np.sort(export("both").capture.ranges.start_ns)
     assert match.offset_ns == pytest.approx(np.median(distance), abs=US)
 
 
 def test_utc_gives_the_same_offset_without_any_range() -> None:
-    by_ranges = match_clocks(perf_of_both(), export("both").capture)
-    by_utc = match_clocks(without_ranges(perf_of_both()), without_ranges(export("both").capture))
+    by_ranges = match_clocks(analysis("both").capture, export("both").capture)
+    by_utc = match_clocks(without_ranges(analysis("both").capture), without_ranges(export("both").capture))
     assert by_ranges is not None
     assert by_utc is not None
     assert by_utc.by == "UTC"
@@ -64,11 +55,11 @@ def test_utc_gives_the_same_offset_without_any_range() -> None:
 
 
 def test_perf_data_tells_the_utc_of_its_clock() -> None:
-    assert perf_of_both().utc_offset_ns == UTC_OFFSET
+    assert analysis("both").capture.utc_offset_ns == UTC_OFFSET
 
 
 def test_the_joined_capture_has_samples_and_activity_on_one_clock() -> None:
-    perf, nsys = perf_of_both(), export("both").capture
+    perf, nsys = analysis("both").capture, export("both").capture
     found = join(perf, nsys)
     assert found.kernel_chains
     assert not nsys.kernel_chains
@@ -85,7 +76,7 @@ def test_the_joined_capture_has_samples_and_activity_on_one_clock() -> None:
 
 
 def test_samples_of_the_tools_own_processes_are_left_out_and_counted() -> None:
-    perf, nsys = perf_of_both(), export("both").capture
+    perf, nsys = analysis("both").capture, export("both").capture
     assert nsys.activity is not None
     found = join(perf, nsys)
     (pid,) = np.unique(nsys.activity.calls.pid).tolist()
@@ -98,13 +89,13 @@ def test_samples_of_the_tools_own_processes_are_left_out_and_counted() -> None:
 def test_recordings_of_two_runs_do_not_join() -> None:
     nsys = without_ranges(export("pinned").capture)
     with pytest.raises(CaptureError, match="have no common clock") as error:
-        join(without_ranges(perf_of_both()), nsys)
+        join(without_ranges(analysis("both").capture), nsys)
     assert error.value.slug == "clock-join"
 
 
 def test_a_recording_without_activity_does_not_join() -> None:
     with pytest.raises(CaptureError, match="no CUDA activity"):
-        join(perf_of_both(), perf_of_both())
+        join(analysis("both").capture, analysis("both").capture)
 
 
 @pytest.mark.parametrize(("moved", "joins"), [(0, True), (10_000 * SECOND, False)])

@@ -8,11 +8,13 @@ import os
 import stat
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from pinprof.base.errors import UsageError
 from pinprof.cli import cli, main, pipeline
 from pinprof.report.export.formats import EXPORTS
+from pinprof.report.export.schema import schema
 from tests.support import perf_file
 
 
@@ -117,6 +119,7 @@ def test_every_output_is_of_the_part_that_is_asked_for(tmp_path: Path, capsys: p
         "threads": ["fresh_h2d"],
         "processes": [],
     }
+    assert jsonschema.Draft202012Validator(schema()).is_valid(document)
     total = document["events"][0]["total"]
     assert 0 < total <= 800_000_000
     assert folded(tmp_path / "folded", *PART) == total

@@ -22,6 +22,7 @@ from pinprof.collect.pace import STOPPED
 from pinprof.data import perf_format as perf
 from pinprof.data.model import SampleTable
 from pinprof.read import read
+from tests.support.perf_file import record
 
 SPECS = standard(frequency=1000, fault_period=64, off_cpu=True, kernel=True)
 CLOCK, FAULTS, WAITS, DUMMY = range(4)
@@ -44,10 +45,6 @@ def sample(which: int, tid: int, time: int, period: int = MS) -> bytes:
         (perf.SAMPLE_CALLCHAIN, struct.pack("<QQ", 1, 0x401000 + tid)),
     ]
     return record(perf.RECORD_SAMPLE, b"".join(raw for bit, raw in parts if kind & bit))
-
-
-def record(kind: int, body: bytes, misc: int = 0) -> bytes:
-    return struct.pack("<IHH", kind, misc, 8 + len(body)) + body
 
 
 def trailer(tid: int, time: int) -> bytes:

@@ -101,7 +101,6 @@ def test_a_change_of_five_percent_is_found_where_runs_vary_by_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 def test_what_is_called_detectable_is_mostly_found(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +115,6 @@ def test_what_is_called_detectable_is_mostly_found(
 
 
 @pytest.mark.slow
-@pytest.mark.no_cover
 @pytest.mark.usefixtures("more_runs_of_work_alone")
 def test_the_runs_that_are_asked_for_detect_what_is_said(request: pytest.FixtureRequest) -> None:
     """The same 90 %, of what five runs know of the variation; the other rows share the error, as they do here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,19 @@ from pinprof.report.palette import level_colour
 
 pytest.importorskip("pandas", reason="pandas is not installed")
 CAPTURE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
+DOCUMENT = Path(__file__).parents[3] / "docs/python.md"
+
+
+@pytest.mark.slow
+def test_documented_columns_are_those_of_the_tables() -> None:
+    run = pinprof.open(CAPTURE)
+    rows = re.findall(r"^\| `run\.(\w+)` \|[^|]*\|(.*)\|$", DOCUMENT.read_text("utf-8"), re.MULTILINE)
+    documented = {name: re.findall(r"`([a-z_, ]+)`", text) for name, text in rows}
+    assert len(documented) == 11
+    for name, texts in documented.items():
+        columns = list(getattr(run, name).columns)
+        named = [word for text in texts for word in text.split(", ")]
+        assert named[: len(columns)] == columns, name
 
 
 @pytest.mark.slow

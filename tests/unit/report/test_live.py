@@ -32,7 +32,7 @@ def test_the_moments_of_a_pulse_hold_all_of_the_run(report: ReportData) -> None:
     assert pulse is not None
     beat = next(beat for beat in pulse.beats if beat.name == "CPU")
     assert len(beat.moments) == MOMENTS
-    (event,) = [event for event in report.events if event.event.clocks]
+    event = next(event for event in report.events if event.event.clocks)
     assert sum(beat.moments) == pytest.approx(event.total)
 
 

@@ -121,6 +121,20 @@ def test_the_terminals_answer_has_three_opportunities_with_site_saving_and_cure(
     assert "Not visible: Copies by other libraries were not traced." in lines
 
 
+def test_the_setting_of_the_first_answer_alone_is_in_the_terminal_whole() -> None:
+    lines = short(with_opportunities(recorded(), 2)).splitlines()
+    assert lines.count("   PINPROF_POOL=1") == 1
+    assert lines.index("   PINPROF_POOL=1") < next(n for n, line in enumerate(lines) if line.startswith("2  "))
+    assert not any(line.startswith("   cudaMemPool_t") for line in lines), "code of several lines is on the page"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_causes_and_samples_are_listed_whole_or_not_at_all(width: int) -> None:
+    lines = short(with_opportunities(recorded(), 0), width).splitlines()
+    assert not [line for line in lines if line.endswith("…")]
+    assert any(line.startswith("CPU time") for line in lines)
+
+
 def test_without_opportunities_the_terminal_says_where_the_time_went() -> None:
     lines = short(with_opportunities(recorded(), 0)).splitlines()
     assert lines[0] == "Nothing to gain in host memory: it costs 12 ms of 1.8 s of work (0.7 %)."

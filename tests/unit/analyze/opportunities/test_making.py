@@ -86,6 +86,12 @@ def test_where_large_memory_does_not_explain_the_faults_samples_decide(known: La
     assert found(known, (60, SMALL)).cure.id == pages._ONCE.cure
 
 
+def test_memory_that_does_not_account_for_the_faults_is_no_evidence_of_them() -> None:
+    one = found(memory(*kept(1, 24 * MIB)), *[(10, SMALL), (2, FREE)] * 5)
+    assert (one.count, one.bytes) == (0, 0)
+    assert not [evidence for evidence in one.evidence if "given back" in evidence.text]
+
+
 def test_a_line_makes_again_what_does_not_live_at_once() -> None:
     events = [(0, HostEvent.MADE, 3, MIB), (1, HostEvent.GIVEN, 2, MIB), (2, HostEvent.MADE, 2, 2 * MIB)]
     (line,) = blocks_of(memory(*events))

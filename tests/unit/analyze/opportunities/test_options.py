@@ -34,6 +34,7 @@ def of(file: str, function: str, line: int = 40) -> str:
 
 KNOBS = {knob.name: knob for knob in options()}
 LOADER = "torch/utils/data/dataloader.py"
+ZERO, SAVED = "deepspeed/runtime/zero", "torch/distributed/checkpoint"
 EXAMPLES: dict[str, str] = {
     "trainer-pin-memory": of("transformers/trainer.py", "Trainer._prepare_input"),
     "trainer-persistent-workers": of("transformers/trainer.py", "Trainer._inner_training_loop"),
@@ -264,6 +265,38 @@ def test_table_says_for_each_row_what_its_makers_document() -> None:
         assert all(re.fullmatch(r"[A-Z_][A-Z0-9_]*=\S+", setting) for setting in settings), knob.name
         assert re.fullmatch(r"(\d+(\.\d+)*)?", knob.since), knob.name
         assert re.fullmatch(r"(\d+(\.\d+)*)?", knob.until), knob.name
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("jax-to-device", of("jax/_src/array.py", "_array_shard_arg")),
+        ("safetensors-mapped", of("safetensors/torch.py", "load_model")),
+        ("deepspeed-pin-memory", of(f"{ZERO}/stage_1_and_2.py", "DeepSpeedZeroOptimizer.copy_grads_in_partition")),
+        ("fsdp2-offload", of("torch/distributed/fsdp/_fully_shard/_fsdp_param.py", "FSDPParam.all_gather_inputs")),
+        ("checkpoint-staging", of(f"{SAVED}/_state_dict_stager.py", "StateDictStager._stage_untyped_storage")),
+        ("checkpoint-staging", of("torch/distributed/_state_dict_utils.py", "_offload_state_dict_to_cpu")),
+        ("numba-pinned", of("numba_cuda/numba/cuda/api.py", "to_device")),
+    ],
+)  # fmt: skip
+def test_functions_that_read_the_option_in_the_library_are_those_of_its_row(name: str, frame: str) -> None:
+    knob = KNOBS[name]
+    run = scene(recorded([*ran(0, 50, (LINE, frame)), *ran(50, 100, (LINE,))]))
+    assert sum(run.ns(np.flatnonzero(run.under(one))) for one in knob.frames) == 50 * MS
+
+
+@pytest.mark.parametrize(
+    ("name", "frame"),
+    [
+        ("deepspeed-pin-memory", of(f"{ZERO}/contiguous_memory_allocator.py", "ContiguousMemoryAllocator.defrag")),
+        ("fsdp2-offload", of("torch/distributed/fsdp/_fully_shard/_fsdp_state.py", "FSDPState._root_pre_forward")),
+        ("accelerate-pin-memory", of("accelerate/data_loader.py", "prepare_data_loader")),
+        ("checkpoint-staging", of(f"{SAVED}/planner_helpers.py", "_create_read_items")),
+    ],
+)  # fmt: skip
+def test_functions_that_do_not_read_the_option_are_not(name: str, frame: str) -> None:
+    run = scene(recorded(ran(0, 50, (LINE, frame))))
+    assert not any(run.under(one).any() for one in KNOBS[name].frames)
 
 
 def test_libraries_between_them_have_an_option_for_every_one_that_users_asked_for() -> None:

@@ -222,6 +222,11 @@ def test_huge_pages_cure_no_huge_pages() -> None:
     assert found((50, HUGE)) == []
 
 
+def test_the_small_pages_at_the_ends_of_memory_in_huge_pages_are_not_cured_by_huge_pages() -> None:
+    assert found((50, HUGE), (40, SMALL)) == []
+    assert [one.cure.id for one in found((40, HUGE), (50, SMALL))] == ["huge-pages"]
+
+
 def test_what_large_memory_in_huge_pages_costs_each_time_is_to_be_measured() -> None:
     (one,) = found(*((39, HUGE), (1, FREE)) * 5)
     assert (one.cure.id, one.cost_ns, bool(one.unknown)) == ("reuse-memory", 200 * MS, True)

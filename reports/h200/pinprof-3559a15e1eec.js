@@ -96,6 +96,84 @@ getSelection().selectAllChildren(source);
 return false;
 }
 }
+const MOST_PAGE_PX = 12 * 900;
+const LEAST_SECTION_PX = 240;
+const BUTTON_PX = 56;
+const NEVER_CUT = "#flame";
+const COUNTED_PARTS = [
+[".gain", "opportunity", "opportunities"],
+["tbody tr", "row", "rows"],
+];
+function startBounding() {
+const all = [...document.querySelectorAll("main > section")];
+const sections = all.filter((section) => !section.matches(NEVER_CUT));
+const opened = new Set();
+let asked = 0;
+const fit = () => {
+asked = 0;
+const each = heightEach(sections);
+for (const section of sections) {
+const most = each * roomOf(section);
+if (opened.has(section) || section.scrollHeight <= most + BUTTON_PX) showWhole(section);
+else showStart(section, most, () => open(section));
+}
+};
+const later = () => {
+if (!asked) asked = requestAnimationFrame(fit);
+};
+const open = (section) => {
+opened.add(section);
+showWhole(section);
+section.scrollTop = 0;
+};
+const watch = new ResizeObserver(later);
+for (const child of all.flatMap((section) => [...section.children])) watch.observe(child);
+for (const section of sections) {
+section.addEventListener("scroll", () => section.scrollTop && open(section));
+}
+fit();
+}
+function roomOf(section) {
+return section.matches("#opportunities") ? 2 : 1;
+}
+function heightEach(sections) {
+const shown = sections.reduce((sum, { offsetHeight }) => sum + offsetHeight, 0);
+let room = MOST_PAGE_PX - (document.documentElement.scrollHeight - shown);
+let rooms = sections.reduce((sum, section) => sum + roomOf(section), 0);
+const byHeight = sections.map((section) => ({ own: roomOf(section), height: section.scrollHeight }));
+byHeight.sort((one, other) => one.height / one.own - other.height / other.own);
+for (const { own, height } of byHeight) {
+const each = room / rooms;
+if (height > each * own) return Math.max(Math.floor(each) - BUTTON_PX, LEAST_SECTION_PX);
+room -= height;
+rooms -= own;
+}
+return Number.POSITIVE_INFINITY;
+}
+function showStart(section, most, open) {
+section.style.setProperty("--most", `${most}px`);
+section.classList.add("cut");
+const button = section.querySelector(":scope > .uncut") ?? section.appendChild(makeButton("uncut", "", "", open));
+button.textContent = `Show the rest: ${restOf(section, most)}`;
+}
+function showWhole(section) {
+section.classList.remove("cut");
+section.querySelector(":scope > .uncut")?.remove();
+}
+function restOf(section, most) {
+const below = section.getBoundingClientRect().top + most - BUTTON_PX;
+const words = [];
+for (const [selector, one, many] of COUNTED_PARTS) {
+const parts = [...section.querySelectorAll(selector)].filter(
+(part) => part.offsetParent && !part.closest("details:not([open])"),
+);
+const count = parts.filter((part) => part.getBoundingClientRect().bottom > below).length;
+if (count) words.push(`${count} ${count === 1 ? one : many}`);
+}
+return (
+words.join(", ") || `${Math.round((100 * (section.scrollHeight - most)) / section.scrollHeight)} % of this section`
+);
+}
 const PADDING = 16;
 function fitLabels(bar) {
 const whole = bar.clientWidth || bar.getBoundingClientRect().width;
@@ -115,6 +193,7 @@ else target.classList.toggle("wider", target.scrollWidth > target.clientWidth + 
 });
 for (const bar of document.querySelectorAll(".bar:has(.label), .parts")) watch.observe(bar);
 for (const place of document.querySelectorAll(".scroll, .sections")) watch.observe(place);
+startBounding();
 }
 function startFramed() {
 if (window.parent === window) return;
@@ -314,7 +393,7 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const apply = (theme) => {
 root.dataset.theme = theme;
 const other = theme === "dark" ? "light" : "dark";
-button.textContent = other === "dark" ? "Dark theme" : "Light theme";
+button.textContent = other === "dark" ? "☾" : "☀";
 button.title = `Switch to the ${other} theme`;
 button.setAttribute("aria-label", button.title);
 changed();
@@ -2845,12 +2924,8 @@ if (!expression) {
 const plain = query.toLowerCase();
 return (name) => name.toLowerCase().includes(plain);
 }
-try {
 const pattern = new RegExp(expression[1], "i");
 return (name) => pattern.test(name);
-} catch {
-return null;
-}
 }
 const WHEEL_STEP = 0.0022;
 function sizeCanvas(canvas, width, height) {
@@ -3351,6 +3426,7 @@ this.#shift(this.span, step * (this.span[1] - this.span[0]));
 class Search {
 constructor(panel) {
 this.panel = panel;
+this.problem = "";
 this.box = byId("flame-search");
 this.box.value = panel.state.search;
 this.box.addEventListener("input", () => panel.store.set({ search: this.box.value }, { merge: true }));
@@ -3363,8 +3439,14 @@ return this.panel.state.search.trim();
 }
 mark() {
 const { frames, graph, upper } = this.panel;
-const test = matcher(this.query);
-this.box.setAttribute("aria-invalid", String(this.query !== "" && !test));
+let test = null;
+this.problem = "";
+try {
+test = matcher(this.query);
+} catch (error) {
+this.problem = error.message;
+}
+this.box.setAttribute("aria-invalid", String(this.problem !== ""));
 const matches = test ? frames.matching(test) : null;
 for (const one of [graph, upper]) {
 if (!one.table) continue;
@@ -3377,7 +3459,7 @@ summary() {
 const { tables, graph } = this.panel;
 byId("flame-match").textContent = graph.table.marks
 ? this.#share(tables.callers ? this.#ofPairs() : this.#ofTable())
-: this.query && "not a valid expression";
+: this.problem;
 }
 #share({ part, whole, where }) {
 if (!part) return "no match";
@@ -4878,7 +4960,7 @@ const LANE_GAP_PX = 5;
 const HEADING_PX = 30;
 const DENSITY_PX = 40;
 const MEMORY_PX = 40;
-const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault"];
+const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault", "window"];
 function layOutRows(timeline) {
 const rows = [];
 let top = TIME_AXIS_PX;
