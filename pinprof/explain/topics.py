@@ -25,6 +25,7 @@ PAGES = {
     "doctor": "quickstart",
     "explain": "messages",
     "mcp": "python",
+    "schema": "json",
 }
 """Command → the document that describes it."""
 
