@@ -65,15 +65,15 @@ class Blame:
             return Charged.empty()
         if self.wakers is None:
             return self._named(inferred(self.capture, self.attribution, pid, tid, waits, self.threads), waits)
-        known, rest = self._recorded((pid, tid), tid, waits, 0)
+        known, rest = self._recorded((pid, tid), waits, 0)
         return known.joined(self._named(inferred(self.capture, self.attribution, pid, tid, rest, self.threads), rest))
 
-    def _recorded(self, origin: tuple[int, int], tid: int, waits: Waits, link: int) -> tuple[Charged, Waits]:
+    def _recorded(self, origin: tuple[int, int], waits: Waits, link: int) -> tuple[Charged, Waits]:
         """What is charged to recorded wakers, and of the first link the waits without one, or from before it began;
-        `origin` is the thread that waits in the end.
+        `origin` is the thread that waits in the end: meanwhile `waits`, of any threads, follow each other.
         """
         assert self.wakers is not None
-        ended = self.wakers.ending(tid, waits, self.attribution)
+        ended = self.wakers.ending(self.capture.samples.tid[waits.sample], waits, self.attribution)
         holder = self._holders(ended, origin)
         table = self.wakers.table
         # From the wake-up on the thread waits for a processor.
@@ -114,23 +114,17 @@ class Blame:
 
     def _followed(self, origin: tuple[int, int], charged: Charged, link: int) -> Charged:
         """The same, with the waits of those who were awaited charged in their turn."""
-        samples = self.capture.samples
         waits = self._awaits(charged.sample.astype(np.int64))
         if not waits.any():
             return charged
-        parts = [charged.take(~waits)]
-        rows = np.flatnonzero(waits)
-        tids = samples.tid[charged.sample[rows]]
-        for tid in np.unique(tids).tolist():
-            mine = charged.take(rows[tids == tid])
-            mine = mine.take(np.argsort(mine.start_ns, kind="stable"))
-            own = Waits(mine.start_ns, mine.start_ns + mine.ns, mine.sample)
-            further, _ = self._recorded(origin, tid, own, link + 1)
-            taken = np.zeros(len(mine), np.int64)
-            np.add.at(taken, np.searchsorted(own.start_ns, further.start_ns, "right") - 1, further.ns)
-            left = mine.ns - taken
-            parts += [further, replace(mine, ns=left).take(left > 0)]
-        return Charged.empty().joined(*parts)
+        theirs = charged.take(waits)
+        theirs = theirs.take(np.argsort(theirs.start_ns, kind="stable"))
+        own = Waits(theirs.start_ns, theirs.start_ns + theirs.ns, theirs.sample)
+        further, _ = self._recorded(origin, own, link + 1)
+        taken = np.zeros(len(theirs), np.int64)
+        np.add.at(taken, np.searchsorted(own.start_ns, further.start_ns, "right") - 1, further.ns)
+        left = theirs.ns - taken
+        return charged.take(~waits).joined(further, replace(theirs, ns=left).take(left > 0))
 
     def _awaits(self, rows: Int64) -> Bool:
         """Per row of the samples, whether a thread waits for another there."""

@@ -104,7 +104,7 @@ def _of_thread(blame: Blame, thread: Doing, waits: Waits) -> tuple[Parts, int]:
     """A thread's waits by holder, and for how long it was ready meanwhile."""
     leaf = blame.attribution.leaf[waits.sample]
     ended = (
-        blame.wakers.ending(thread.tid, waits, blame.attribution)
+        blame.wakers.ending(blame.capture.samples.tid[waits.sample], waits, blame.attribution)
         if blame.wakers is not None
         else np.full(len(waits), -1, np.int64)
     )

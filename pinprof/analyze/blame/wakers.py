@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
-from pinprof.base.columns import Int64, pack
+from pinprof.base.columns import Int32, Int64, pack, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
 
@@ -38,8 +38,10 @@ class Wakers:
     """The woken thread and the place of its wake-up's time among all, packed."""
     times: Int64
     """All times, ascending."""
-    begins: dict[int, Int64]
-    """Thread → when its waits began."""
+    begin: Int64
+    """The thread of each wait, packed with the place in `begins_ns` of the time at which it began, in that order."""
+    begins_ns: Int64
+    """When any wait began, ascending."""
     recorded: bool
     """Whether the kernel recorded wake-ups, or only ends of threads are known."""
 
@@ -59,27 +61,34 @@ class Wakers:
         if samples.wait is not None:
             spans = spans & (samples.wait & CONTINUED == 0)
         rows = np.flatnonzero(spans)
-        rows = rows[np.lexsort((samples.time_ns[rows], samples.tid[rows]))]
-        tids, first = np.unique(samples.tid[rows], return_index=True)
-        parts = np.split(samples.time_ns[rows], first[1:]) if len(tids) else []
-        begins = dict(zip(tids.tolist(), parts, strict=True))
-        return cls(wakeups.take(order), key[order], times, begins, capture.wakeups is not None)
+        begins = np.unique(samples.time_ns[rows])
+        begin = np.sort(pack(samples.tid[rows], np.searchsorted(begins, samples.time_ns[rows])))
+        return cls(wakeups.take(order), key[order], times, begin, begins, capture.wakeups is not None)
 
-    def ending(self, tid: int, waits: Waits, attribution: Attribution) -> Int64:
-        """Per wait of a thread the row of `table` that ended it, NOBODY where none did."""
-        woken = np.full(len(waits), tid, np.int32)
-        at = np.searchsorted(self.key, pack(woken, np.searchsorted(self.times, waits.start_ns)))
-        row = np.minimum(at, len(self.key) - 1)
+    def ending(self, tid: Int32, waits: Waits, attribution: Attribution) -> Int64:
+        """Per wait the row of `table` that ended it, NOBODY where none did; `tid`: whose wait it is."""
         if not len(self.key):
             return np.full(len(waits), NOBODY, np.int64)
-        begins = self.begins.get(tid, np.zeros(0, np.int64))
-        following = np.append(begins, np.iinfo(np.int64).max)[np.searchsorted(begins, waits.start_ns, "right")]
-        mine = (at < len(self.key)) & (self.table.woken[row] == tid) & (self.table.time_ns[row] < following)
+        at = np.searchsorted(self.key, pack(tid, np.searchsorted(self.times, waits.start_ns)))
+        row = np.minimum(at, len(self.key) - 1)
+        mine = (at < len(self.key)) & (self.table.woken[row] == tid)
+        mine &= self.table.time_ns[row] < self._next(tid, waits)
         found = np.where(mine, row, NOBODY)
-        return self._gone_on_with(waits, found, attribution)
+        by_thread = np.lexsort((waits.start_ns, tid))
+        found[by_thread] = self._gone_on_with(tid[by_thread], waits.take(by_thread), found[by_thread], attribution)
+        return found
 
-    def _gone_on_with(self, waits: Waits, found: Int64, attribution: Attribution) -> Int64:
-        """The same, with the waker of the last one for waits for a lock that timers ended."""
+    def _next(self, tid: Int32, waits: Waits) -> Int64:
+        """Per wait when its thread's next one begins; later than everything where there is none."""
+        never = np.iinfo(np.int64).max
+        if not len(self.begin):
+            return np.full(len(waits), never)
+        at = np.searchsorted(self.begin, pack(tid, np.searchsorted(self.begins_ns, waits.start_ns, "right")))
+        whose, place = unpack(self.begin[np.minimum(at, len(self.begin) - 1)])
+        return np.where((at < len(self.begin)) & (whose == tid), self.begins_ns[place], never)
+
+    def _gone_on_with(self, tid: Int32, waits: Waits, found: Int64, attribution: Attribution) -> Int64:
+        """The same, with the waker of the last one for waits for a lock that timers ended; each thread's in order."""
         if not self.recorded:
             return found
         known = found >= 0
@@ -87,6 +96,7 @@ class Wakers:
         lock = attribution.leaf[waits.sample] == LEAF["wait.lock"]
         again = np.zeros(len(waits), np.bool_)
         again[:-1] = lock[:-1] & lock[1:] & (waits.start_ns[1:] - waits.end_ns[:-1] <= _AGAIN_NS) & timer[:-1]
+        again[:-1] &= tid[1:] == tid[:-1]
         # The first wait at or after each that is not gone on with.
         last = np.where(again, len(waits), np.arange(len(waits)))
         last = np.minimum.accumulate(last[::-1])[::-1]
