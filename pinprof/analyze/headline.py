@@ -21,6 +21,7 @@ from pinprof.analyze.rules.needs import (
     ENOUGH,
     INSIDE_KERNEL,
     KERNEL_CAUSES,
+    KERNEL_NAMES,
     KERNEL_SAMPLES,
     PERMITTED,
     SAMPLES,
@@ -46,7 +47,7 @@ MENTION_SHARE = 0.10
 MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
 """Levels that are about memory or the driver: named before the program's own code."""
 
-_IDLE = "sys.idle"
+_IDLE, _UNDECIDED = "sys.idle", "other.kernel"
 _ALL_IDLE = "All CPUs were idle."
 _LEVEL_PHRASES = {**dict(LEVELS), "pin": "pinning", "uvm": "unified memory", "user": "the program's own code"}
 _LEAF_PHRASES = {
@@ -110,9 +111,14 @@ def _costs(view: View) -> str:
     """The levels that are about memory, largest first."""
     subject, part = _told(view)
     shares = [level for level in part.by_level if level in MEMORY_LEVELS]
-    return cost_sentence(
+    said = cost_sentence(
         subject, part, [level for level in shares if part.by_level[level] >= MENTION_SHARE * part.total]
     )
+    need = unmet((STACKS, KERNEL_NAMES), view)
+    if not said or need is None or not part.by_leaf.get(_UNDECIDED):
+        return said
+    # Functions that serve nothing but faults tell some of them; the others need callers, or names.
+    return f"At least {said} It may be more, because {need.because}; {need.remedy}."
 
 
 def _own_code(view: View) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof import read
+from pinprof import analyze, read
 from pinprof.data.model import KERNEL, Capture
 from pinprof.read.perf.script import read_perf_script
 
@@ -31,6 +31,18 @@ __attribute__((noinline)) void spread(void) { deep(3); deep(12); leaf(9000); sin
 int main(int argc, char **argv) {
   for (int i = 0; i < 400 * atoi(argv[1]); i++) { spread(); if (i % 20 == 0) touch(); }
   return 0;
+}
+"""
+TOUCH = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int argc, char **argv) {
+  for (int i = 0; i < atoi(argv[1]); i++) {
+    char *p = mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(p, 2 << 20, MADV_NOHUGEPAGE);
+    memset(p, 1, 2 << 20); munmap(p, 2 << 20);
+  }
 }
 """
 FUNCTIONS = ("leaf", "deep", "touch", "spread", "main")
@@ -138,6 +150,20 @@ def test_inclusive_samples_per_function_equal_those_of_perf_report(program: Path
         shared = {key for key in ours if key[0]} & theirs.keys()
         assert shared
         assert {key: ours[key] for key in shared} == {key: theirs[key] for key in shared}
+
+
+def test_a_share_without_call_chains_is_a_lower_bound(program: Path, tmp_path: Path) -> None:
+    (tmp_path / "touch.c").write_text(TOUCH)
+    subprocess.run(["cc", "-O1", "-o", tmp_path / "work", tmp_path / "touch.c"], check=True)
+    bare, chained = (
+        analyze.analyze(read.read(record(tmp_path / "work", "-e", "cpu-clock/freq=999/", *options, amount=1500)))
+        for options in ((), ("-g",))
+    )
+    if not has_names(bare.capture):
+        pytest.skip("the kernel's functions have no names here")
+    assert re.match(r"At least \d+ % of the CPU time is page faults", bare.headline), bare.headline
+    assert "It may be more, because its samples have no call chains; record with" in bare.headline
+    assert re.match(r"\d+ % of the CPU time is page faults", chained.headline), chained.headline
 
 
 def test_pipe_mode_gives_the_same_picture_as_a_file(program: Path) -> None:
