@@ -18,7 +18,7 @@ from pinprof.workloads.backends.io_uring import Ring
 
 from pinprof.analyze import Run, analyze
 from pinprof.base.errors import ScenarioError
-from pinprof.collect import permission
+from pinprof.collect import permission, proc
 from pinprof.collect.python import forbidden
 from pinprof.read import ReadOptions, read
 from pinprof.report.gather import build
@@ -200,14 +200,4 @@ def test_the_trampolines_functions_and_their_files_are_in_the_capture(tmp_path: 
 
 def descendants(pid: int, word: bytes) -> list[int]:
     """Processes below a process with this name."""
-    found, waiting = [], [pid]
-    while waiting:
-        for task in Path(f"/proc/{waiting.pop()}/task").glob("[0-9]*/children"):
-            for child in task.read_text().split():
-                waiting.append(int(child))
-                try:
-                    if Path(f"/proc/{child}/comm").read_bytes().strip() == word:
-                        found.append(int(child))
-                except OSError:
-                    continue
-    return found
+    return [child for child in proc.tree(pid)[1:] if proc.contents(f"/proc/{child}/comm").strip() == word]

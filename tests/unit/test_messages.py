@@ -10,7 +10,10 @@ import pinprof.base.errors
 from tests.support.sources import calls
 
 ROOT = Path(__file__).parents[2]
-ERRORS = {name for name, kind in vars(pinprof.base.errors).items() if isinstance(kind, type)} - {"CudaError"}
+ERRORS = {name for name, kind in vars(pinprof.base.errors).items() if isinstance(kind, type)} - {"CudaError"} | {
+    "unreadable"
+}
+"""What makes an error of pinprof."""
 
 
 def slugs_in(path: Path) -> set[str]:
