@@ -794,13 +794,13 @@ static void stop(enum state state)
         cupti.flush_all(FLUSH_FORCED);
     }
     pthread_mutex_lock(&lock);
-    flush_batch();
-    if (header.state == RUNNING)
-        header.state = state;
-    if (state != ENDED)
-        header.stopped_ns = ended;
     if (header.window_ns)
         write_window(ended);
+    flush_batch();
+    if (header.state == RUNNING)
+        header.state = state; /* nothing more is written */
+    if (state != ENDED)
+        header.stopped_ns = ended;
     save_header();
     pthread_mutex_unlock(&lock);
     pthread_mutex_unlock(&switching);
