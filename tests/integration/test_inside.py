@@ -154,7 +154,7 @@ def test_both_ends_of_every_copy(driver: Path, folder: Path) -> None:
         + """
 import random, threading
 Q, N = ctypes.c_uint64, ctypes.c_size_t
-kinds, lock = {}, threading.Lock()
+kinds, lock, kept = {}, threading.Lock(), []  # what is registered to the end is not made again elsewhere
 def granted(function, size, *more):
     place = P()
     assert function(ctypes.byref(place), N(size), *more) == 0
@@ -162,6 +162,7 @@ def granted(function, size, *more):
 def work(seed, steps):
     chosen, live, plain = random.Random(seed), [], [ctypes.create_string_buffer(1 << 16) for _ in range(64)]
     registered = set()
+    kept.append(plain)
     for step in range(steps):
         size = 4096 * chosen.randrange(1, 16)
         what = chosen.randrange(8)
