@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pinprof import streams
 from pinprof.base import files
 from pinprof.collect import host
 from pinprof.collect.run import CollectorRun
@@ -34,7 +35,7 @@ class Following:
         self._host: Mapping[str, Any] = host.facts()
         self._facts: tuple[Sequence[Mapping[str, Any]], Sequence[str]] = (), ()
         self._marks: deque[Mark] = deque()
-        self._given_back = 0
+        self._given_back: dict[str, int] = {}
 
     def look(self, run: CollectorRun) -> None:
         """Have its recorders write what they hold, and note how far they have come."""
@@ -67,11 +68,14 @@ class Following:
         return target
 
     def _give_back(self) -> None:
-        """What of the samples lies before the first moment."""
-        first = self._marks[0].sizes.get(PERF_DATA, 0)
-        if first - self._given_back < _BLOCK:
-            return
-        self._samples.keep_until(first)
-        start = max(self._given_back, self._samples.begins)
-        files.forget(self._samples.path, start, first)
-        self._given_back = first
+        """What lies before the first moment, of files of which a window needs nothing from before it."""
+        for name, first in self._marks[0].sizes.items():
+            begins = self._given_back.get(name, 0)
+            stream = streams.owner(name)
+            if stream is None or stream.cut not in (streams.RECORDS, streams.APPENDED) or first - begins < _BLOCK:
+                continue
+            if stream.cut == streams.RECORDS:
+                self._samples.keep_until(first)
+                begins = max(begins, self._samples.begins)
+            files.forget(self._growing.directory / name, begins, first)
+            self._given_back[name] = first

@@ -11,7 +11,9 @@ from pathlib import Path
 from pinprof.streams import store
 from pinprof.streams.stream import Stream
 
-_APPENDED = "pinprof.streams.window:appended"
+APPENDED = "pinprof.streams.window:appended"
+RECORDS = "pinprof.streams.window:records"
+"""Cuts of files of which a window needs nothing from before it, but for the records that `RecordsFile` keeps."""
 _COPIED = "pinprof.streams.window:copied"
 _WHOLE = "pinprof.streams.window:whole"
 _AS_IS = "pinprof.streams.scrubs:AS_IS"
@@ -25,7 +27,7 @@ STREAMS: tuple[Stream, ...] = (
     Stream(
         store.PERF_DATA, "samples", "pinprof.collect.native",
         read="pinprof.read.perf.capture:with_samples",
-        cut="pinprof.streams.window:records",
+        cut=RECORDS,
         scrub="pinprof.streams.scrubs:PERF_DATA",
         alone=True,
     ),
@@ -45,7 +47,7 @@ STREAMS: tuple[Stream, ...] = (
     ),
     Stream(
         store.RANGES, "ranges of `phase()`; streams that are read alone need them first", "pinprof.scenario.ranges",
-        cut=_APPENDED,
+        cut=APPENDED,
         scrub=_AS_IS,
     ),
     Stream(
@@ -90,14 +92,14 @@ STREAMS: tuple[Stream, ...] = (
     Stream(
         store.PYTHON_STACKS, "Python stacks with lines, by thread and time", "pinprof.collect.python_frames.beside",
         read="pinprof.read.python.frames:with_python",
-        cut=_APPENDED,
+        cut=APPENDED,
         scrub=_AS_IS,
         context=True,
     ),
     Stream(
         store.MEMORY, "memory of the program and the machine over time", "pinprof.collect.memory",
         read="pinprof.read.memory:with_memory",
-        cut=_APPENDED,
+        cut=APPENDED,
         scrub=_AS_IS,
         context=True,
     ),
