@@ -23,6 +23,8 @@ from pinprof.bench.recorded_rates import RecordedRates
 from pinprof.collect import Outcome, RecordRequest, host, process_notes, python, run
 from pinprof.collect.proc import alive
 from pinprof.collect.program import NotStarted, become
+from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.signals import postponed
 from pinprof.collect.trouble import UNRECORDED, Trouble, described
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.machine.process_limits import require_memory
@@ -88,14 +90,16 @@ def record(
     with ExitStack() as places:
         facts: Path | None = None
         writer: CaptureWriter | None = None
-        with trouble.kept(UNRECORDED):
-            facts = places.enter_context(files.temporary_folder()) / "scenario.json"
-            writer = create(target, command, labels, force=force, numbered=numbered)
-        if writer and facts:
-            variables = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
-            request = replace(request, environment=variables)
-        hooks = replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader))
         try:
+            with postponed(STOP_SIGNALS), trouble.kept(UNRECORDED):
+                facts = places.enter_context(files.temporary_folder()) / "scenario.json"
+                writer = create(target, command, labels, force=force, numbered=numbered)
+            if writer and facts:
+                variables = {RANGES_VARIABLE: str(writer.ranges)}
+                request = replace(
+                    request, environment=variables | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
+                )
+            hooks = replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader))
             outcome = run.record(request, writer.path if writer else None, trouble, hooks)
             told = _read_facts(facts) if facts else {}
         except BaseException as error:

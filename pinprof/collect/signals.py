@@ -1,4 +1,4 @@
-"""Waiting for signals that are held back, without ever taking an interrupted wait for a signal.
+"""Signals that come later than they arrive, and waiting for some without ever taking an interrupted wait for one.
 
 `signal.sigtimedwait` of CPython 3.11 to 3.14 returns what happened to lie in memory when SIGCONT (also the freezer of a
 control group: `docker pause`) interrupts it and its time is up meanwhile: it ends its loop without a result and still
@@ -7,11 +7,13 @@ hands out the structure. So the C library's function is called here, whose retur
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import math
 import os
-from collections.abc import Collection
+import signal
+from collections.abc import Collection, Iterator
 
 from pinprof.base.lazy_dataclass import dataclass
 
@@ -33,6 +35,24 @@ class Arrived:
     number: int
     code: int
     """siginfo's si_code: who sent it (sigaction(2))."""
+
+
+@contextlib.contextmanager
+def postponed(numbers: Collection[int]) -> Iterator[None]:
+    """What of the signals arrives in the block is handled when it ends, so no exception breaks it off.
+
+    Handlers of Python only, in the main thread: whoever has none is ended without an exception anyway. Handlers are
+    replaced and not held back, because a signal that another thread takes is handled in the main one too.
+    """
+    arrived: list[int] = []
+    with contextlib.ExitStack() as restored:
+        for number in numbers:
+            if callable(handler := signal.getsignal(number)):
+                restored.callback(signal.signal, number, handler)
+                signal.signal(number, lambda caught, _: arrived.append(caught))
+        yield
+    for number in arrived:
+        signal.raise_signal(number)
 
 
 def wait_for(numbers: Collection[int], timeout_s: float) -> Arrived | None:
