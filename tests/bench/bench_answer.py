@@ -108,8 +108,8 @@ def main() -> None:
                     if number:
                         taken.setdefault((name, first, which), []).append(found)
         print(f"{'seconds after the end':34} answer: wall   CPU   all: wall   CPU")
-        for (name, first, which), found in taken.items():
-            answer, answer_cpu, whole, whole_cpu = (statistics.median(column) for column in zip(*found, strict=True))
+        for (name, first, which), rounds in taken.items():
+            answer, answer_cpu, whole, whole_cpu = (statistics.median(column) for column in zip(*rounds, strict=True))
             title = f"{name}{', first' * first}, {which}"
             print(f"{title:34} {answer:12.2f} {answer_cpu:6.2f} {whole:10.2f} {whole_cpu:6.2f}")
 
