@@ -763,16 +763,16 @@ static void record_in_windows(void)
                 slot++;
             nap_until(slot * SLOT_NS);
         }
-        if (lot(slot) < drawn && switch_windows(1, drawn)) {
+        /* The slot may be over where a busy machine let this thread wait. */
+        if (lot(slot) < drawn && time_of_day() / SLOT_NS == slot && switch_windows(1, drawn)) {
             nap_until((slot + 1) * SLOT_NS);
             reckon();
-            drawn = chance();
-            if (lot(slot + 1) >= drawn || slot + 1 - time_of_day() / SLOT_NS > 1) /* not drawn, or not now */
-                switch_windows(0, 0);
         } else {
+            if (in_window)
+                switch_windows(0, 0);
             cupti.flush_all(0); /* work of an earlier window that ended late */
-            drawn = chance();
         }
+        drawn = chance();
     }
 }
 
