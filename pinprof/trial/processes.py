@@ -18,8 +18,8 @@ from pinprof.collect.program import exit_status, find_program
 
 _PATIENCE_S = 2.0
 """Between the signals that end a program which has run too long."""
-_GRACE_S = 1.0
-"""For what a program left behind, between the signals that end it."""
+_GRACE_S, _END_S = 1.0, 10.0
+"""For what a program left behind: to end when asked, and to be gone once it is killed."""
 _LOOK_S = 0.02
 """Between looks at a program's memory."""
 _TAIL = 4096
@@ -207,11 +207,11 @@ def _end(pid: int, handle: int, *, gently: bool) -> None:
 def _end_what_is_left(group: int) -> None:
     """End the processes that a run left in its group: none outlives it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGTERM)
-        until = time.monotonic() + _GRACE_S
-        while _alive(group) and time.monotonic() < until:
-            time.sleep(_LOOK_S)
-        os.killpg(group, signal.SIGKILL)
+        for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _END_S)):
+            os.killpg(group, number)
+            until = time.monotonic() + patience_s
+            while _alive(group) and time.monotonic() < until:
+                time.sleep(_LOOK_S)
 
 
 def _alive(group: int) -> bool:
