@@ -245,7 +245,7 @@ def test_what_is_no_address_space_leaves_nothing_behind(machine: Driver, tmp_pat
     with pytest.raises(driver.DriverRefused, match="status 0x16"):
         source.FollowedSpace(os.getpid(), uvm_descriptor, tmp_path, math.inf)
     os.close(uvm_descriptor)
-    assert own_descriptors() == opened
+    assert own_descriptors() <= opened  # less where what another test has left is collected
     assert not list(tmp_path.glob("*.bin"))
 
 
