@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,6 +235,22 @@ def test_nothing_of_a_run_outlives_it(tmp_path: Path) -> None:
     left = (tmp_path / "left").read_text().split()
     assert len(left) == 1 + 1 + 2 * 3
     assert not [pid for pid in left if _sleeps(pid)]
+
+
+def test_a_run_that_began_while_ctrl_c_was_pressed_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = processes._start
+    started: list[int] = []
+
+    def interrupted(*arguments: Any) -> int:
+        started.append(start(*arguments))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(processes, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(["sh", "-c", "sleep 600 & exec sleep 600"], os.environ, tmp_path, 600.0)
+    assert started
+    assert not processes._alive(started[0])
 
 
 def _sleeps(pid: str) -> bool:
