@@ -48,14 +48,16 @@ def postponed(numbers: Collection[int]) -> Iterator[None]:
     """
     arrived: list[int] = []
     numbers = numbers if threading.current_thread() is threading.main_thread() else ()
-    with contextlib.ExitStack() as restored:
-        for number in numbers:
-            if callable(handler := signal.getsignal(number)):
-                restored.callback(signal.signal, number, handler)
-                signal.signal(number, lambda caught, _: arrived.append(caught))
-        yield
-    for number in arrived:
-        signal.raise_signal(number)
+    try:
+        with contextlib.ExitStack() as restored:
+            for number in numbers:
+                if callable(handler := signal.getsignal(number)):
+                    restored.callback(signal.signal, number, handler)
+                    signal.signal(number, lambda caught, _: arrived.append(caught))
+            yield
+    finally:
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def wait_for(numbers: Collection[int], timeout_s: float) -> Arrived | None:

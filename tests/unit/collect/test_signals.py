@@ -34,6 +34,15 @@ def test_a_signal_is_handled_when_the_block_ends(number: signal.Signals) -> None
         signal.signal(number, before)
 
 
+def test_an_error_in_the_block_loses_no_signal() -> None:
+    def fail() -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError
+
+    with pytest.raises(KeyboardInterrupt), postponed(STOP_SIGNALS):
+        fail()
+
+
 def test_a_signal_without_a_handler_of_python_stays_as_it_was() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
