@@ -17,14 +17,14 @@ from pinprof.collect.py_spy_keeper import Spy, has_interpreter
 
 
 def soon(pid: int) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not has_interpreter(pid):
         time.sleep(0.02)
     return has_interpreter(pid)
 
 
 def test_other_programs_are_not_looked_at() -> None:
-    with subprocess.Popen(["sleep", "30"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         assert alive(process.pid)
         assert not has_interpreter(process.pid)
         process.kill()
@@ -35,14 +35,14 @@ def test_other_programs_are_not_looked_at() -> None:
 
 
 def test_an_interpreter_below_the_program_is_found() -> None:
-    command = ["sh", "-c", f"'{sys.executable}' -c 'import time; time.sleep(30)'; true"]
+    command = ["sh", "-c", f"'{sys.executable}' -c 'import time; time.sleep(600)'; true"]
     with subprocess.Popen(command, start_new_session=True) as process:
         assert soon(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_copy_of_pinprof_is_not_the_program_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         assert soon(process.pid)
         monkeypatch.setattr(py_spy_keeper.os, "getppid", lambda: process.pid)
         assert not has_interpreter(process.pid)
