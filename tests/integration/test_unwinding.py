@@ -6,7 +6,6 @@ import ctypes
 import gc
 import json
 import os
-import random
 import shutil
 import struct
 import subprocess
@@ -346,10 +345,10 @@ def test_damaged_files_and_records_cost_frames_and_nothing_else(program: Path, t
         "    library.rewrite(bytes(chance.randrange(256) for _ in range(4000)))\n"
         "    place.unlink()\n"
     )
-    seed = random.randrange(1 << 30)
-    command = [sys.executable, "-c", code, str(program), str(tmp_path), str(seed)]
+    # The same damage in every run: with another seed this looks for new faults.
+    command = [sys.executable, "-c", code, str(program), str(tmp_path), "1"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
-    assert result.returncode == 0, f"seed {seed}: {result.stderr}"
+    assert result.returncode == 0, result.stderr
 
 
 def test_callers_far_above_are_known(tmp_path: Path) -> None:
