@@ -294,4 +294,6 @@ def test_damage_costs_lines_and_nothing_else(way: str, plain: Path, tmp_path: Pa
     command = [sys.executable, "-c", DAMAGE, str(source), str(damaged), SEED, "150"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, f"{done.returncode} {done.stderr[-2000:]}"
-    assert int(re.findall(r"\d+", done.stdout)[-1]) > 20, "most damage leaves something to read"
+    # Names of folders are part of what is damaged. Compressed, one in five leaves something to read: at most five of
+    # 150 do so once in ten million times.
+    assert int(re.findall(r"\d+", done.stdout)[-1]) > 5
