@@ -28,6 +28,9 @@ from pinprof.collect.python_frames.reader import SeenWindow
 from pinprof.collect.python_frames.timeline import SegmentTimeline
 from pinprof.read.python import stacks as stored
 
+LONGEST_NS = 200_000
+"""As in frames.c."""
+
 PROGRAM = """
 import sys, threading, time
 
@@ -42,7 +45,7 @@ def consume():
 def wait(depth):
     if depth:
         wait(depth - 1)
-    time.sleep(60)
+    time.sleep(600)
 
 threading.Thread(target=consume, name="consumer", daemon=True).start()
 print("ready", flush=True)
@@ -73,25 +76,38 @@ def running(python: str, code: str) -> Iterator[int]:
             process.kill()
 
 
-def stacks(interpreter: Interpreter, looks: int) -> tuple[dict[int, set[tuple[tuple[str, int], ...]]], int]:
-    """Per thread the stacks seen, outermost (function, line) first, and how many looks failed."""
-    tables = SegmentTables()
-    seen: dict[int, set[int]] = {}
-    failed = 0
-    for _ in range(looks):
-        for tid, stack in interpreter.look(tables):
-            failed += stack == UNKNOWN
-            seen.setdefault(tid, set()).add(stack)
-        time.sleep(0.001)
-    frames, nodes = list(tables.frames), list(tables.stacks)
+Chain = tuple[tuple[str, int], ...]
+"""Functions and lines, outermost first."""
 
-    def chain(stack: int) -> tuple[tuple[str, int], ...]:
+
+def stacks(interpreter: Interpreter, looks: int, *wanted: Chain) -> tuple[dict[int, set[Chain]], int]:
+    """Per thread the stacks seen, and how many of so many looks failed; of more looks until all `wanted` are ends."""
+    tables = SegmentTables()
+    seen: dict[int, set[Chain]] = {}
+    last: dict[int, int] = {}
+    failed, missing, deadline = 0, set(wanted), time.monotonic() + 60
+
+    def chain(stack: int) -> Chain:
         if stack in (NO_STACK, UNKNOWN):
             return ()
-        caller, frame = nodes[stack]
-        return (*chain(caller), (frames[frame][0], frames[frame][2]))
+        caller, frame = list(tables.stacks)[stack]
+        function, _, line = list(tables.frames)[frame][:3]
+        return (*chain(caller), (function, line))
 
-    return {tid: {chain(stack) for stack in numbers} for tid, numbers in seen.items()}, failed
+    while looks > 0 or (missing and time.monotonic() < deadline):
+        for tid, stack in interpreter.look(tables):
+            since, _, ended = interpreter.windows[tid]
+            # Who was kept from running within a look knows nothing; and a thread may stand still where its frames
+            # change, which is one failure however many looks come by.
+            failed += looks > 0 and stack == UNKNOWN != last.get(tid) and ended - since < LONGEST_NS
+            if stack != last.get(tid):
+                found = chain(stack)
+                seen.setdefault(tid, set()).add(found)
+                missing = {end for end in missing if found[-len(end) :] != end}
+            last[tid] = stack
+        looks -= 1
+        time.sleep(0.001)
+    return seen, failed
 
 
 @pytest.mark.parametrize("python", interpreters())
@@ -100,13 +116,15 @@ def test_every_thread_is_seen_at_its_line(python: str) -> None:
         place = layout.of_process(pid)
         assert place is not None
         interpreter = Interpreter(pid, *place)
-        seen, failed = stacks(interpreter, 100)
+        sleeping = (("<module>", 19), ("wait", 14), ("wait", 14), ("wait", 14), ("wait", 15))
+        yielding = (("consume", 9), ("numbers", 6))
+        seen, failed = stacks(interpreter, 100, sleeping, yielding)
         names = interpreter.names()
     assert failed <= 5
-    assert (("<module>", 19), ("wait", 14), ("wait", 14), ("wait", 14), ("wait", 15)) in seen.pop(pid)
+    assert sleeping in seen.pop(pid)
     ((tid, consumer),) = seen.items()
     inner = {chain[-2:] for chain in consumer if chain}
-    assert (("consume", 9), ("numbers", 6)) in inner, "a generator's frame lies elsewhere"
+    assert yielding in inner, "a generator's frame lies elsewhere"
     assert names == ({tid: "consumer"} if place[0].version < (3, 14) else {})
 
 
@@ -172,9 +190,11 @@ def test_a_module_in_the_place_of_another_is_not_taken_for_it(python: str) -> No
         interpreter = Interpreter(process.pid, *place)
         for _ in range(19):
             # The first look may find it where it still prints: another line of the same function.
-            looks = {stack for _ in range(3) for _, stack in interpreter.look(tables)} - {UNKNOWN}
+            looks: list[int] = []
+            while len(looks) < 3:
+                looks += [stack for _, stack in interpreter.look(tables) if stack != UNKNOWN]
             known = list(tables.stacks)
-            (module,) = {known[known[stack][0]][1] for stack in looks}
+            (module,) = {known[known[stack][0]][1] for stack in set(looks)}
             seen.append(list(tables.frames)[module][1])
             process.stdin.write(b"\n")
             process.stdin.flush()
