@@ -67,12 +67,13 @@ def test_memory_and_descriptors_are_given_back(name: str, variant: str | None) -
         pages = resident_pages()
         scenario.run(name, options)
         grown.append(resident_pages() - pages)
-    assert open_files() == files
-    assert threading.active_count() == threads
+    assert open_files() <= files
+    assert threading.active_count() <= threads
     assert min(grown) < MOST_PAGES
 
 
 def open_files() -> int:
+    """Of this process; those that tests before have left may be closed at any time."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -89,7 +90,7 @@ def test_failed_iteration_leaves_nothing_behind(
     monkeypatch.setattr(HostBackend, "add_two", lambda *_: None)
     with pytest.raises(ScenarioError, match=r"wrong result: element 0 is 1\.0, not \d+\.0"):
         scenario.run(name, Options(4 * MIB, backend="host", variant=variant))
-    assert open_files() == files
+    assert open_files() <= files
 
 
 @pytest.mark.parametrize("name", sorted(set(scenario.names()) - {name for name, _ in CASES}))
@@ -310,7 +311,7 @@ def test_pin_that_is_refused_leaves_nothing_behind(name: str, monkeypatch: pytes
     monkeypatch.setattr(Ring, "pin", refuse)
     with pytest.raises(ScenarioError, match="No more can be pinned"):
         scenario.run(name, Options(16 * MIB, iterations=3, backend="host"))
-    assert open_files() == files
+    assert open_files() <= files
     gc.collect()
     assert resident_pages() - pages < 8 * MIB // 4096
 
