@@ -86,7 +86,7 @@ class Watch:
             now = time.monotonic()
             due = max(looked + random.expovariate(1 / mean), now)
             time.sleep(due - now)
-        for name in sorted(self._processes.unknown):
+        for name in sorted(set(self._processes.unknown.values())):
             print(UNKNOWN + name, flush=True)
         self._store(self._timeline)
         return self._failed

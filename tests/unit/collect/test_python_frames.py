@@ -223,6 +223,25 @@ def test_an_interpreter_that_begins_is_seen_as_soon_as_it_runs(monkeypatch: pyte
     assert not processes.beginning
 
 
+def test_an_interpreter_whose_library_is_loaded_late_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loaded = [100.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0)
+    monkeypatch.setattr(searching, "time", clock)
+    monkeypatch.setattr(searching, "Interpreter", lambda *_: SimpleNamespace(running=True))
+    monkeypatch.setattr(layout, "of_process", lambda _: ("layout", 0) if loaded else None)
+    monkeypatch.setattr(searching, "tree", lambda _: [os.getpid()])
+    processes = searching.Processes(os.getpid())
+    for _ in range(50):
+        processes.update()
+        now[0] += 0.01
+    assert list(processes.unknown) == [os.getpid()]
+    loaded.append(True)
+    now[0] += 1
+    processes.update()
+    assert list(processes.interpreters) == [os.getpid()]
+    assert not processes.unknown
+
+
 @pytest.mark.slow
 def test_the_search_for_interpreters_takes_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now, used, tries = [100.0], [0.0], []
@@ -339,7 +358,7 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
         now[0] += seconds
 
     clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: 0.0, sleep=sleep)
-    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown=set())
+    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown={})
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)
