@@ -332,7 +332,7 @@ def test_a_process_that_is_woken_is_not_named(tmp_path: Path) -> None:
 
 
 def test_a_measurement_and_its_rates_tell_nothing(tmp_path: Path) -> None:
-    options = ("--backend", "host", "--quick", "--time", "3s", "--only", "memcpy.host", "--size-max", "1MiB")
+    options = ("--backend", "host", "--quick", "--time", "60s", "--only", "memcpy.host", "--size-max", "1MiB")
     pinprof(tmp_path, "bench", *options, "-o", tmp_path / "bench.json")
     assert len(list((tmp_path / "data").rglob("*.json"))) == 1
     assert_clean(tmp_path)
