@@ -25,7 +25,7 @@ from pathlib import Path
 from pinprof.base import files
 from pinprof.base.errors import CollectError, PinprofError, ToolMissing, UsageError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect import chosen, nsys_export
+from pinprof.collect import chosen, clocks, nsys_export
 from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder
 from pinprof.collect.program import HeldSignals, find_program
@@ -180,7 +180,7 @@ class Launched(Launcher):
     def await_ready(self, waiter: Waiter) -> None:
         """The program waits, so nsys has been ready; note the time on both clocks."""
         waiter.wait_ready(0)
-        self._utc_offset_ns = time.time_ns() - time.monotonic_ns()
+        self._utc_offset_ns = clocks.utc_offset_ns()
 
     def result(self) -> ToolResult:
         """Export what nsys left, without what is private."""
