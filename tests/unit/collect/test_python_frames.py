@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -368,6 +369,16 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
     for part in (0.1, 0.25, 0.5, 0.75):
         assert apart[round(part * len(apart))] == pytest.approx(-0.001 * math.log(1 - part), rel=0.25)
+
+
+def test_whoever_asks_for_a_segment_gets_one_though_nobody_looked(tmp_path: Path) -> None:
+    output = tmp_path / "python-stacks.jsonl.gz"
+    watch, sizes = watching.Watch(os.getpid(), 1000, output), [0]
+    for number in (signal.SIGUSR2, signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
+        watch.cut(number, None)
+        watch._cut()
+        sizes.append(output.stat().st_size)
+    assert all(after > before for before, after in pairwise(sizes))
 
 
 class Words(str):
