@@ -159,7 +159,7 @@ def test_a_scheduler_gives_the_same_answer_though_a_worker_dies(
 
         monkeypatch.setattr(engine, "_result", counted)
         assert asked(fleet.folder, tmp_path / "store", "--scheduler", address) == fleet.found
-        assert workers[0].wait(10) == -signal.SIGKILL
+        assert workers[0].wait(60) == -signal.SIGKILL
     assert len(done) == 60
 
 
