@@ -29,6 +29,8 @@ HEARD = """
   }
 """
 """The page keeps what it hears of the pointer, before anything that stands on it does."""
+UP_TO_DATE = "html:not([data-linked=busy], :has(#flame[aria-busy=true]))"
+"""Every view of the page shows what was asked for."""
 
 
 @dataclass
@@ -58,12 +60,14 @@ def heard(page: Page) -> list[str] | None:
 
 
 def until_heard(click: Callable[..., None]) -> Callable[..., None]:
-    """A click that the browser has lost is made again. A machine with more work than time loses one in thousands before
-    any script hears of it, and nothing that a page does can show that. What a page has heard is never repeated.
+    """A click waits for the views, then one that the browser has lost is made again. A view that is replaced between the
+    button's press and its release takes the pressed element away, as from a reader; a machine with more work than time
+    loses one click in thousands before any script hears of it. What a page has heard is never repeated.
     """
 
     def pressed(self: Page | Locator, *arguments: Any, **options: Any) -> None:
         page = self if isinstance(self, Page) else self.page
+        page.wait_for_selector(UP_TO_DATE, state="attached")
         before = heard(page)
         click(self, *arguments, **options)
         if before is not None and heard(page) == before:
