@@ -60,9 +60,10 @@ def heard(page: Page) -> list[str] | None:
 
 
 def until_heard(click: Callable[..., None]) -> Callable[..., None]:
-    """A click waits for the views, then one that the browser has lost is made again. A view that is replaced between the
-    button's press and its release takes the pressed element away, as from a reader; a machine with more work than time
-    loses one click in thousands before any script hears of it. What a page has heard is never repeated.
+    """A click waits for the views, then one that the browser has lost is made again.
+
+    A view that is made anew between the press and the release of a button takes the button away. A machine with more
+    work than time loses one click in thousands before any script hears of it. What a page has heard is never repeated.
     """
 
     def pressed(self: Page | Locator, *arguments: Any, **options: Any) -> None:
