@@ -19,6 +19,8 @@ from pinprof.report.gather import ReportData
 from pinprof.report.page.html import write_html
 
 CHROMIUM = shutil.which("chromium")
+PATIENCE_MS = 120_000
+"""What a busy machine takes for what must come."""
 HEARD = """
   window.heard = [];
   for (const kind of ["pointerdown", "pointerup", "click"]) {
@@ -51,6 +53,14 @@ def giving_way(program: str, folder: Path) -> str:
     path.write_text(f'#!/bin/sh\nexec {setpriv} --bounding-set=-sys_nice {shlex.quote(program)} "$@"\n')
     path.chmod(0o755)
     return str(path)
+
+
+def new_page(browser: Browser, **options: Any) -> Page:
+    """A page in a context of its own, which keeps what it hears."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    context.add_init_script(HEARD)
+    return context.new_page()
 
 
 def heard(page: Page) -> list[str] | None:
@@ -112,11 +122,8 @@ class Pages:
         """An empty page."""
         if self.free[width, scheme, motion]:
             return self.free[width, scheme, motion].pop()
-        context = self.browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion, offline=True
-        )
-        context.add_init_script(HEARD)
-        return context.new_page()
+        viewport = {"width": width, "height": 900}
+        return new_page(self.browser, viewport=viewport, color_scheme=scheme, reduced_motion=motion, offline=True)
 
     def give_back(self, page: Page, width: int, scheme: str, motion: str) -> None:
         """Leave nothing of a report: neither the theme that was chosen nor where the pointer is."""
