@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pinprof.check.budgets import FILTERS, Budget, BudgetPlace
 from pinprof.check.selftest import Tested
@@ -38,7 +39,7 @@ from pinprof.trial.result import CureResult, TrialResult
 _NUMBER, _NUMBERS, _SHARES = of_type(float), of_type(list[float]), of_type(Mapping[str, float])
 
 
-def _document(forms: Forms[object], title: str, body: Schema) -> Schema:
+def _document(forms: Forms[Any], title: str, body: Schema) -> Schema:
     head = {name: {"const": value} for name, value in forms.head.items()}
     whole = {**body, "properties": head | body["properties"], "required": [*head, *body["required"]]}
     return {"$schema": DIALECT, "title": f"{title}, schema {forms.head['schema']}", **whole}
