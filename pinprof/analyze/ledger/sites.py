@@ -13,7 +13,7 @@ from pinprof.analyze.ledger.pages import pages_of
 from pinprof.analyze.ledger.results import BASES, Growth, Pages, SiteResult, Total, Use
 from pinprof.analyze.ledger.trend import trend_of
 from pinprof.base.columns import Int64, UInt8
-from pinprof.data.model import PageTable
+from pinprof.data.memory_log import PageTable
 
 LEAST_STEPS = 8
 """Fewer steps show no trend."""
