@@ -142,9 +142,8 @@ def command(
     analyses = [pipeline.explain(path, options, selection=selection) for path in paths]
     if explain:
         from pinprof.report import explanation
-        from pinprof.report.terminal.text import print_explanation
 
-        print_explanation(explanation.explain(analyses[0], explain, all_frames=all_frames))
+        explanation.print_explanation(explanation.explain(analyses[0], explain, all_frames=all_frames))
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0], part=bool(selection)) if len(paths) == 1 else several)
