@@ -28,7 +28,7 @@ from pinprof.collect.own_processes import collector_environment
 from pinprof.collect.program import Program
 from pinprof.collect.uvm import REFUSED, beside, descriptors, driver, source
 from pinprof.collect.uvm import __main__ as follower
-from pinprof.collect.uvm.ring import CONTROL_BYTES, UvmRing
+from pinprof.collect.uvm.driver import CONTROL_BYTES, UvmRing
 from pinprof.data import uvm_events
 from pinprof.data.uvm_events import ENTRY_BYTES, Counter, State, UvmEvent
 from pinprof.doctor import recording
