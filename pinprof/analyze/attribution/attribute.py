@@ -231,7 +231,7 @@ def _waits(
 
 def _claimed_by_thread(tables: RuleTables) -> Bool:
     """The leaves that the name of a thread outweighs."""
-    weak = [row.tier in "GDU" and row.role not in ("interrupt", "idle", "no stack") for row in tables.rows]
+    weak = [row.tier in "GDU" and row.role not in ("interrupt", "idle", "no stack", "no place") for row in tables.rows]
     weak[tables.role["uvm"]] = True
     return np.array(weak, np.bool_)
 
@@ -264,7 +264,9 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     ):
         leaf[mask] = tables.leaf[name]
         work[mask] = WORK_ATTRIBUTES.index(attribute_name)
-    groups[waiting] = 0
+    counted = np.array([event.counted for event in capture.events], np.bool_)[samples.event]
+    leaf[counted] = role["no place"]
+    groups[waiting | counted] = 0
     return Attribution(leaf, work, decided, groups, loops.staging | loops.polling | loops.copying)
 
 

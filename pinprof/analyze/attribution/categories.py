@@ -459,6 +459,10 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "lost.nostack", "D", "samples without a callchain", "Record with -g.", role="no stack", shown_under="other",
     ),
+    Category(
+        "lost.place", "D", "counted between samples: where is not known", "Sample the event itself.", role="no place",
+        shown_under="other",
+    ),
     # Off the processors: what a thread waited for, by the stack with which it left.
     Category(
         "wait.gpu", "W", "blocked inside the CUDA driver library until the GPU is done",
