@@ -1,7 +1,7 @@
 """The rates that a recording brings: those of `pinprof bench`, else of calibrations, which measure what is missing.
 
-A recording has the rates that are known before anybody explains it. What an answer rests on is measured before it is
-given, and the rest, for later reports, after it.
+The capture holds what is known before it is explained. What an answer rests on is measured before it is given,
+and the rest, for later reports, once somebody has it.
 """
 
 from __future__ import annotations

@@ -34,9 +34,9 @@ class Reading:
         """
         self.directory, self.options, self.fresh = directory, options, fresh
         self.recordings: dict[str, PerfRecording] = {}
-        """The files of perf's format by their names, in a fresh capture."""
+        """The files of perf's format by their names, of a fresh capture."""
         self.sampled: frozenset[int] = frozenset()
-        """The processes that samples are of, in a fresh capture."""
+        """The processes that samples are of, of a fresh capture."""
 
     @cached_property
     def manifest(self) -> Manifest:

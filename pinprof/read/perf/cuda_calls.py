@@ -46,7 +46,6 @@ _MOST_PIECE = np.uint64(1 << 48)
 """Bytes: a piece beyond this is damage."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
-NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def test_kernel_symbols_are_loaded_once_and_again_where_they_were_written_anew(
     assert len(loaded) == 1
     # As `kallsyms.save` does when modules came or went.
     (tmp_path / "anew").write_text(KERNEL.format("after"))
-    os.replace(tmp_path / "anew", tmp_path / KALLSYMS)
+    (tmp_path / "anew").replace(tmp_path / KALLSYMS)
     assert name_of(tmp_path, reading, 0xFFFFFFFF81000010) == "after"
     assert len(loaded) == 2
 
