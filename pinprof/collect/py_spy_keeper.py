@@ -25,6 +25,7 @@ from types import FrameType
 
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.collect import clocks
 from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.py_spy_trace import segment
 
@@ -77,7 +78,7 @@ class Spy:
                 stderr=log,
                 env={**os.environ, "RUST_LOG": "info", "RUST_LOG_STYLE": "never"},
             )
-        return cls(process, folder, started, time.time_ns() - time.monotonic_ns())
+        return cls(process, folder, started, clocks.utc_offset_ns())
 
     def clock(self) -> tuple[int, int]:
         """Where the trace's time begins on CLOCK_MONOTONIC, and how far that may be off."""

@@ -181,7 +181,7 @@ BROKEN_OFF = """
 import os, signal
 from pinprof import read
 from pinprof.__main__ import main
-read.seal_symbols = lambda place: os.kill(os.getpid(), signal.{})
+read.read_fresh = lambda *_: os.kill(os.getpid(), signal.{})
 main()
 """
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -243,6 +244,25 @@ def test_an_interpreter_that_begins_is_seen_as_soon_as_it_runs(monkeypatch: pyte
     assert not processes.beginning
 
 
+def test_an_interpreter_whose_library_is_loaded_late_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loaded = [100.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0)
+    monkeypatch.setattr(searching, "time", clock)
+    monkeypatch.setattr(searching, "Interpreter", lambda *_: SimpleNamespace(running=True))
+    monkeypatch.setattr(layout, "of_process", lambda _: ("layout", 0) if loaded else None)
+    monkeypatch.setattr(searching, "tree", lambda _: [os.getpid()])
+    processes = searching.Processes(os.getpid())
+    for _ in range(50):
+        processes.update()
+        now[0] += 0.01
+    assert list(processes.unknown) == [os.getpid()]
+    loaded.append(True)
+    now[0] += 1
+    processes.update()
+    assert list(processes.interpreters) == [os.getpid()]
+    assert not processes.unknown
+
+
 @pytest.mark.slow
 def test_the_search_for_interpreters_takes_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now, used, tries = [100.0], [0.0], []
@@ -359,7 +379,7 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
         now[0] += seconds
 
     clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: 0.0, sleep=sleep)
-    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown=set())
+    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown={})
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)
@@ -369,6 +389,16 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
     for part in (0.1, 0.25, 0.5, 0.75):
         assert apart[round(part * len(apart))] == pytest.approx(-0.001 * math.log(1 - part), rel=0.25)
+
+
+def test_whoever_asks_for_a_segment_gets_one_though_nobody_looked(tmp_path: Path) -> None:
+    output = tmp_path / "python-stacks.jsonl.gz"
+    watch, sizes = watching.Watch(os.getpid(), 1000, output), [0]
+    for number in (signal.SIGUSR2, signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
+        watch.cut(number, None)
+        watch._cut()
+        sizes.append(output.stat().st_size)
+    assert all(after > before for before, after in pairwise(sizes))
 
 
 class Words(str):
