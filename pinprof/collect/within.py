@@ -102,7 +102,7 @@ class OwnRecording:
         self._run.flush()
 
     def list_mappings(self) -> None:
-        """Write what this process has mapped now, which says what faults between two such lists are of."""
+        """Write what this process has mapped now: two such lists say what the faults between them were in."""
         self._mappings.write()
 
     def pause(self) -> None:

@@ -20,7 +20,8 @@ from pinprof.base.errors import readable
 from pinprof.base.shapes import COUNT, TEXT, Each, Facts, RowShape, Unfit, Whole, parsed
 from pinprof.base.units import format_counted
 from pinprof.data.mapped import Mapped
-from pinprof.data.model import Capture, MappingTable, MemoryLog, PageTable, ProcessMemory
+from pinprof.data.memory_log import MappingTable, MemoryLog, PageTable, ProcessMemory
+from pinprof.data.model import Capture
 from pinprof.read.directory import Reading
 from pinprof.read.listed_mappings import with_mappings
 
