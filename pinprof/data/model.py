@@ -73,6 +73,9 @@ class Event:
     """Whether the tool that wrote the recording added equal stacks up, so that a row may stand for several samples."""
     elsewhere: bool = False
     """Whether it is known to count or sample something else than processors: a wall clock, a lock's delay, memory."""
+    counted: bool = False
+    """Whether it was counted between samples: a sample says how much there was since the one before, and where the
+    program was at the end of that time."""
     kernel_left_out: bool = False
     """Whether the recorder left it out of this event."""
     inferred: bool = False
@@ -86,13 +89,18 @@ class Event:
     @property
     def clocks(self) -> bool:
         """Whether its weights are time on processors."""
-        return self.unit == "ns" and not self.spans and not self.elsewhere
+        return self.unit == "ns" and not self.spans and not self.elsewhere and not self.counted
 
     @property
     def shows_time(self) -> bool:
         """Whether shares of it are shares of time on processors: of a clock, of cycles, or of samples by a profiler."""
-        counts = self.unit in ("samples", "events") and not self.elsewhere
+        counts = self.unit in ("samples", "events") and not self.elsewhere and not self.counted
         return self.clocks or (counts and _TIME.fullmatch(self.name) is not None)
+
+    @property
+    def costs_time(self) -> bool:
+        """Whether shares of it are shares of time, on processors or off them: what takes it can be saved."""
+        return self.spans or self.shows_time
 
 
 OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
@@ -378,7 +386,7 @@ class Losses:
     jumps: tuple[str, ...] = ()
     """Sentences about a clock that went back or ahead while it timed the samples."""
     unsampled: tuple[str, ...] = ()
-    """Sentences about processes that their sampler had to leave alone."""
+    """Sentences about processes and threads that their recorder left alone."""
     damage: tuple[str, ...] = ()
     """Sentences about what of the recording's files is damaged or missing: answers come after them."""
 

@@ -198,8 +198,7 @@ INSIDE = Library(
     "agent",
     _AGENT,
     "libpinprof_inside.",
-    # Its functions are its own where it comes late, and others of these names stand before them.
-    ("-fno-omit-frame-pointer", "-Wl,-Bsymbolic-functions", *_CURE),
+    ("-fno-omit-frame-pointer", *_CURE),
     (*sorted(_AGENT.parent.glob("*.h")), _CFI, _OWN_FILE),
 )
 LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA, INSIDE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from tests.browser.conftest import new_page
 from tests.support.recorded_programs import needs_native
 
 # They are not imported: this would take every worker a second.
@@ -52,12 +55,19 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "book.ipynb").write_text(json.dumps(book))
     # Of themselves they wait a minute for the kernel, and four seconds for an output: too short on a busy machine.
     patience = [f"--ExecutePreprocessor.{name}=240" for name in ("startup_timeout", "iopub_timeout")]
-    words = ["--execute", "--allow-errors", *patience, "--inplace", "book.ipynb"]
-    for more in (["--to", "notebook", *words], ["--to", "html", "book.ipynb"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "nbconvert", *more], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    # Ports would be chosen long before the kernel takes them; sockets in the file system have paths of 107 bytes.
+    words = ["--execute", "--allow-errors", *patience, "--KernelManager.transport=ipc", "--inplace", "book.ipynb"]
+    with tempfile.TemporaryDirectory(prefix="notebook-", dir="/tmp") as place:
+        for more in (["--to", "notebook", *words], ["--to", "html", "book.ipynb"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "nbconvert", *more],
+                cwd=folder,
+                env={**os.environ, "JUPYTER_RUNTIME_DIR": place},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -101,7 +111,7 @@ def test_an_unknown_option_is_refused_and_nothing_runs(executed: Path) -> None:
 
 @pytest.mark.browser
 def test_reports_are_shown_in_frames_as_tall_as_they_need(executed: Path, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 1200, "height": 900}, offline=True)
+    page = new_page(browser, viewport={"width": 1200, "height": 900}, offline=True)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((executed / "book.html").as_uri())
@@ -116,4 +126,4 @@ def test_reports_are_shown_in_frames_as_tall_as_they_need(executed: Path, browse
     page.wait_for_function("document.querySelector('iframe').getBoundingClientRect().height > 300")
     assert frames.nth(0).bounding_box()["height"] <= 904
     assert errors == []
-    page.close()
+    page.context.close()

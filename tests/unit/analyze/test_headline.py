@@ -99,6 +99,30 @@ def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
     assert {verdict.status for verdict in found.findings if verdict.rule != "sampling-gap"} == {"not-assessable"}
 
 
+def test_events_inside_the_kernel_are_told_by_what_called_it() -> None:
+    switch = Event("sched:sched_switch", "events", 1, None)
+    asleep = ["main@/app", "read@/libc.so.6", "do_syscall_64", "schedule", "__schedule"]
+    thread = ["kthread", "schedule", "__schedule"]
+    found = analyze(capture([Sample(asleep, 1)] * 97 + [Sample(thread, 1)] * 20, events=(switch,)))
+    assert found.headline == (
+        "This recording cannot show host-memory costs, because it samples sched:sched_switch, not time on processors; "
+        "record with `pinprof record`. 83 % of its 117 events of sched:sched_switch is in read."
+    )
+
+
+def test_what_was_counted_between_samples_has_an_amount_and_no_place() -> None:
+    counted = Event("sched:sched_stat_runtime", "ns", None, None, counted=True)
+    stack = ["main@/app", "asm_sysvec_apic_timer_interrupt", "update_curr"]
+    found = analyze(capture([Sample(stack, MS)] * 200, events=(counted,)))
+    assert found.headline == (
+        "This recording cannot show host-memory costs, because it samples sched:sched_stat_runtime (counted between "
+        "samples), not time on processors; record with `pinprof record`. It counted 200 ms of "
+        "sched:sched_stat_runtime; where is not known."
+    )
+    assert dict(found.events[0].by_leaf) == {"lost.place": 200 * MS}
+    assert {verdict.status for verdict in found.findings if verdict.rule != "sampling-gap"} == {"not-assessable"}
+
+
 def test_an_unknown_leaf_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'pin\.fault' is not a cause.*pin\.faultin"):
         explain(analyze(capture([Sample(["main@/app"])])), "pin.fault")
@@ -181,7 +205,18 @@ def test_idle_cpus_of_a_profiler_that_counts_samples_are_called_so() -> None:
     made = capture(
         [idle, Sample(["worker_thread", "process_one_work"], 50), Sample(["main@/app"], 50)], events=(event,)
     )
-    assert analyze(made).headline == "90 % of the samples is idle CPUs; memory costs are low."
+    low = "memory costs are low, if these are samples of CPU time"
+    assert analyze(made).headline == f"90 % of the samples is idle CPUs; {low}."
+
+
+def test_sums_of_periods_are_not_taken_for_as_many_samples() -> None:
+    # perf script of eleven samples of cpu-clock at 99 Hz, through stackcollapse-perf.pl.
+    event = Event("samples", "samples", None, None, merged=True)
+    rows = [(["main@/app", "read@/libc.so.6", "vfs_read"], 7), (["main@/app"], 2), (["idle@/app"], 1)]
+    made = capture([Sample(stack, 10_101_010 * count) for stack, count in rows], events=(event,))
+    assert analyze(made).headline == "There are too few samples to find the causes: 10 of samples; 97 are needed."
+    many = capture([Sample(stack, 1000 * count + 1) for stack, count in rows], events=(event,))
+    assert not analyze(many).events[0].too_few
 
 
 def test_idle_cpus_are_no_answer() -> None:
