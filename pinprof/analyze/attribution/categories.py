@@ -553,7 +553,7 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "The program does not cause this.",
-        k(r"get_signal|do_signal_stop|__refrigerator", strength=20) + k("ptrace_stop|ptrace_notify", strength=46),
+        k(r"get_signal|do_signal_stop|__refrigerator") + k("ptrace_stop|ptrace_notify", strength=46), strength=20,
     ),
     Category(
         "wait.exit", "W", "while a thread or process ends", "Free memory before exit.", k("do_exit|do_group_exit"),
