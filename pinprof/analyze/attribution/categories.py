@@ -528,7 +528,7 @@ CATEGORIES: tuple[Category, ...] = (
         k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
           r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read")
         # What a fork waits for before there is a child.
-        + k("copy_process", strength=45),
+        + k("copy_process", strength=44),
         strength=10, role="kernel lock",
     ),
     Category(
