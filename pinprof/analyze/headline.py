@@ -114,6 +114,7 @@ def _costs(view: View) -> str:
     said = cost_sentence(
         subject, part, [level for level in shares if part.by_level[level] >= MENTION_SHARE * part.total]
     )
+    said = f"{said[:-1]}{_provided(part)}." if said else ""
     need = unmet((STACKS, KERNEL_NAMES), view)
     if not said or need is None or not part.by_leaf.get(_UNDECIDED):
         return said
@@ -124,9 +125,12 @@ def _costs(view: View) -> str:
 def _own_code(view: View) -> str:
     subject, part = _told(view)
     phrase, weight = _phrase(next(iter(part.by_level)), part)
-    # Counts without a name may be of anything.
-    provided = ", if these are samples of CPU time" if part.event.merged and part.name == part.unit else ""
-    return f"{format_share(weight, part.total)} of {subject} is {phrase}; memory costs are low{provided}."
+    return f"{format_share(weight, part.total)} of {subject} is {phrase}; memory costs are low{_provided(part)}."
+
+
+def _provided(part: EventResult) -> str:
+    """Counts without a name may be of anything."""
+    return ", if these are samples of CPU time" if part.event.merged and part.name == part.unit else ""
 
 
 def _too_few(view: View) -> str:

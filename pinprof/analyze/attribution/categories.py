@@ -528,7 +528,7 @@ CATEGORIES: tuple[Category, ...] = (
         k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
           r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read")
         # What a fork waits for before there is a child.
-        + k("copy_process", strength=45),
+        + k("copy_process", strength=44),
         strength=10, role="kernel lock",
     ),
     Category(
@@ -553,7 +553,7 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "The program does not cause this.",
-        k(r"get_signal|do_signal_stop|__refrigerator", strength=20) + k("ptrace_stop|ptrace_notify", strength=46),
+        k(r"get_signal|do_signal_stop|__refrigerator") + k("ptrace_stop|ptrace_notify", strength=46), strength=20,
     ),
     Category(
         "wait.exit", "W", "while a thread or process ends", "Free memory before exit.", k("do_exit|do_group_exit"),

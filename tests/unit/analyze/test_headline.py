@@ -196,7 +196,9 @@ def test_counts_of_which_nothing_is_known_are_called_samples_once() -> None:
     data = capture(
         [Sample(["asm_exc_page_fault"], 170)], events=(Event("samples", "samples", None, None, merged=True),)
     )
-    assert analyze(data).headline == "100 % of the samples is page faults (170 samples)."
+    assert analyze(data).headline == (
+        "100 % of the samples is page faults (170 samples), if these are samples of CPU time."
+    )
 
 
 def test_idle_cpus_of_a_profiler_that_counts_samples_are_called_so() -> None:

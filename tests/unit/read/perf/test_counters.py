@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
+from pinprof import read
 from pinprof.analyze import analyze
 from pinprof.data import perf_format as perf
 from pinprof.data.model import Capture
@@ -175,3 +177,25 @@ def test_threads_that_counters_were_not_inherited_by_are_said_to_be_missing(
     assert bool(said) != inherited
     if said:
         assert said[0].startswith("perf did not record 2 threads and processes that the program started")
+
+
+def test_what_the_scheduler_counts_is_time_and_has_no_place(capture_of: Reader, tmp_path: Path) -> None:
+    spec = pf.Spec(type=perf.TYPE_TRACEPOINT, config=363, period=1, ids=(5,))
+    records = pf.mmap2(spec, *MAPPED) + b"".join(pf.sample(spec, time=time, period=250_000) for time in range(1, 150))
+    features = pf.Features().names(("sched:sched_stat_runtime", (5,)))
+    recorded = capture_of(pf.file_mode([spec], records, features))
+    text = tmp_path / "a.txt"
+    text.write_text(
+        "".join(
+            f"app  7/7  [000] 1.{time:06}:     250000 sched:sched_stat_runtime: comm=app pid=7 runtime=250000 [ns]\n"
+            f"\tffffffff81000000 update_curr+0x1 ([kernel.kallsyms])\n\t  401000 main+0x0 (/opt/app)\n\n"
+            for time in range(1, 150)
+        )
+    )
+    for capture in (recorded, read.read(text)):
+        (event,) = capture.events
+        assert (event.unit, event.counted, event.clocks, event.shows_time) == ("ns", True, False, False)
+        assert capture.samples.weight.sum() == 149 * 250_000
+        run = analyze(capture)
+        assert dict(run.events[0].by_leaf) == {"lost.place": 149 * 250_000}
+        assert "where is not known" in run.headline
