@@ -16,7 +16,7 @@ from pinprof.data import perf_format as perf
 _MOST_MAPPINGS = 1 << 14
 """Of a process: one that makes code at ever new places keeps the latest."""
 _IDENTITY, _FAMILY, _START = struct.Struct("<ii"), struct.Struct("<iiiiQ"), struct.Struct("<Q")
-"""`pid, tid` of most records; `pid, ppid, tid, ptid, time` of FORK and EXIT; behind an identity, where a mapping begins."""
+"""`pid, tid` of most records; `pid, ppid, tid, ptid, time` of FORK and EXIT; behind a mapping's identity its begin."""
 _BODY = perf.RECORD_HEADER.size
 _WANTED = frozenset(
     {perf.RECORD_MMAP, perf.RECORD_MMAP2, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_EXIT}

@@ -1,0 +1,77 @@
+"""A flight recorder: the last seconds of a program in bounded room, and a capture of them when something happens."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+from pinprof.collect.run import CollectorRun
+from pinprof.portions.following import Following
+from pinprof.portions.triggers import Fired, Trigger
+from pinprof.portions.watching import Watching
+
+EVERY_S = 1.0
+_HOUR_S = 3600.0
+
+
+class FlightRecorder(ABC):
+    """Looks at a recording each second; what becomes of a capture is for those that are made of this."""
+
+    def __init__(
+        self,
+        following: Following,
+        directory: Path,
+        triggers: Sequence[Trigger],
+        signals: set[int],
+        most_an_hour: int,
+    ) -> None:
+        """Of the recording into `directory`; `signals`: those that have arrived, which are taken from there."""
+        self.following = following
+        self._watching, self._triggers, self._signals = Watching(directory), triggers, signals
+        self._most_an_hour, self._refused = most_an_hour, False
+        self._made: deque[float] = deque()
+        self._due = time.monotonic() + EVERY_S
+
+    @abstractmethod
+    def capture(self, fired: Fired) -> None:
+        """Make one."""
+
+    @abstractmethod
+    def refuse(self, fired: Fired) -> None:
+        """It would be one too many in an hour: the first since one was made."""
+
+    def watch(self, run: CollectorRun) -> float:
+        """Look if it is time; when to call again, in seconds."""
+        began = time.monotonic()
+        if began >= self._due or self._signals:
+            self._look(run, 0)
+            ended = time.monotonic()
+            # Never more than half of the time, however long it takes.
+            self._due = max(began + EVERY_S, ended + (ended - began))
+        return max(self._due - time.monotonic(), 0.0)
+
+    def end(self, ended_by: int) -> None:
+        """The recording is over, and the program too, perhaps by a signal."""
+        self._look(None, ended_by)
+
+    def _look(self, run: CollectorRun | None, ended_by: int) -> None:
+        arrived = frozenset(self._signals)
+        self._signals -= arrived
+        seen = self._watching.look(self.following.look(run), arrived, ended_by)
+        # Each of them looks, also where another has fired: it counts what it sees.
+        fired = next((one for one in [trigger.look(seen) for trigger in self._triggers] if one), None)
+        if fired is None or not self.following.seen_s:
+            return
+        now = time.monotonic()
+        while self._made and self._made[0] <= now - _HOUR_S:
+            self._made.popleft()
+        if len(self._made) < self._most_an_hour:
+            self._refused = False
+            self._made.append(now)
+            self.capture(fired)
+        elif not self._refused:
+            self._refused = True
+            self.refuse(fired)
