@@ -116,7 +116,10 @@ def selection_of_moment(capture: Capture) -> Selection | None:
     if not moment or len(moment) != 2 or span is None:
         return None
     after, until = (max(int(time) - span[0], 0) for time in moment)
-    return Selection(after, until, why=str(trigger.get("said", ""))) if after < until else None
+    if after >= until:
+        return None
+    processes = (str(trigger["pid"]),) if trigger.get("pid") else ()
+    return Selection(after, until, processes=processes, why=str(trigger.get("said", "")))
 
 
 def resolve(capture: Capture, asked: Selection) -> Part:

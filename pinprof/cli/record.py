@@ -71,7 +71,7 @@ def command(
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
     if pid is not None and program:
         raise UsageError("--pid records a running process, not a command.", "Leave out the command, or --pid.", "pid")
-    times = {"delay_s": _seconds("--delay", delay), "duration_s": _seconds("--duration", duration)}
+    delay_s, duration_s = _seconds("--delay", delay), _seconds("--duration", duration)
     words, name = program, naming.name_of(program)
     if pid is not None:
         from pinprof.collect import attach
@@ -82,9 +82,9 @@ def command(
         from pinprof.cli.ring import Ring, record_ring
 
         return record_ring(
-            Ring.of(ring, triggers, captures_per_hour), collectors, words, name, options, pid or 0, times
+            Ring.of(ring, triggers, captures_per_hour), collectors, words, name, options, pid or 0, delay_s, duration_s
         )
-    return record(collectors, words, name, options, pid=pid or 0, **times)
+    return record(collectors, words, name, options, pid=pid or 0, delay_s=delay_s, duration_s=duration_s)
 
 
 def _demo(program: tuple[str, ...], pid: int | None, collectors: str, options: dict[str, Any]) -> int:

@@ -138,21 +138,26 @@ class _Captures(FlightRecorder):
         super().__init__(following, folder, ring.triggers, signals, ring.most_an_hour)
         self._ring, self._folder, self._named, self._tell, self._number = ring, folder, named, tell, 0
 
-    def capture(self, fired: Fired) -> None:
-        """Make one, and say where it is."""
+    def capture(self, fired: Fired) -> Callable[[], object]:
+        """Cut one; what is given makes it whole, and says where it is."""
         said = fired.said[0].upper() + fired.said[1:]
-        more = {"trigger": {"said": fired.said, "moment_ns": list(fired.moment_ns)}}
+        more = {"trigger": {"said": fired.said, "moment_ns": list(fired.moment_ns), "pid": fired.pid}}
+        self._number += 1
+        while (target := numbered_name(self._named, self._number)).exists():
+            self._number += 1
         try:
-            while True:
-                self._number += 1
-                target = numbered_name(self._named, self._number)
-                with contextlib.suppress(FileExistsError):
-                    self.following.save(target, self._ring.length_s, self._folder.parent, more)
-                    break
+            finish = self.following.save(target, self._ring.length_s, self._folder.parent, more)
         except (OSError, PinprofError) as error:
             self._tell(f"{said}, but it is not captured: {described(error)}")
-        else:
-            self._tell(f"{said}. Capture: {target}")
+            return lambda: None
+
+        def told() -> None:
+            try:
+                self._tell(f"{said}. Capture: {finish()}")
+            except (OSError, PinprofError) as error:
+                self._tell(f"{said}, but it is not captured: {described(error)}")
+
+        return told
 
     def refuse(self, fired: Fired) -> None:
         """Say once that there would be too many."""

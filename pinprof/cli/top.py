@@ -212,7 +212,7 @@ class _View:
         if not self._following.seen_s:
             return
         try:
-            target = self._following.save(store.default_name(self._name), self._length_s, self._folder.parent)
+            target = self._following.save(store.default_name(self._name), self._length_s, self._folder.parent)()
             page = pipeline.default_page(target)
             pipeline.write_page([self._explained(target)], page)
             self._said = f"Saved: {target}, {page}"

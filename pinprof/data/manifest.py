@@ -77,7 +77,7 @@ _OUTCOME = Facts(
     {
         **_texts("state started_utc"),
         "recorded_ns": Each(COUNT),
-        "trigger": Facts({"said": TEXT, "moment_ns": Each(COUNT)}),
+        "trigger": Facts({"said": TEXT, "moment_ns": Each(COUNT), "pid": PID}),
         "incomplete": Facts(others=TEXT),
         "exit_status": Whole(-(1 << 31), 1 << 31),
         "duration_ns": COUNT,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pinprof.collect.run import CollectorRun
@@ -33,11 +35,13 @@ class FlightRecorder(ABC):
         self._watching, self._triggers, self._signals = Watching(directory), triggers, signals
         self._most_an_hour, self._refused = most_an_hour, False
         self._made: deque[float] = deque()
+        self._finishing: list[int] = []
+        """Processes that make captures whole."""
         self._due = time.monotonic() + EVERY_S
 
     @abstractmethod
-    def capture(self, fired: Fired) -> None:
-        """Make one."""
+    def capture(self, fired: Fired) -> Callable[[], object]:
+        """Cut one, and give what makes it whole, for a process of its own."""
 
     @abstractmethod
     def refuse(self, fired: Fired) -> None:
@@ -56,8 +60,13 @@ class FlightRecorder(ABC):
     def end(self, ended_by: int) -> None:
         """The recording is over, and the program too, perhaps by a signal."""
         self._look(None, ended_by)
+        self._reap(0)
+
+    def _reap(self, options: int) -> None:
+        self._finishing = [pid for pid in self._finishing if os.waitpid(pid, options)[0] != pid]
 
     def _look(self, run: CollectorRun | None, ended_by: int) -> None:
+        self._reap(os.WNOHANG)
         arrived = frozenset(self._signals)
         self._signals -= arrived
         seen = self._watching.look(self.following.look(run), arrived, ended_by)
@@ -71,7 +80,20 @@ class FlightRecorder(ABC):
         if len(self._made) < self._most_an_hour:
             self._refused = False
             self._made.append(now)
-            self.capture(fired)
+            self._finishing.append(_forked(self.capture(fired)))
         elif not self._refused:
             self._refused = True
             self.refuse(fired)
+
+
+def _forked(work: Callable[[], object]) -> int:
+    """A process, less urgent than this one, that does some work; its pid."""
+    if pid := os.fork():
+        return pid
+    try:
+        os.nice(10)
+        work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)

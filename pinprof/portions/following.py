@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -83,24 +83,29 @@ class Following:
         )  # fmt: skip
         return target
 
-    def save(self, target: Path, length_s: float, folder: Path, more: Mapping[str, Any] = MappingProxyType({})) -> Path:
-        """The same as a whole capture with its symbols, which nobody sees before it is one; made in `folder`.
+    def save(
+        self, target: Path, length_s: float, folder: Path, more: Mapping[str, Any] = MappingProxyType({})
+    ) -> Callable[[], Path]:
+        """Write the same into `folder`; what is given makes it the whole capture `target`, with its symbols.
 
-        OSError where `target` cannot be made, FileExistsError where it is there.
+        That may take seconds, and needs nothing of the recording. Nobody sees the capture before it is one. OSError
+        where it cannot be made.
         """
-        from pinprof.read import seal_symbols
+        path = self.write(folder / f"{target.name}.window", length_s, more)
 
-        partial = target.with_name(target.name + PARTIAL)
-        if target.exists() or partial.exists():
-            raise FileExistsError(target)
-        path = self.write(folder / "saved.pinprof", length_s, more)
-        try:
-            seal_symbols(path)
-            shutil.move(path, partial)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
-        return target
+        def finish() -> Path:
+            from pinprof.read import seal_symbols
+
+            partial = target.with_name(target.name + PARTIAL)
+            try:
+                seal_symbols(path)
+                shutil.move(path, partial)
+                partial.rename(target)
+            finally:
+                shutil.rmtree(path, ignore_errors=True)
+            return target
+
+        return finish
 
     def _on_disk(self) -> int:
         return sum(path.stat().st_blocks * 512 for path in self._growing.directory.rglob("*") if path.is_file())

@@ -42,6 +42,7 @@ class Timed:
     name: str
     start_ns: int
     end_ns: int
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,8 @@ class Fired:
     """`step took 312 ms, above 250 ms`."""
     moment_ns: tuple[int, int] | tuple[()] = ()
     """From when to when that was, on CLOCK_MONOTONIC, where it has a time of its own."""
+    pid: int = 0
+    """The process that it was in, where it was in one."""
 
 
 class Trigger(ABC):
@@ -200,4 +203,4 @@ def _longest(found: Iterable[tuple[Timed, int, str]]) -> Fired | None:
     if one is None:
         return None
     length = format_ns(one.end_ns - one.start_ns)
-    return Fired(f"{one.name} took {length}, above {what}{format_ns(limit)}", (one.start_ns, one.end_ns))
+    return Fired(f"{one.name} took {length}, above {what}{format_ns(limit)}", (one.start_ns, one.end_ns), one.pid)

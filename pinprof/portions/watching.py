@@ -32,7 +32,8 @@ class Watching:
     def look(self, mark: Mark, signals: frozenset[int] = frozenset(), ended_by: int = 0) -> Seen:
         """What is new up to a mark."""
         ranges = [
-            Timed(str(line["name"]), int(line["start_ns"]), int(line["end_ns"])) for line in self._lines(RANGES, mark)
+            Timed(str(line["name"]), int(line["start_ns"]), int(line["end_ns"]), int(line["pid"]))
+            for line in self._lines(RANGES, mark)
         ]
         for line in self._lines(MEMORY, mark):
             self._pinned = sum(int(process.get("pinned", 0)) for process in line["processes"])
@@ -61,7 +62,7 @@ class Watching:
 
 def _pressure() -> dict[str, int]:
     """Per resource and kind, ns that threads have waited; empty where the kernel does not count it (PSI)."""
-    found = {}
+    found: dict[str, int] = {}
     for resource in ("memory", "io", "cpu"):
         try:
             text = (_PRESSURE / resource).read_text()
