@@ -33,6 +33,8 @@ _OF_A_WHOLE = (
     "keep_report",
 )  # fmt: skip
 """Options of a recording that is one capture: what the GPU does, and calls of CUDA, are not cut by time."""
+_PYTHON_RATE = 100
+"""Looks at Python's frames a second: they cost most of what a recorder does, which is always on."""
 _LEFT_OUT = frozenset({"nvtx"})
 """What takes no part, for the same reason."""
 
@@ -77,7 +79,7 @@ def record_ring(
     from pinprof.portions.following import Following
     from pinprof.streams import store
 
-    about_request = dict(options)
+    about_request = dict(options) | {"python_rate": options["python_rate"] or _PYTHON_RATE}
     labels = labels_of(about_request.pop("labels"))
     quiet, strict, output = (about_request.pop(one) for one in ("quiet", "strict", "output"))
     if output:
