@@ -35,9 +35,10 @@ class FlightRecorder(ABC):
         self._watching, self._triggers, self._signals = Watching(directory), triggers, signals
         self._most_an_hour, self._refused = most_an_hour, False
         self._made: deque[float] = deque()
-        self._finishing: list[int] = []
-        """Processes that make captures whole."""
-        self._due = time.monotonic() + EVERY_S
+        self._unfinished: deque[Callable[[], object]] = deque()
+        self._finishing = 0
+        """The process that makes a capture whole; 0: none."""
+        self._due = 0.0
 
     @abstractmethod
     def capture(self, fired: Fired) -> Callable[[], object]:
@@ -60,13 +61,18 @@ class FlightRecorder(ABC):
     def end(self, ended_by: int) -> None:
         """The recording is over, and the program too, perhaps by a signal."""
         self._look(None, ended_by)
-        self._reap(0)
+        while self._unfinished or self._finishing:
+            self._finish(0)
 
-    def _reap(self, options: int) -> None:
-        self._finishing = [pid for pid in self._finishing if os.waitpid(pid, options)[0] != pid]
+    def _finish(self, options: int) -> None:
+        """Make one capture after another whole, beside the recording; `options` as of waitpid(2)."""
+        if self._finishing and os.waitpid(self._finishing, options)[0]:
+            self._finishing = 0
+        if self._unfinished and not self._finishing:
+            self._finishing = _forked(self._unfinished.popleft())
 
     def _look(self, run: CollectorRun | None, ended_by: int) -> None:
-        self._reap(os.WNOHANG)
+        self._finish(os.WNOHANG)
         arrived = frozenset(self._signals)
         self._signals -= arrived
         seen = self._watching.look(self.following.look(run), arrived, ended_by)
@@ -80,7 +86,8 @@ class FlightRecorder(ABC):
         if len(self._made) < self._most_an_hour:
             self._refused = False
             self._made.append(now)
-            self._finishing.append(_forked(self.capture(fired)))
+            self._unfinished.append(self.capture(fired))
+            self._finish(os.WNOHANG)
         elif not self._refused:
             self._refused = True
             self.refuse(fired)

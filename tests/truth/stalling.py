@@ -75,11 +75,11 @@ class Stalls:
             self._mapped[self._far()]
 
     def neighbour(self) -> None:
-        """Another process has the processor."""
-        until, woken = time.thread_time() + STEP_S, False
+        """Another process has the processor, when this has run for two looks at Python's frames."""
+        until, woken = time.thread_time() + 2 * STEP_S, False
         while time.thread_time() < until:
             sum(range(1000))
-            if not woken and time.thread_time() > until - STEP_S / 2:
+            if not woken and time.thread_time() > until - STEP_S:
                 woken = bool(os.write(self._wake, b"."))
 
     def _far(self) -> int:
