@@ -81,9 +81,8 @@ def command(
     if ring is not None:
         from pinprof.cli.ring import Ring, record_ring
 
-        return record_ring(
-            Ring.of(ring, triggers, captures_per_hour), collectors, words, name, options, pid or 0, delay_s, duration_s
-        )
+        asked = Ring.of(ring, triggers, captures_per_hour, running=pid is not None)
+        return record_ring(asked, collectors, words, name, options, pid or 0, delay_s, duration_s)
     return record(collectors, words, name, options, pid=pid or 0, delay_s=delay_s, duration_s=duration_s)
 
 

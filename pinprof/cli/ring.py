@@ -21,7 +21,7 @@ from pinprof.cli import naming, ranks
 from pinprof.cli.recording import labels_of
 from pinprof.collect.trouble import described
 from pinprof.portions.flight import FlightRecorder
-from pinprof.portions.triggers import Fired, Sent, Trigger
+from pinprof.portions.triggers import Fired, Sent, Trigger, chosen
 from pinprof.streams.store import numbered_name
 
 if TYPE_CHECKING:
@@ -48,14 +48,12 @@ class Ring:
     most_an_hour: int
 
     @classmethod
-    def of(cls, length: str, triggers: Sequence[str], most_an_hour: int) -> Self:
-        """UsageError for what cannot be."""
-        from pinprof.portions.triggers import DEFAULTS, parsed
-
+    def of(cls, length: str, triggers: Sequence[str], most_an_hour: int, *, running: bool) -> Self:
+        """UsageError for what cannot be; `running`: of a program that runs already."""
         length_s = parse_duration_ns(length) / 1e9
         if not SHORTEST_S <= length_s <= LONGEST_S:
             raise UsageError(f"--ring {length} is not possible.", "Give a time from 5s to 10min.", "duration")
-        return cls(length_s, [parsed(text) for text in triggers or DEFAULTS], most_an_hour)
+        return cls(length_s, chosen(triggers, running=running), most_an_hour)
 
 
 def record_ring(

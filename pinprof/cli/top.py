@@ -97,7 +97,7 @@ class _View:
     def __init__(
         self, folder: Path, words: Sequence[str], title: str, name: str, length_s: float, count: int | None, keys: _Keys
     ) -> None:
-        """Of the recording into `folder`."""
+        """The recording goes into `folder`."""
         from pinprof.portions.following import Following
         from pinprof.read.symbols.kept import KeptSymbols
         from pinprof.report.terminal.layout import console_of

@@ -30,7 +30,7 @@ class FlightRecorder(ABC):
         signals: set[int],
         most_an_hour: int,
     ) -> None:
-        """Of the recording into `directory`; `signals`: those that have arrived, which are taken from there."""
+        """The recording goes into `directory`; `signals`: those that have arrived, which are taken from there."""
         self.following = following
         self._watching, self._triggers, self._signals = Watching(directory), triggers, signals
         self._most_an_hour, self._refused = most_an_hour, False

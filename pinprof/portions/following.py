@@ -23,7 +23,7 @@ from pinprof.streams.store import PARTIAL, PERF_DATA
 from pinprof.streams.window import Growing, Mark, Window
 
 MOST_BYTES = 256 << 20
-"""Of all files on disk."""
+"""What all files may take on disk together."""
 _BLOCK = 1 << 20
 """Bytes that are given back at a time."""
 

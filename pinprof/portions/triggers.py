@@ -75,13 +75,18 @@ class Fired:
 class Trigger(ABC):
     """What a capture is made at."""
 
+    of_a_start = False
+    """It needs a program that pinprof has started."""
+
     @abstractmethod
     def look(self, seen: Seen) -> Fired | None:
         """Whether it has happened since the look before; of several times, the longest."""
 
 
 class LongRange(Trigger):
-    """A range took longer than a time, or than its own p99 so many times."""
+    """A range took longer than a time, or than its own p99 with a factor."""
+
+    of_a_start = True
 
     def __init__(self, pattern: str, limit_ns: int, factor: float = 0) -> None:
         """`factor`: of the p99; 0 for the time."""
@@ -163,6 +168,8 @@ class Sent(Trigger):
 class Crash(Trigger):
     """A signal has ended the program."""
 
+    of_a_start = True
+
     def look(self, seen: Seen) -> Fired | None:
         """At the end."""
         if not seen.ended_by:
@@ -170,6 +177,22 @@ class Crash(Trigger):
         known = seen.ended_by in set(signal.Signals)
         name = signal.Signals(seen.ended_by).name if known else f"signal {seen.ended_by}"
         return Fired(f"the program was ended by {name}")
+
+
+def chosen(texts: Sequence[str], *, running: bool) -> list[Trigger]:
+    """What `--trigger` asks for, the usual where that is nothing; UsageError where it needs a program's start."""
+    if not texts:
+        return [one for one in map(parsed, DEFAULTS) if not (running and one.of_a_start)]
+    found = [parsed(text) for text in texts]
+    for text, one in zip(texts, found, strict=True):
+        if running and one.of_a_start:
+            raise UsageError(
+                f"--trigger {text} needs a program that pinprof has started: of others it knows no ranges, and not how "
+                "they end.",
+                "Start the program with `pinprof record --ring`, or leave out the trigger.",
+                "trigger",
+            )
+    return found
 
 
 def parsed(text: str) -> Trigger:

@@ -23,7 +23,7 @@ class Watching:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._begun: dict[str, bytes] = {}
-        """Of each file of lines, the line that is not whole yet."""
+        """The line that is not whole yet, by file."""
         self._read: dict[str, int] = {}
         self._since_ns = 0
         self._stalled: Mapping[str, int] | None = None

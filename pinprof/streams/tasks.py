@@ -1,6 +1,6 @@
 """Records of perf by which later samples are read: who there is, what it is called, and where its code lies.
 
-Of a process that has ended none is kept, so a program that starts processes for days needs as much room as those that
+None is kept of a process that has ended, so a program that starts processes for days needs as much room as those that
 run. A file has the records of one processor after those of another: the beginning of a process may follow its end, in
 the same round of the rings or in the next. So one that has ended is forgotten a round later.
 """
@@ -14,7 +14,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 
 _MOST_MAPPINGS = 1 << 14
-"""Of a process: one that makes code at ever new places keeps the latest."""
+"""A process that makes code at ever new places keeps the latest."""
 _IDENTITY, _FAMILY, _START = struct.Struct("<ii"), struct.Struct("<iiiiQ"), struct.Struct("<Q")
 """`pid, tid` of most records; `pid, ppid, tid, ptid, time` of FORK and EXIT; behind a mapping's identity its begin."""
 _BODY = perf.RECORD_HEADER.size

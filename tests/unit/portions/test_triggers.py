@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from pinprof.base.errors import UsageError
-from pinprof.portions.triggers import DEFAULTS, Seen, Timed, parsed
+from pinprof.portions.triggers import Crash, Seen, Sent, Timed, chosen, parsed
 
 MS = 10**6
 
@@ -86,7 +86,15 @@ def test_a_signal_and_the_end_by_one() -> None:
     assert crashed is not None
     assert crashed.said == "the program was ended by SIGSEGV"
     assert parsed("crash").look(seen()) is None
-    assert [parsed(text) for text in DEFAULTS]
+
+
+def test_of_a_running_program_neither_ranges_nor_its_end_are_known() -> None:
+    assert list(map(type, chosen((), running=False))) == [Sent, Crash]
+    assert list(map(type, chosen((), running=True))) == [Sent]
+    for text in ("range:step>1s", "crash"):
+        assert len(chosen((text, "signal:USR1"), running=False)) == 2
+        with pytest.raises(UsageError, match="needs a program that pinprof has started"):
+            chosen((text, "signal:USR1"), running=True)
 
 
 @pytest.mark.parametrize("text", ["range:step", "psi:memory", "pinned"])
