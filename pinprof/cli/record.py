@@ -79,9 +79,9 @@ def command(
         words = attach.command_of(pid)
         name = naming.name_of(words) or attach.name_of(pid)
     if ring is not None:
-        from pinprof.cli.ring import Ring, record_ring
+        from pinprof.cli.ring import RingOptions, record_ring
 
-        asked = Ring.of(ring, triggers, captures_per_hour, running=pid is not None)
+        asked = RingOptions.of(ring, triggers, captures_per_hour, running=pid is not None)
         return record_ring(asked, collectors, words, name, options, pid or 0, delay_s, duration_s)
     return record(collectors, words, name, options, pid=pid or 0, delay_s=delay_s, duration_s=duration_s)
 

@@ -40,7 +40,7 @@ _LEFT_OUT = frozenset({"nvtx"})
 
 
 @dataclass(frozen=True)
-class Ring:
+class RingOptions:
     """What the options of a flight recorder ask for."""
 
     length_s: float
@@ -57,7 +57,7 @@ class Ring:
 
 
 def record_ring(
-    ring: Ring,
+    ring: RingOptions,
     collectors: str,
     command: Sequence[str],
     name: str,
@@ -130,7 +130,7 @@ class _Captures(FlightRecorder):
         self,
         following: Following,
         folder: Path,
-        ring: Ring,
+        ring: RingOptions,
         signals: set[int],
         named: Path,
         tell: Callable[[str], None],

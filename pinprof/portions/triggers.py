@@ -46,7 +46,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Seen:
+class LookedAt:
     """What a recording has told since the look before."""
 
     since_ns: int
@@ -79,7 +79,7 @@ class Trigger(ABC):
     """It needs a program that pinprof has started."""
 
     @abstractmethod
-    def look(self, seen: Seen) -> Fired | None:
+    def look(self, seen: LookedAt) -> Fired | None:
         """Whether it has happened since the look before; of several times, the longest."""
 
 
@@ -93,7 +93,7 @@ class LongRange(Trigger):
         self._pattern, self._limit_ns, self._factor = pattern, limit_ns, factor
         self._lengths: dict[str, Counter[int]] = {}
 
-    def look(self, seen: Seen) -> Fired | None:
+    def look(self, seen: LookedAt) -> Fired | None:
         """The longest of those since the look before."""
         return _longest(self._over(seen.ranges))
 
@@ -129,7 +129,7 @@ class Pressure(Trigger):
     def __init__(self, resource: str, kind: str, share: float) -> None:
         self._resource, self._kind, self._share = resource, kind, share
 
-    def look(self, seen: Seen) -> Fired | None:
+    def look(self, seen: LookedAt) -> Fired | None:
         """Since the look before."""
         passed = seen.until_ns - seen.since_ns
         waited = (seen.stalled_ns or {}).get(f"{self._resource} {self._kind}", 0)
@@ -146,7 +146,7 @@ class Pinned(Trigger):
     def __init__(self, size: int) -> None:
         self._size, self._above = size, False
 
-    def look(self, seen: Seen) -> Fired | None:
+    def look(self, seen: LookedAt) -> Fired | None:
         """Once when it comes to be so."""
         before, self._above = self._above, seen.pinned_bytes > self._size
         if before or not self._above:
@@ -160,7 +160,7 @@ class Sent(Trigger):
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def look(self, seen: Seen) -> Fired | None:
+    def look(self, seen: LookedAt) -> Fired | None:
         """Since the look before."""
         return Fired(f"pinprof received {signal.Signals(self.number).name}") if self.number in seen.signals else None
 
@@ -170,7 +170,7 @@ class Crash(Trigger):
 
     of_a_start = True
 
-    def look(self, seen: Seen) -> Fired | None:
+    def look(self, seen: LookedAt) -> Fired | None:
         """At the end."""
         if not seen.ended_by:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pinprof.portions.triggers import Seen, Timed
+from pinprof.portions.triggers import LookedAt, Timed
 from pinprof.streams.records import between
 from pinprof.streams.store import MEMORY, RANGES
 from pinprof.streams.window import Mark
@@ -29,7 +29,7 @@ class Watching:
         self._stalled: Mapping[str, int] | None = None
         self._pinned = 0
 
-    def look(self, mark: Mark, signals: frozenset[int] = frozenset(), ended_by: int = 0) -> Seen:
+    def look(self, mark: Mark, signals: frozenset[int] = frozenset(), ended_by: int = 0) -> LookedAt:
         """What is new up to a mark."""
         ranges = [
             Timed(str(line["name"]), int(line["start_ns"]), int(line["end_ns"]), int(line["pid"]))
@@ -39,7 +39,7 @@ class Watching:
             self._pinned = sum(int(process.get("pinned", 0)) for process in line["processes"])
         stalled, before = _pressure(), self._stalled
         since, self._since_ns, self._stalled = self._since_ns or mark.time_ns, mark.time_ns, stalled
-        return Seen(
+        return LookedAt(
             since_ns=since,
             until_ns=mark.time_ns,
             ranges=ranges,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from pinprof.base.errors import UsageError
-from pinprof.portions.triggers import Crash, Seen, Sent, Timed, chosen, parsed
+from pinprof.portions.triggers import Crash, LookedAt, Sent, Timed, chosen, parsed
 
 MS = 10**6
 
@@ -17,8 +17,8 @@ def ranges(*lengths: int, name: str = "step") -> list[Timed]:
     return [Timed(name, 1000, 1000 + length, 7) for length in lengths]
 
 
-def seen(what: Iterable[Timed] = (), **others: object) -> Seen:
-    return Seen(since_ns=0, until_ns=10**9, ranges=list(what), **others)  # type: ignore[arg-type]
+def seen(what: Iterable[Timed] = (), **others: object) -> LookedAt:
+    return LookedAt(since_ns=0, until_ns=10**9, ranges=list(what), **others)  # type: ignore[arg-type]
 
 
 def test_a_range_that_takes_longer_fires_and_the_longest_is_named() -> None:
