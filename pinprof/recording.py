@@ -7,12 +7,13 @@ capture from being sealed becomes a note in it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pinprof import collect
 from pinprof.base import files, shapes
@@ -29,8 +30,12 @@ from pinprof.collect.trouble import UNRECORDED, Trouble, described
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.machine.process_limits import require_memory
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.streams import holds_recording
-from pinprof.streams.store import KALLSYMS, RANGES, CaptureWriter, new_manifest
+from pinprof.streams import holds_recording, store
+from pinprof.streams.store import KALLSYMS, CaptureWriter, new_manifest
+
+if TYPE_CHECKING:
+    from pinprof.data.model import Capture
+    from pinprof.read.reader import Progress, Sealed
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,26 @@ class EndedRecording:
     """The outcome's, and what kept the capture from being sealed."""
     broken_off: KeyboardInterrupt | None = None
     """What came while it was sealed: for the caller to raise, once it has said where the capture is."""
+    capture: Capture | None = None
+    """What the capture holds, if it was read to be explained."""
+    rates: RecordedRates | None = None
+    """Beside such a capture: what is not known of this machine is still to be measured."""
+
+    def measured(self, capture: Capture, measures: Collection[str] | None = None) -> Capture | None:
+        """Measure what is missing (`RecordedRates.measure`), and put it into what is known of the capture.
+
+        None where nothing was measured.
+        """
+        if self.rates is None or self.path is None:
+            return None
+        before = self.rates.notes
+        found = self.rates.measure(self.path, measures)
+        if new := self.rates.notes[len(before) :]:
+            manifest = store.read_manifest(self.path)
+            outcome = {**manifest.outcome, "notes": (*manifest.outcome.get("notes", ()), *new)}
+            store.write_manifest(self.path, replace(manifest, outcome=outcome))
+            capture = replace(capture, manifest=replace(capture.manifest, outcome=outcome))
+        return replace(capture, rates=found) if found else capture if new else None
 
 
 def create(
@@ -76,13 +101,14 @@ def record(
     calibrate: Calibrating | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
+    reading: AbstractContextManager[Progress] | None = None,
     hooks: run.RecordingHooks = run.RecordingHooks(),
 ) -> EndedRecording:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
 
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
-    `calibrate` says how memory operations are measured after it; None: not at all.
+    `calibrate` says how memory operations are measured after it; None: not at all. `reading`: as of `finish`.
     The program runs whatever keeps pinprof from recording it (`trouble`). Raises UsageError and ProgramNotFound before
     that, and what ends the recording early.
     """
@@ -121,8 +147,9 @@ def record(
     running = bool(request.pid) and alive(request.pid)
     with trouble.kept(f"The capture is incomplete in {writer.path}"):
         return finish(
-            writer, outcome, told, rank, calibrate, running=running, kernel_symbols=kernel_symbols, trouble=trouble
-        )
+            writer, outcome, told, rank, calibrate,
+            running=running, kernel_symbols=kernel_symbols, trouble=trouble, reading=reading,
+        )  # fmt: skip
     return EndedRecording(outcome, writer.path, outcome.notes)
 
 
@@ -140,7 +167,7 @@ def follow(
             folder = place.enter_context(files.temporary_folder()) / "recording"
             folder.mkdir(files.PRIVATE_FOLDER)
             hooks = following(folder)
-            request = replace(request, environment={RANGES_VARIABLE: str((folder / RANGES).resolve())})
+            request = replace(request, environment={RANGES_VARIABLE: str((folder / store.RANGES).resolve())})
         return run.record(request, folder, trouble, hooks)
     except NotStarted as error:
         _become(error, request, trouble, place)
@@ -169,35 +196,57 @@ def finish(
     running: bool = False,
     kernel_symbols: bool = True,
     trouble: Trouble | None = None,
+    reading: AbstractContextManager[Progress] | None = None,
 ) -> EndedRecording:
     """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why.
 
     `running`: the recorded program goes on, and needs the GPU for itself. What `trouble` has said becomes notes.
+
+    With `reading` it is read to be explained, inside that, which is told how far the reading is; this seals it as well.
+    What is not known of this machine is measured later then (`EndedRecording.measured`).
     """
     writer.release_reserve()
     notes: list[str] = []
     broken_off: KeyboardInterrupt | None = None
-    manifest = replace(writer.manifest, scenario=scenario or {}, collectors=outcome.collectors)
-    symbols, measured = _Symbols(), RecordedRates(calibrate, outcome.duration_ns, running=running)
-    for what, store in (("Symbols", symbols.store), ("Rates of this machine", measured.store)):
+    facts = outcome.to_manifest()
+    manifest = replace(
+        writer.manifest,
+        scenario=scenario or {},
+        collectors=outcome.collectors,
+        outcome={**facts, "state": writer.manifest.outcome.get("state")},
+    )
+    symbols, rates = _Symbols(reading), RecordedRates(calibrate, outcome.duration_ns, running=running)
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("Rates of this machine", lambda: rates.store(writer.path, manifest)),
+        ("Symbols", lambda: symbols.store(writer.path, manifest)),
+    ]
+    if reading is None:
+        steps.append(("Rates of this machine", lambda: rates.measure(writer.path)))
+    store.write_manifest(writer.path, manifest)
+    for number, (what, step) in enumerate(steps):
         try:
-            store(writer.path, manifest)
+            step()
         except Exception as error:
             notes.append(f"{what} were not stored: {described(error)}")
         except KeyboardInterrupt as error:
-            notes, broken_off = [f"{what} were not stored: the recording was interrupted."], error
+            left = dict.fromkeys(what for what, _ in steps[number:])
+            notes, broken_off = [f"{what} were not stored: the recording was interrupted." for what in left], error
             break
     if not kernel_symbols and not notes:
         # Whatever was seen has its name by now.
         (writer.path / KALLSYMS).unlink(missing_ok=True)
-    facts = outcome.to_manifest()
-    notes += (*symbols.notes, *measured.notes)
+    notes += (*symbols.notes, *rates.notes)
     if symbols.notes:
         facts["incomplete"] = {**outcome.incomplete, "outlived": " ".join(symbols.notes)}
     said = dict.fromkeys((*facts["notes"], *notes, *(trouble.notes if trouble else ())))
     facts |= {"notes": tuple(said)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
-    return EndedRecording(outcome, path, (*outcome.notes, *notes), broken_off)
+    capture = symbols.capture
+    if capture is not None:
+        whole = replace(capture.manifest, outcome=store.read_manifest(path).outcome)
+        capture = replace(capture, path=str(path), manifest=whole)
+    later = rates if reading is not None and broken_off is None else None
+    return EndedRecording(outcome, path, (*outcome.notes, *notes), broken_off, capture, later)
 
 
 def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], object]:
@@ -220,7 +269,11 @@ def _load_reader() -> None:
 class _Symbols:
     """The symbols of what was recorded, put beside it, and what must be said of the program's processes."""
 
-    notes: tuple[str, ...] = ()
+    def __init__(self, reading: AbstractContextManager[Progress] | None) -> None:
+        self._reading = reading
+        self.notes: tuple[str, ...] = ()
+        self.capture: Capture | None = None
+        """What was recorded, if it was read."""
 
     def store(self, directory: Path, manifest: Manifest) -> None:
         """Write them into a capture's directory."""
@@ -229,7 +282,12 @@ class _Symbols:
         require_memory()
         from pinprof import read
 
-        sealed = read.seal_symbols(directory)
+        seal: Callable[[], Sealed] = partial(read.seal_symbols, directory)
+        if self._reading is not None:
+            # Why it cannot be read is said when it is explained.
+            with self._reading as progress, contextlib.suppress(Exception):
+                self.capture, seal = read.read_fresh(directory, read.ReadOptions(progress=progress))
+        sealed = seal()
         if any(facts.get("name") == python.TRAMPOLINE for facts in manifest.collectors):
             python.remove_maps(sealed.processes)
         if not any(facts.get("pid") in sealed.running for facts in manifest.collectors):

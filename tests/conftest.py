@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer
 
 from tests.support.distribution import RECORDINGS, RECORDINGS_BESIDE, Groups, group_of, place_of
@@ -20,6 +21,14 @@ settings.register_profile("same", derandomize=True, deadline=None, suppress_heal
 settings.register_profile("quick", settings.get_profile("same"), max_examples=8)
 settings.register_profile("random", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("same")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """The same examples in every worker: Hypothesis also draws constants of the modules that happen to be imported."""
+    if settings.default.derandomize:
+        constants = providers.Constants()
+        providers._get_local_constants = lambda: constants
 
 
 @pytest.hookimpl(optionalhook=True)

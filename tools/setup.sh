@@ -7,6 +7,10 @@ venv=$1
 purpose=$2
 python=${PYTHON:-python3}
 
+# A registry that answers late, once, is asked again.
+export PIP_DEFAULT_TIMEOUT=60 PIP_RETRIES=10
+retry="-o Acquire::Retries=5 -o DPkg::Lock::Timeout=300"
+
 need=
 command -v "$python" >/dev/null || need="$need python3"
 "$python" -c 'import ensurepip, venv' 2>/dev/null || need="$need python3-venv"
@@ -22,9 +26,10 @@ if [ -n "$need" ]; then
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "Installing$need with apt-get."
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq
-    # shellcheck disable=SC2086  # a list of package names
-    apt-get install -y -qq --no-install-recommends $need >/dev/null
+    # shellcheck disable=SC2086  # lists of options and of package names
+    apt-get $retry update -qq
+    # shellcheck disable=SC2086
+    apt-get $retry install -y -qq --no-install-recommends $need >/dev/null
   else
     echo "Missing:$need. Install them (Debian and Ubuntu: apt-get install$need; perf is linux-tools-\$(uname -r) on Ubuntu," \
       "perf on Fedora), then run make again." >&2
@@ -40,7 +45,7 @@ if [ "$purpose" = test ] && ! command -v nsys >/dev/null && [ "$(id -u)" = 0 ] &
   lists=$(mktemp -d)
   chmod 755 "$lists"  # apt fetches as a user of its own
   sed 's/^Components:.*/Components: main contrib non-free/' "$sources" >"$lists/debian.sources"
-  once="-o Dir::Etc::SourceParts=$lists -o Dir::Etc::SourceList=/dev/null -o Dir::State::Lists=$lists/state"
+  once="$retry -o Dir::Etc::SourceParts=$lists -o Dir::Etc::SourceList=/dev/null -o Dir::State::Lists=$lists/state"
   mkdir -p "$lists/state/partial"
   # shellcheck disable=SC2086  # a list of options
   { apt-get $once update -qq && DEBIAN_FRONTEND=noninteractive apt-get $once install -y -qq --no-install-recommends \
@@ -72,9 +77,11 @@ echo "Installing pinprof${extras:+[$extras]} into $venv."
 
 # npm tries an unreachable registry for many minutes. It installs while pip does.
 if [ "$purpose" = test ] && command -v npm >/dev/null; then
-  { timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
-    --fetch-retries=1 --prefix tests/tools >>"$log" 2>&1 || echo \
-    "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2; } &
+  { { timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
+    --fetch-retries=3 --prefix tests/tools && tests/tools/node_modules/.bin/biome --version; } >>"$log" 2>&1 || {
+    rm -rf tests/tools/node_modules # or what is half there
+    echo "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2
+  }; } &
 fi
 
 # Debian 12's pip takes a third longer for this many packages.

@@ -25,7 +25,8 @@ class Gap:
     """One thing that is missing."""
 
     kind: str
-    """`damaged, durations, unfinished, lost, lost-calls, clock, stacks, children, outlived, thinned, timers`."""
+    """`damaged, durations, unfinished, lost, lost-calls, clock, stacks, children, outlived, thinned, timers`,
+    `unsampled`."""
     text: str
     """One sentence or two."""
     damaged: bool = False
@@ -152,11 +153,14 @@ def _timers(capture: Capture) -> Iterator[Gap]:
             "CPU time was sampled by timers inside the program: what the kernel did is estimated from the instruction "
             "that led there, and the only waits recorded are those for a processor.",
         )
+
+
+def _unsampled(capture: Capture) -> Iterator[Gap]:
     for sentence in capture.losses.unsampled:
-        yield Gap("timers", sentence, hides=True)
+        yield Gap("unsampled", sentence, hides=True)
 
 
 GAPS: tuple[Callable[[Capture], Iterator[Gap]], ...] = (
-    _damaged, _durations, _unfinished, _processes, _lost, _jumps, _stacks, _thinned, _timers,
+    _damaged, _durations, _unfinished, _processes, _lost, _jumps, _stacks, _thinned, _timers, _unsampled,
 )  # fmt: skip
 """In the order in which they are shown."""

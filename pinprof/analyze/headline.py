@@ -33,7 +33,7 @@ from pinprof.analyze.rules.needs import (
 )
 from pinprof.analyze.rules.rule import Statement, View, first_said, unmet
 from pinprof.base.units import format_count, format_counted, format_ns, format_share, format_weight
-from pinprof.data.model import Capture
+from pinprof.data.model import KERNEL, NO_NODE, Capture
 
 PIN_SHARE = 0.5
 """From this share of pinning on, the headline calls a range a pinning call."""
@@ -163,6 +163,8 @@ def _event_words(view: View) -> str:
     if any(collector.get("name") == "speedscope" for collector in view.capture.manifest.collectors):
         # There an event is a profile, called after a file or a thread.
         name = name if name == "time" else f'the profile "{name}"'
+    if part.event.counted:
+        return f"{name} (counted between samples)"
     if part.unit != "ns":
         return "something that it does not name" if name in (part.unit, "sample") else name
     return "a time that may include waits" if name == "time" else f"{name} (a time that may include waits)"
@@ -171,15 +173,23 @@ def _event_words(view: View) -> str:
 def _heaviest_function(view: View) -> str:
     """`93 % of its 187 ms of task-clock:u is in memset.`: true of any unit."""
     stacks, main = view.capture.stacks, view.main
+    amount = format_weight(main.total, main.unit)
+    if main.event.counted:
+        return f"It counted {amount} of {main.name}; where is not known."
+    at = np.arange(len(stacks))
+    if not main.event.shows_time:
+        # Inside the kernel all events of a kind happen in one place: what called it tells them apart.
+        for nodes in stacks.levels():
+            called = nodes[(stacks.frames.mode[stacks.frame[nodes]] == KERNEL) & (stacks.parent[nodes] != NO_NODE)]
+            at[called] = at[stacks.parent[called]]
     weight = np.bincount(
-        stacks.frame, view.capture.weight_at[view.main_number][:-1].astype(np.float64), len(stacks.frames)
+        stacks.frame[at], view.capture.weight_at[view.main_number][:-1].astype(np.float64), len(stacks.frames)
     )
     named = np.array([not name.startswith("[") for name in stacks.frames.function], np.bool_)
     weight = np.where(named, weight, 0)
     if not weight.any():
         return ""
     heaviest = int(weight.argmax())
-    amount = format_weight(main.total, main.unit)
     what = amount if main.unit != "ns" and main.unit in main.name else f"{amount} of {main.name}"
     share = format_share(int(weight[heaviest]), main.total)
     return f"{share} of its {what} is in {stacks.frames.symbol[heaviest]}."

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Capture, Int64, MemoryLog
+from pinprof.data.memory_log import MemoryLog
+from pinprof.data.model import Capture, Int64
 
 PAGE_BYTES = 4096
 """Counters of /proc/vmstat count base pages; machines with larger ones record the size of theirs."""

@@ -25,7 +25,8 @@ from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
 from pinprof.data.host_memory import LargeMemory
-from pinprof.data.model import Capture, MemoryLog, RangeTable
+from pinprof.data.memory_log import MemoryLog
+from pinprof.data.model import Capture, RangeTable
 
 UNASSIGNED = "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
 _OF_THE_WHOLE = ("counters", "resources")

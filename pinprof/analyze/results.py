@@ -195,10 +195,13 @@ def judged_event(events: tuple[EventResult, ...]) -> EventResult | None:
 
 
 def main_event(events: tuple[EventResult, ...]) -> EventResult | None:
-    """The first event with weight: of time on processors, else in ns, else of any; time off the CPU comes last."""
+    """The first event with weight: of time on processors, else in ns, else of any.
 
-    def order(result: EventResult) -> tuple[bool, bool, bool, bool]:
+    Those come last of which it is not known where they were counted, and time off the CPU.
+    """
+
+    def order(result: EventResult) -> tuple[bool, bool, bool, bool, bool]:
         event = result.event
-        return event.spans, not event.clocks, not event.shows_time, event.unit != "ns"
+        return event.spans, event.counted, not event.clocks, not event.shows_time, event.unit != "ns"
 
     return min((result for result in events if result.total), key=order, default=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -194,6 +196,15 @@ class Run:
         """What memory operations cost on the machine, and in this run."""
         overhead = self.capture.activity.call_overhead if self.capture.activity else None
         return RateBook.of(self.capture, run_rates(self.capture, self.events, overhead.inside_ns if overhead else 0))
+
+    @property
+    def guessed(self) -> Set[str]:
+        """The measures that the opportunities rest on and that nobody has taken on the machine."""
+        return self.rates.guessed if self.opportunities else frozenset()
+
+    def about(self, capture: Capture) -> Run:
+        """The same of a capture whose rates and manifest alone differ."""
+        return replace(self, attributed=replace(self.attributed, capture=capture))
 
     @cached_property
     def opportunities(self) -> Opportunities | None:

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import importlib
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ from pinprof.machine.process_limits import require_memory
 if TYPE_CHECKING:
     from pinprof.collect.idle import Step
     from pinprof.collect.trouble import Trouble
+    from pinprof.data.model import Capture
+    from pinprof.recording import EndedRecording
 
 ALL = "the answer and the page are missing"
 
@@ -57,8 +59,11 @@ WANTED = [
 """What can be made later as well: rules for names that may not come, what numpy imports by itself, and the page."""
 
 
-def explain(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> None:
-    """Print the answer, write the page, and print where it lies, with `places`; if `quiet`, write the page alone."""
+def explain(recorded: EndedRecording, target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> None:
+    """Print the answer, write the page, and print where it lies, with `places`; if `quiet`, write the page alone.
+
+    What the answer rests on is measured before it, and what else is not known of this machine, after it.
+    """
     missing, below, answered = ALL, list(places), False
     try:
         with trouble.kept("The recording is not explained"), packages_named():
@@ -67,10 +72,17 @@ def explain(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: boo
             from pinprof.cli import pipeline
 
             page = pipeline.default_page(target)
-            analysis = pipeline.explain(target, read.ReadOptions())
+            capture = recorded.capture
+            analysis = pipeline.attributed(capture, target) if capture else pipeline.explain(target, read.ReadOptions())
+            while (better := _measured(recorded, trouble, analysis.capture, pipeline.guessed(analysis))) is not None:
+                analysis = analysis.about(better)
             if not quiet:
                 pipeline.answer([analysis], [f"Page: {page}", *places])
                 missing, answered = "the page is missing", True
+            if (better := _measured(recorded, trouble, analysis.capture)) is not None:
+                analysis = analysis.about(better)
+            for note in recorded.rates.notes if recorded.rates and not quiet else ():
+                say(f"pinprof: {note}", error=True)
             with trouble.kept("The page is not written"):
                 pipeline.write_page([analysis], page)
                 below.insert(0, f"Page: {page}")
@@ -78,6 +90,15 @@ def explain(target: Path, places: Sequence[str], trouble: Trouble, *, quiet: boo
         say_missing(error, missing, target)
     if not quiet:
         say("\n".join(["", *below] if answered else below))
+
+
+def _measured(
+    recorded: EndedRecording, trouble: Trouble, capture: Capture, measures: Collection[str] | None = None
+) -> Capture | None:
+    """`EndedRecording.measured`."""
+    with trouble.kept("This machine is not calibrated"):
+        return recorded.measured(capture, measures)
+    return None
 
 
 def say_missing(error: KeyboardInterrupt, missing: str, target: Path) -> None:

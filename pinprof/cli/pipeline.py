@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from pathlib import Path, PurePath
 
@@ -15,8 +15,10 @@ from pinprof.analyze.selection import selection_of_moment
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.progress import measured, working
+from pinprof.data.model import Capture
 from pinprof.read import machine_rates
 
+_SEARCHING = "Searching for what to change"
 _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""
 _FORMS = {
@@ -38,8 +40,19 @@ def explain(
         capture = machine_rates.stored(read.read(path, replace(options, progress=progress)))
     if moment and selection is None:
         selection = selection_of_moment(capture)
+    return attributed(capture, path, selection=selection)
+
+
+def attributed(capture: Capture, path: Path, *, selection: analyze.Selection | None = None) -> Run:
+    """Give every sample of a recording its cause."""
     with working(f"Attributing the samples of {path.name}"):
         return analyze.analyze(capture, selection=selection)
+
+
+def guessed(analysis: Run) -> Set[str]:
+    """The measures that an answer rests on and that nobody has taken on the machine."""
+    with working(_SEARCHING):
+        return analysis.guessed
 
 
 def present(
@@ -67,7 +80,7 @@ def answer(analyses: Sequence[Run], below: Sequence[str]) -> None:
     from pinprof.report.gather import answer_of
     from pinprof.report.terminal.summary import print_answer
 
-    with working("Searching for what to change"):
+    with working(_SEARCHING):
         answers = [answer_of(analysis) for analysis in analyses]
     print_answer(answers, below)
 

@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns
-from pinprof.cli import explained, interrupts, naming, ranks
+from pinprof.cli import explained, interrupts, naming, progress, ranks
 
 if TYPE_CHECKING:
     from pinprof.collect.pace import SizeLimits
@@ -216,6 +216,7 @@ def record(
         rank=rank.facts() if rank else None,
         labels=labels,
         kernel_symbols=not small,
+        reading=None if unexplained else progress.measured("Reading what was recorded"),
         hooks=replace(
             _hooks(pid, duration_s, quiet=quiet),
             needed=() if unexplained else explained.NEEDED,
@@ -248,7 +249,7 @@ def record(
             say(f"pinprof: {note}", error=True)
         trouble.raises = False  # the recording is whole
         if not unexplained and recorded.broken_off is None:
-            explained.explain(target, places, trouble, quiet=quiet)
+            explained.explain(recorded, target, places, trouble, quiet=quiet)
         elif not quiet:
             say("\n".join(places))
     return trouble.status(outcome.exit_status)

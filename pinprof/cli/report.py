@@ -102,8 +102,6 @@ def command(
 
     Exit status: 5 if a recording is damaged. The report says first what is missing.
     """
-    from pinprof.cli.pipeline import form_of
-
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:
@@ -113,12 +111,7 @@ def command(
             raise UsageError("--share copies whole captures.", "Leave out the options that choose a part.", "share")
         _share(paths, output)
         return 0
-    if form is None and (ended := form_of(output, FORMATS, "html")) != "html":
-        form = ended
-    if (showing.open_page or showing.serve) and form not in ("html", None):
-        raise UsageError(f"{form} can't be opened or served.", "Leave out --format, or give html.", "no-page")
-    if str(output) == "-" and form in ("html", None):
-        raise UsageError("An HTML page needs a file name.", "Name it with -o, for example -o report.html.", "output")
+    form = _form(form, output, shown=showing.open_page or showing.serve)
     from pinprof import read
 
     _refuse_missing(reading)
@@ -149,9 +142,8 @@ def command(
     analyses = [pipeline.explain(path, options, selection=selection, moment=True) for path in paths]
     if explain:
         from pinprof.report import explanation
-        from pinprof.report.terminal.text import print_explanation
 
-        print_explanation(explanation.explain(analyses[0], explain, all_frames=all_frames))
+        explanation.print_explanation(explanation.explain(analyses[0], explain, all_frames=all_frames))
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0], part=bool(selection)) if len(paths) == 1 else several)
@@ -163,6 +155,19 @@ def command(
     else:
         _export(form, analyses[0], output, all_frames=all_frames, all_lines=all_lines)
     return _status([gap for analysis in analyses for gap in analysis.gaps])
+
+
+def _form(form: str | None, output: Path | None, *, shown: bool) -> str | None:
+    """The format that is asked for, None for the summary and the page; `shown`: the page is opened or served."""
+    from pinprof.cli.pipeline import form_of
+
+    if form is None and (ended := form_of(output, FORMATS, "html")) != "html":
+        form = ended
+    if shown and form not in ("html", None):
+        raise UsageError(f"{form} can't be opened or served.", "Leave out --format, or give html.", "no-page")
+    if str(output) == "-" and form in ("html", None):
+        raise UsageError("An HTML page needs a file name.", "Name it with -o, for example -o report.html.", "output")
+    return form
 
 
 def _status(gaps: Sequence[Gap]) -> int:

@@ -1,4 +1,4 @@
-"""`pinprof schema`: the JSON Schema of `pinprof report --format json`."""
+"""`pinprof schema`: the JSON Schema of an answer's `--format json`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ import click
 
 from pinprof.base.terminal import say
 
+_ANSWERS = ("report", "diff", "check", "self-test", "ranks", "fleet", "try")
+"""Those of `answers.SCHEMAS`, which takes long to import."""
+
 
 @click.command()
-def command() -> None:
-    """Print the JSON Schema of `pinprof report --format json`, to check documents or to generate types from.
+@click.argument("answer", type=click.Choice(_ANSWERS), default=_ANSWERS[0])
+def command(answer: str) -> None:
+    """Print the JSON Schema of an answer: of `pinprof report --format json`, or of another command's.
 
-    A new version may add keys. Where a key changes its meaning or goes, `schema` in the document changes.
+    To check documents, or to generate types from. `ranks` is the report of a launch, `self-test` that of
+    `pinprof check --self-test`. A new version may add keys. Where a key changes its meaning or goes, `schema` in the
+    document changes.
     """
-    from pinprof.report.export.schema import schema
+    from pinprof.report.export.answers import SCHEMAS
 
-    say(json.dumps(schema(), indent=1))
+    say(json.dumps(SCHEMAS[answer](), indent=1))

@@ -9,12 +9,15 @@ import contextlib
 import os
 import select
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pinprof.base import files
 from pinprof.collect.collector import Setup, Waiter
 from pinprof.scenario import CONTROL_VARIABLE
+
+LOOK_S = 0.02
+"""How long to wait for an answer before looking whether it is still to come."""
 
 
 class Control:
@@ -47,20 +50,26 @@ class Control:
     def asked(self, command: str, waiter: Waiter) -> Iterator[None]:
         """Send a command; an item whenever it is still not acknowledged, KeyboardInterrupt when the user gives up."""
         self.send(command)
-        while not self.acknowledged(0.02):
+        while not self.acknowledged(LOOK_S):
             waiter.wait_ready(0)
             yield
 
-    def ask(self, *commands: str, timeout_s: float) -> bool:
-        """Send commands to a recorder that is at work, each when the one before is acknowledged; whether all were."""
+    def ask(self, *commands: str, looks: int, gone: Callable[[], bool]) -> bool:
+        """Send commands to a recorder that is at work, each when the one before is acknowledged; whether all were.
+
+        It waits `looks` times LOOK_S for them, unless the recorder is `gone`.
+        """
         self.open()
         try:
             while self.acknowledged(0):  # what came too late for an earlier one
                 pass
             for command in commands:
                 self.send(command)
-                if not self.acknowledged(timeout_s):
-                    return False
+                # Counted rather than timed: a test may have stopped the clock.
+                while not self.acknowledged(LOOK_S):
+                    looks -= 1
+                    if looks < 0 or gone():
+                        return False
             return True
         finally:
             self.close()

@@ -10,6 +10,8 @@ from pathlib import Path
 from pinprof.base import files
 from pinprof.base.errors import ToolMissing
 from pinprof.collect.collector import Setup, Tool, Waiter
+from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.signals import postponed
 from pinprof.machine.libraries import INSIDE
 from pinprof.streams import store
 
@@ -39,10 +41,12 @@ class OwnAgent:
     def enter(self) -> str:
         """Begin to record; why that cannot be, as a note, or nothing."""
         self._folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
-        if why := self._refusal():
+        with postponed(STOP_SIGNALS):  # an agent that came in is one that this knows to leave
+            why = self._refusal()
+            self._pid = 0 if why else os.getpid()
+        if why:
             files.remove_empty(self._folder)
             return UNTRACED + why
-        self._pid = os.getpid()
         return ""
 
     def _refusal(self) -> str:
@@ -66,8 +70,8 @@ class OwnAgent:
     def leave(self) -> None:
         """Record no more, if it does; a forked child leaves its parent's recording alone."""
         if self._pid == os.getpid():
-            self._pid = 0
             _kept[0].pinprof_inside_leave()
+            self._pid = 0
             files.remove_empty(self._folder)
 
 

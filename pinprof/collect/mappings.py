@@ -4,16 +4,22 @@
 
 A list holds until the next one of its process. Reading /proc/PID/maps takes the lock of the address space, so it is
 read at the first samples and then once a second at most, within COST, and a list that has not changed is not written.
+A process that records itself lists its mappings where a recording, or a portion of one, begins and ends.
 Records of every mapping would tell more, but a program that allocates in a loop would fill its recording with them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
 import time
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
+from pinprof.base import files
 from pinprof.collect.placement import maps_of
 from pinprof.data.mapped import Mapped, mapped_as
 
@@ -62,6 +68,31 @@ class Mappings:
     def keep(self, pids: list[int]) -> None:
         """Forget all other processes."""
         self._processes = {pid: one for pid, one in self._processes.items() if pid in pids}
+
+
+class OwnMappings:
+    """Lists of what this process has mapped, for recordings of itself: nobody watches its memory meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        """`path`: the memory log; nothing is written where it cannot be."""
+        self._file = -1
+        with contextlib.suppress(OSError):
+            self._file = files.append(path)
+
+    def write(self) -> None:
+        """What is mapped now."""
+        if self._file >= 0:
+            pid = os.getpid()
+            rows = listed(maps_of(pid, time.monotonic() + LIMIT_S))
+            line = {"t": time.monotonic_ns(), "machine": {}, "processes": [{"pid": pid, "maps": rows}]}
+            with contextlib.suppress(OSError):
+                os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        """No more lists."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
 
 def listed(maps: bytes) -> tuple[Row, ...]:

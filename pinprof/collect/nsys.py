@@ -25,7 +25,7 @@ from pathlib import Path
 from pinprof.base import files
 from pinprof.base.errors import CollectError, PinprofError, ToolMissing, UsageError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect import chosen, nsys_export
+from pinprof.collect import chosen, clocks, nsys_export
 from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder
 from pinprof.collect.program import HeldSignals, find_program
@@ -37,6 +37,8 @@ from pinprof.streams.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
 
 START_TIMEOUT_S = 120.0
 """nsys asks every GPU before it starts anything."""
+MOST_STARTS = 3
+"""How often nsys is started that fails."""
 
 _OUTPUT = "nsys"
 _REPORTS = (f"{_OUTPUT}.nsys-rep", f"{_OUTPUT}.qdrep", f"{_OUTPUT}.qdstrm")
@@ -159,13 +161,15 @@ class Launched(Launcher):
         with closing(listen(folder)) as server:
             self._start(given)
             try:
-                if not self._await(server, deadline):
-                    failure = self._start_failure()
+                failures: list[CollectError] = []
+                while not self._await(server, deadline):
+                    failures.append(self._start_failure())
+                    if len(failures) == MOST_STARTS:
+                        raise failures[0]
                     # Nothing of the program has run, and agents can fail over what others left in shared memory.
                     self._start(given)
-                    if not self._await(server, deadline):
-                        raise failure
-                    self._notes.append(f"{failure.problem} pinprof started it again.")
+                if failures:
+                    self._notes.append(f"{failures[0].problem} pinprof started it again.")
                 self._launch(server, given, deadline)
             except BaseException:
                 self.program.abandon()
@@ -176,7 +180,7 @@ class Launched(Launcher):
     def await_ready(self, waiter: Waiter) -> None:
         """The program waits, so nsys has been ready; note the time on both clocks."""
         waiter.wait_ready(0)
-        self._utc_offset_ns = time.time_ns() - time.monotonic_ns()
+        self._utc_offset_ns = clocks.utc_offset_ns()
 
     def result(self) -> ToolResult:
         """Export what nsys left, without what is private."""

@@ -20,7 +20,7 @@ from pinprof.collect.collector import Waiter
 from pinprof.collect.recorder import Recorder
 
 _PR_SET_NAME = 15
-_READY_TIMEOUT_S = 5.0
+_READY_TIMEOUT_S = 60.0
 _SELF = Path("/proc/self")
 
 
@@ -50,7 +50,7 @@ def said(log: Path) -> str:
 
 
 def await_word(word: str, recorder: Recorder, log: Path, waiter: Waiter) -> None:
-    """Wait until a process has printed a word, until it ends, or for some seconds: no more is lost than its start."""
+    """Wait until a process has printed a word, until it ends, or for a minute: no more is lost than its start."""
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while time.monotonic() < deadline and recorder.wait_status is None and word not in said(log):
         waiter.wait_ready(0.01)

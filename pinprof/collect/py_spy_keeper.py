@@ -25,6 +25,7 @@ from types import FrameType
 
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.collect import clocks
 from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.py_spy_trace import segment
 
@@ -45,6 +46,8 @@ _CLOCK_GUESS_NS = 20_000_000
 """Within which py-spy starts, where its log does not say."""
 _CLOCK_READ_NS = 1_000_000
 """Between the first line of its log and the start of its trace's clock."""
+_SLEWED_NS = 50_000_000
+"""By which a system clock that nobody sets may run ahead or behind while py-spy is at work."""
 
 
 class GaveUp(Exception):
@@ -75,15 +78,17 @@ class Spy:
                 stderr=log,
                 env={**os.environ, "RUST_LOG": "info", "RUST_LOG_STYLE": "never"},
             )
-        return cls(process, folder, started, time.time_ns() - time.monotonic_ns())
+        return cls(process, folder, started, clocks.utc_offset_ns())
 
     def clock(self) -> tuple[int, int]:
         """Where the trace's time begins on CLOCK_MONOTONIC, and how far that may be off."""
         if stamp := _STAMP.search(self._log()):
             seconds = datetime.fromisoformat(stamp[1].decode()).replace(tzinfo=UTC).timestamp()
             begun = int(seconds) * 10**9 + int(stamp[2]) - self.utc_offset_ns
-            # Otherwise the system clock was set meanwhile.
-            if self.started_ns <= begun <= self.started_ns + 10**9:
+            now_ns = time.monotonic_ns()
+            # Otherwise the system clock was set meanwhile. On a busy machine py-spy may begin seconds late.
+            was_set = abs(time.time_ns() - now_ns - self.utc_offset_ns) > _SLEWED_NS
+            if not was_set and self.started_ns <= begun <= now_ns:
                 return begun, _CLOCK_READ_NS
         return self.started_ns, _CLOCK_GUESS_NS
 

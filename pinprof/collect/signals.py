@@ -13,6 +13,7 @@ import errno
 import math
 import os
 import signal
+import threading
 from collections.abc import Collection, Iterator
 
 from pinprof.base.lazy_dataclass import dataclass
@@ -41,18 +42,22 @@ class Arrived:
 def postponed(numbers: Collection[int]) -> Iterator[None]:
     """What of the signals arrives in the block is handled when it ends, so no exception breaks it off.
 
-    Handlers of Python only, in the main thread: whoever has none is ended without an exception anyway. Handlers are
-    replaced and not held back, because a signal that another thread takes is handled in the main one too.
+    Handlers of Python only: whoever has none is ended without an exception anyway. They run in the main thread, so no
+    other one is broken off. Handlers are replaced and not held back, because a signal that another thread takes is
+    handled in the main one too.
     """
     arrived: list[int] = []
-    with contextlib.ExitStack() as restored:
-        for number in numbers:
-            if callable(handler := signal.getsignal(number)):
-                restored.callback(signal.signal, number, handler)
-                signal.signal(number, lambda caught, _: arrived.append(caught))
-        yield
-    for number in arrived:
-        signal.raise_signal(number)
+    numbers = numbers if threading.current_thread() is threading.main_thread() else ()
+    try:
+        with contextlib.ExitStack() as restored:
+            for number in numbers:
+                if callable(handler := signal.getsignal(number)):
+                    restored.callback(signal.signal, number, handler)
+                    signal.signal(number, lambda caught, _: arrived.append(caught))
+            yield
+    finally:
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def wait_for(numbers: Collection[int], timeout_s: float) -> Arrived | None:

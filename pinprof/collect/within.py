@@ -13,11 +13,13 @@ from typing import Any
 
 from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Waiter
+from pinprof.collect.mappings import OwnMappings
 from pinprof.collect.program import Program, resources
 from pinprof.collect.recorder import FINISH_TIMEOUT_S
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.run import CollectorRun
 from pinprof.collect.trouble import Trouble
+from pinprof.streams.store import MEMORY
 
 
 class _ThisProcess(Program):
@@ -89,12 +91,19 @@ class OwnRecording:
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)
+            self._mappings = OwnMappings(directory / MEMORY)
+            places.callback(self._mappings.close)
+            self._mappings.write()
             self._process.start()
             self._places = places.pop_all()
 
     def flush(self) -> None:
         """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""
         self._run.flush()
+
+    def list_mappings(self) -> None:
+        """Write what this process has mapped now, by which faults between two such lists are told apart."""
+        self._mappings.write()
 
     def pause(self) -> None:
         """As `flush`; and what happens from now on need not be recorded, until `resume`."""
@@ -120,6 +129,7 @@ class OwnRecording:
         # Broken off a second time, it leaves no process behind either.
         with self._places:
             self._process.end()
+            self._mappings.write()
             self._run.program_ended()
             self._patience.finish_recorders()
         return self._run.outcome(self._process, interrupted=interrupted)

@@ -28,6 +28,7 @@ from pinprof.data.activity import Activity, MarkTable
 from pinprof.data.host_memory import LargeMemory
 from pinprof.data.manifest import Manifest
 from pinprof.data.meeting_calls import MeetingCalls
+from pinprof.data.memory_log import MemoryLog
 from pinprof.data.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "events", "samples"]
@@ -72,6 +73,9 @@ class Event:
     """Whether the tool that wrote the recording added equal stacks up, so that a row may stand for several samples."""
     elsewhere: bool = False
     """Whether it is known to count or sample something else than processors: a wall clock, a lock's delay, memory."""
+    counted: bool = False
+    """Whether it was counted between samples: a sample says how much there was since the one before, and where the
+    program was at the end of that time."""
     kernel_left_out: bool = False
     """Whether the recorder left it out of this event."""
     inferred: bool = False
@@ -85,13 +89,18 @@ class Event:
     @property
     def clocks(self) -> bool:
         """Whether its weights are time on processors."""
-        return self.unit == "ns" and not self.spans and not self.elsewhere
+        return self.unit == "ns" and not self.spans and not self.elsewhere and not self.counted
 
     @property
     def shows_time(self) -> bool:
         """Whether shares of it are shares of time on processors: of a clock, of cycles, or of samples by a profiler."""
-        counts = self.unit in ("samples", "events") and not self.elsewhere
+        counts = self.unit in ("samples", "events") and not self.elsewhere and not self.counted
         return self.clocks or (counts and _TIME.fullmatch(self.name) is not None)
+
+    @property
+    def costs_time(self) -> bool:
+        """Whether shares of it are shares of time, on processors or off them: what takes it can be saved."""
+        return self.spans or self.shows_time
 
 
 OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
@@ -342,56 +351,6 @@ class RangeTable(Table):
         return np.ones(len(self), np.bool_) if self.ended is None else self.ended
 
 
-@dataclass(frozen=True)
-class ProcessMemory:
-    """What one process of the program held over time; columns of one length."""
-
-    pid: int
-    name: str
-    time_ns: Int64
-    values: Mapping[str, Int64]
-    """`rss, shmem, pinned, locked, swap, huge` in bytes and `threads`; what was not recorded is absent."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PageTable(Table):
-    """Single pages of the program's large mappings, as they were found at single moments; ordered by time."""
-
-    time_ns: Int64
-    pid: Int32
-    address: UInt64
-    node: Int16
-    """The NUMA node; -1 where there was no page, -2 where it is not known."""
-    huge: Int8
-    """1 where it is mapped as a huge page, 0 where not, -1 where that is not known."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MappingTable(Table):
-    """What processes had mapped at single moments, ordered by time: a list holds until the next one of its process."""
-
-    time_ns: Int64
-    pid: Int32
-    start: UInt64
-    end: UInt64
-    kind: UInt8
-    """`Mapped`."""
-
-
-@dataclass(frozen=True)
-class MemoryLog:
-    """Memory of the program and counters of the machine, looked at about ten times a second."""
-
-    time_ns: Int64
-    machine: Mapping[str, Int64]
-    """Counter of /proc/vmstat → its value at each time; pages, or events since the machine started."""
-    processes: tuple[ProcessMemory, ...]
-    """In the order in which they were first seen: the program itself, then its descendants."""
-    bad_lines: int = 0
-    pages: PageTable = field(default_factory=PageTable.empty)
-    maps: MappingTable = field(default_factory=MappingTable.empty)
-
-
 @dataclass(frozen=True, slots=True)
 class ClockSync:
     """Which clock sample times count in, and how far ranges may be off against it."""
@@ -427,7 +386,7 @@ class Losses:
     jumps: tuple[str, ...] = ()
     """Sentences about a clock that went back or ahead while it timed the samples."""
     unsampled: tuple[str, ...] = ()
-    """Sentences about processes that their sampler had to leave alone."""
+    """Sentences about processes and threads that their recorder left alone."""
     damage: tuple[str, ...] = ()
     """Sentences about what of the recording's files is damaged or missing: answers come after them."""
 

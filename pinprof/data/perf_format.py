@@ -7,6 +7,7 @@ Sources: `include/uapi/linux/perf_event.h` (records of the kernel, sample and re
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -54,6 +55,17 @@ TRAILER_WORDS = (SAMPLE_TID, SAMPLE_TIME, SAMPLE_ID, SAMPLE_STREAM_ID, SAMPLE_CP
 
 FORMAT_ENABLED, FORMAT_RUNNING, FORMAT_ID, FORMAT_GROUP, FORMAT_LOST = (1 << bit for bit in range(5))
 """Bits of read_format; LOST since Linux 6.0."""
+
+
+_COUNTS_TIME = re.compile(r"sched:sched_stat_(runtime|wait|sleep|iowait|blocked)\b")
+
+
+def counts_time(event: str) -> bool:
+    """Whether the period of a tracepoint is the nanoseconds since the scheduler last counted.
+
+    Source: `__perf_count` in include/trace/events/sched.h.
+    """
+    return _COUNTS_TIME.match(event) is not None
 
 
 def record(kind: int, misc: int, body: bytes) -> bytes:

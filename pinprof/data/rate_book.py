@@ -17,7 +17,7 @@ from typing import Self
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import rates
 from pinprof.data.model import Capture
-from pinprof.data.rates import NEED_NO_GPU, Rate, Rates, prefault_threads
+from pinprof.data.rates import NEED_NO_GPU, Rate, Rates, family, prefault_threads
 
 BENCH = "pinprof bench on this machine"
 RUN = "this run"
@@ -79,7 +79,7 @@ class RateSource:
 
     def reaches(self, measure: str, size_bytes: int) -> bool:
         """Whether it has the measure near that size."""
-        sizes = [rate.size_bytes for rate in self.rates if measure in (rate.measure, _family(rate.measure))]
+        sizes = [rate.size_bytes for rate in self.rates if measure in (rate.measure, family(rate.measure))]
         if not sizes:
             return False
         return (min(sizes) <= size_bytes * self.reach and size_bytes <= max(sizes) * self.reach) or not any(sizes)
@@ -90,6 +90,8 @@ class RateBook:
 
     def __init__(self, sources: Iterable[RateSource]) -> None:
         self.sources = tuple(sources)
+        self.guessed: set[str] = set()
+        """The measures that were asked for and that nothing has of this machine."""
 
     @classmethod
     def of(cls, capture: Capture, run_rates: Sequence[Rate] = ()) -> Self:
@@ -118,10 +120,11 @@ class RateBook:
             cost = self.cost(whole, size_bytes)
             return cost.times(page / size_bytes) if cost else None
         near = (source for source in self.sources if source.reaches(measure, size_bytes))
-        for source in (*near, *self.sources):
-            if answer := source.estimate(measure, size_bytes):
-                return answer
-        return None
+        answers = (source.estimate(measure, size_bytes) for source in (*near, *self.sources))
+        answer = next(filter(None, answers), None)
+        if answer is None or answer.source == REFERENCE:
+            self.guessed.add(measure)
+        return answer
 
 
 @functools.cache
@@ -162,10 +165,6 @@ def _nearest(curve: Sequence[Rate], size_bytes: int) -> tuple[Rate, ...]:
     below = [rate for rate in curve if rate.size_bytes <= size_bytes]
     above = [rate for rate in curve if rate.size_bytes >= size_bytes]
     return (*below[-1:], *above[:1])
-
-
-def _family(measure: str) -> str:
-    return "prefault.tN" if prefault_threads(measure) else measure
 
 
 def _trusted(found: Rates) -> tuple[Rate, ...]:

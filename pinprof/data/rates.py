@@ -160,6 +160,11 @@ def prefault_threads(name: str) -> int:
     return int(match[1]) if match else 0
 
 
+def family(name: str) -> str:
+    """The measure of `MEASURES` that a name of one stands for."""
+    return "prefault.tN" if prefault_threads(name) else name
+
+
 def machine_of(host_facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of a machine that its rates depend on; one that is unknown is None."""
     gpus = host_facts.get("gpus")

@@ -14,7 +14,8 @@ import numpy as np
 from pinprof.base.columns import Bool, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.host_memory import LargeMemory
-from pinprof.data.model import Capture, MemoryLog
+from pinprof.data.memory_log import MemoryLog
+from pinprof.data.model import Capture
 
 _AnyTable = TypeVar("_AnyTable", bound=Table)
 

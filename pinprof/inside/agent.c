@@ -223,16 +223,22 @@ typedef int (*init)(void **, int, struct nccl_id, int);
 typedef int (*init_config)(void **, int, struct nccl_id, int, void *);
 typedef int (*init_scalable)(void **, int, int, int, struct nccl_id *, void *);
 
+OWN(cuGetProcAddress);
+OWN(cuGetProcAddress_v2);
+OWN(cuGetProcAddress_v2_ptsz);
+OWN(ncclCommInitRank);
+OWN(ncclCommInitRankConfig);
+OWN(ncclCommInitRankScalable);
 static const struct {
     const char *name;
     void *ours;
 } OURS[] = {
-    {"cuGetProcAddress", (void *)cuGetProcAddress},
-    {"cuGetProcAddress_v2", (void *)cuGetProcAddress_v2},
-    {"cuGetProcAddress_v2_ptsz", (void *)cuGetProcAddress_v2_ptsz},
-    {"ncclCommInitRank", (void *)ncclCommInitRank},
-    {"ncclCommInitRankConfig", (void *)ncclCommInitRankConfig},
-    {"ncclCommInitRankScalable", (void *)ncclCommInitRankScalable},
+    {"cuGetProcAddress", (void *)own_cuGetProcAddress},
+    {"cuGetProcAddress_v2", (void *)own_cuGetProcAddress_v2},
+    {"cuGetProcAddress_v2_ptsz", (void *)own_cuGetProcAddress_v2_ptsz},
+    {"ncclCommInitRank", (void *)own_ncclCommInitRank},
+    {"ncclCommInitRankConfig", (void *)own_ncclCommInitRankConfig},
+    {"ncclCommInitRankScalable", (void *)own_ncclCommInitRankScalable},
 };
 enum { GETTER, GETTER_2, GETTER_2_THREAD, INIT, INIT_CONFIG, INIT_SCALABLE };
 static void *real_ones[COUNT(OURS)];

@@ -31,6 +31,7 @@
 #include <unwind.h>
 
 #include "cfi.h"
+#include "own_file.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "The file is defined as little-endian."
@@ -41,6 +42,10 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 #define INTERNAL __attribute__((visibility("hidden"), used)) /* what assembly refers to */
+/* own_NAME is our function NAME also in a process that the agent has come into late, where others' stand before it. */
+#define OWN(name)                                                                                                      \
+    extern __typeof__(name) own_##name __attribute__((visibility("hidden")));                                          \
+    __asm__(".set own_" #name ", " #name)
 #define RARE __attribute__((noinline, cold))
 /* Sanitizers call such functions before they can check anything. */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))

@@ -1,8 +1,6 @@
 /* The file of a process: opened at its first call, mapped chunk by chunk, and begun anew in a forked child.
  *
- * It is mapped MAP_SHARED: what is written is in the page cache at once, whatever ends the process. Its blocks are
- * allocated before it is mapped, because touching a page that the disk has no room for would be a SIGBUS in somebody
- * else's program.
+ * It is mapped MAP_SHARED: what is written is in the page cache at once, whatever ends the process.
  */
 
 enum { SPARE = 64, FIRST_CHUNK = 4 * PAGE, CHUNK = 64 * PAGE };
@@ -33,7 +31,7 @@ struct process {
 };
 
 static struct process *process; /* NULL: the agent is off */
-static char directory[3072];
+static char directory[DIRECTORY_BYTES];
 static word token; /* of this process's file, or of the ancestor's that has one */
 static word begun_ticks, begun_ns;
 static _Atomic uint32_t next_generation;
@@ -50,62 +48,14 @@ static void lose(word begin)
         atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
 }
 
-/* Blocks for a part of the file, or false; never a signal. */
-static bool reserve(word offset, word size)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && offset + size > limit.rlim_cur)
-        return false; /* would be SIGXFSZ */
-    int result;
-    do
-        result = fallocate(process->file, 0, (off_t)offset, (off_t)size);
-    while (result < 0 && errno == EINTR);
-    if (result == 0)
-        return true;
-    if (errno != EOPNOTSUPP && errno != ENOSYS)
-        return false;
-    static const char zeros[PAGE];
-    for (word done = 0; done < size; done += PAGE)
-        if (pwrite(process->file, zeros, PAGE, (off_t)(offset + done)) != PAGE)
-            return false;
-    return true;
-}
-
-/* Below 64: for a larger table of descriptors, the kernel makes a program with threads wait for all processors. */
-#define HIGH_FILE 48
-
-/* A descriptor out of the way: the program's next one is the one that it would have been. */
-static int open_high(const struct header *header, int flags)
-{
-    char path[sizeof directory + 64];
-    snprintf(path, sizeof path, "%s/%u-%016llx.bin", directory, header->pid, (unsigned long long)header->token);
-    int file = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, HIGH_FILE);
-    if (high < 0)
-        return file;
-    close(file);
-    return high;
-}
-
-/* Whether `process->file` is still ours: a program may close all descriptors, and open its own by the same number. */
-static bool file_is_ours(void)
-{
-    struct stat status;
-    return process->file >= 0 && fstat(process->file, &status) == 0 && status.st_dev == process->device &&
-           status.st_ino == process->inode;
-}
+static bool file_is_ours(void) { return is_same_file(process->file, process->device, process->inode); }
 
 static bool reopened(void)
 {
-    if (file_is_ours())
-        return true;
-    process->file = open_high(process->header, 0);
-    if (file_is_ours())
-        return true;
-    if (process->file >= 0)
-        close(process->file);
-    process->file = -1;
-    return false;
+    const struct header *header = process->header;
+    if (!file_is_ours())
+        process->file = open_same(directory, header->pid, header->token, process->device, process->inode);
+    return process->file >= 0;
 }
 
 /* The file of this process, with its header mapped; under the lock. */
@@ -124,9 +74,9 @@ static bool open_file(void)
     both_clocks(&header.opened_ticks, &header.opened_ns);
     /* Unique among processes that share a pid one after another, and in different PID namespaces. */
     header.token = header.opened_ns ^ (word)getpid() << 40 ^ (word)(uintptr_t)&header << 20;
-    int file = process->file = open_high(&header, O_CREAT | O_EXCL);
+    int file = process->file = open_high(directory, header.pid, header.token, O_CREAT | O_EXCL);
     struct stat status;
-    if (file >= 0 && fstat(file, &status) == 0 && reserve(0, size)) {
+    if (file >= 0 && fstat(file, &status) == 0 && reserve(file, 0, size)) {
         process->device = status.st_dev;
         process->inode = status.st_ino;
         struct header *mapped = map_pages_at(process->header, size, MAP_SHARED, file, 0);
@@ -158,7 +108,7 @@ static struct chunk *new_chunk(uint32_t size)
     enum stop reason = LIMIT;
     if (process->bytes + size <= LARGEST_FILE) {
         reason = NO_ROOM;
-        if (reopened() && reserve(process->bytes, size)) {
+        if (reopened() && reserve(process->file, process->bytes, size)) {
             struct chunk *chunk = map_pages(size, MAP_SHARED | MAP_POPULATE, process->file, process->bytes);
             if (chunk != MAP_FAILED) {
                 chunk->size = size;

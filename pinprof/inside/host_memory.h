@@ -387,10 +387,11 @@ QUICK void free(void *p)
         real(p);
 }
 
+OWN(malloc);
 static EARLY RARE void *large_realloc(void *p, size_t size)
 {
     if (!found() || (p && is_first(p))) {
-        void *target = malloc(size);
+        void *target = own_malloc(size);
         size_t there = p ? (size_t)(first + sizeof first - (char *)p) : 0;
         return target && p ? memcpy(target, p, size < there ? size : there) : target;
     }

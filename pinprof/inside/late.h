@@ -17,24 +17,37 @@ enum { MOST_OBJECTS = 8192, NAME_BYTES = 2 << 20, KNOWN = 1 << 13, PIECE = 16 <<
 enum refusal { NONE, INSIDE_ALREADY, SANITIZED, OTHER_LIBC, NO_MEMORY };
 
 /* Functions that stand before one of the C library's. */
+OWN(dlsym);
+OWN(mmap);
+OWN(mmap64);
+OWN(munmap);
+OWN(mremap);
+OWN(madvise);
+OWN(shm_open);
+OWN(calloc);
+OWN(realloc);
+OWN(free);
+OWN(posix_memalign);
+OWN(memalign);
+OWN(aligned_alloc);
 static const struct hook {
     const char *name;
     void *ours;
 } HOOKS[] = {
-    {"dlsym", (void *)dlsym},
-    {"mmap", (void *)mmap},
-    {"mmap64", (void *)mmap64},
-    {"munmap", (void *)munmap},
-    {"mremap", (void *)mremap},
-    {"madvise", (void *)madvise},
-    {"shm_open", (void *)shm_open},
-    {"malloc", (void *)malloc},
-    {"calloc", (void *)calloc},
-    {"realloc", (void *)realloc},
-    {"free", (void *)free},
-    {"posix_memalign", (void *)posix_memalign},
-    {"memalign", (void *)memalign},
-    {"aligned_alloc", (void *)aligned_alloc},
+    {"dlsym", (void *)own_dlsym},
+    {"mmap", (void *)own_mmap},
+    {"mmap64", (void *)own_mmap64},
+    {"munmap", (void *)own_munmap},
+    {"mremap", (void *)own_mremap},
+    {"madvise", (void *)own_madvise},
+    {"shm_open", (void *)own_shm_open},
+    {"malloc", (void *)own_malloc},
+    {"calloc", (void *)own_calloc},
+    {"realloc", (void *)own_realloc},
+    {"free", (void *)own_free},
+    {"posix_memalign", (void *)own_posix_memalign},
+    {"memalign", (void *)own_memalign},
+    {"aligned_alloc", (void *)own_aligned_alloc},
 };
 enum { FIRST_OF_BLOCKS = 7 };
 static void *hooked[COUNT(HOOKS)]; /* what they stand before; NULL: nothing that is certain */
@@ -158,7 +171,7 @@ static void *base_of(void *code)
 static void find_hooks(void)
 {
     for (size_t i = 0; i < COUNT(HOOKS); i++) {
-        void *found = HOOKS[i].ours == (void *)dlsym ? (void *)next_dlsym() : behind(HOOKS[i].name);
+        void *found = HOOKS[i].ours == (void *)own_dlsym ? (void *)next_dlsym() : behind(HOOKS[i].name);
         hooked[i] = found && is_code((word)(uintptr_t)found) ? found : NULL;
     }
     bool whole = blocks && next.malloc;

@@ -161,12 +161,14 @@ def target_machine() -> str:
 MACHINES = ("x86_64", "aarch64")
 """Processors for which wheels are built, on machines of either."""
 
+_OWN_FILE = _HERE / "own_file.h"
 NVTX = Library(
     "NVTX library",
     _PACKAGE / "collect" / "nvtx" / "injection.c",
     "libpinprof_nvtx.",
     # nodelete: threads that end call into it, so it may never be unloaded.
     ("-Wl,-z,nodelete,-z,relro,-z,now",),
+    (_OWN_FILE,),
 )
 _RELRO = ("-Wl,-z,relro,-z,now",)
 _CFI = _HERE / "cfi.h"
@@ -196,8 +198,7 @@ INSIDE = Library(
     "agent",
     _AGENT,
     "libpinprof_inside.",
-    # Its functions are its own where it comes late, and others of these names stand before them.
-    ("-fno-omit-frame-pointer", "-Wl,-Bsymbolic-functions", *_CURE),
-    (*sorted(_AGENT.parent.glob("*.h")), _CFI),
+    ("-fno-omit-frame-pointer", *_CURE),
+    (*sorted(_AGENT.parent.glob("*.h")), _CFI, _OWN_FILE),
 )
 LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA, INSIDE)

@@ -162,12 +162,15 @@ class _Running:
         else:
             self._session.resume()
         self._open += 1
-        return self._mark()
+        mark = self._mark()
+        self._session.list_mappings()
+        return mark
 
     def end(self) -> Mark:
         """A portion ends."""
         self._open -= 1
         if os.getpid() == self._pid:
+            self._session.list_mappings()
             if self._open:
                 self._session.flush()
             else:

@@ -28,13 +28,13 @@ from pinprof.data.unnamed_runs import with_runs_apart
 from pinprof.read.packed import is_packed
 from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
-from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
+from pinprof.read.reader import CAPTURES, Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams.store import refuse_links
 
 if TYPE_CHECKING:
     from pinprof.read.convertible import Convertible
 
-__all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
+__all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "read_fresh", "seal_symbols"]
 
 READERS: tuple[str, ...] = (
     "pinprof.read.perf:DATA",
@@ -61,23 +61,23 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     path = Path(path)
     with _seekable(path) as place:
         if place.is_dir():
-            return _whole(path, place, options)
+            return _whole(_read(path, place, options), path, options)
         from pinprof.read import archive
 
         if not archive.is_archive(place):
-            capture = _whole(path, place, options)
+            capture = _whole(_read(path, place, options), path, options)
         else:
-            with archive.unpacked(place, str(path)) as directory, _shown_as(path, directory):
-                capture = replace(_whole(directory, directory, options), path=str(path))
+            with archive.unpacked(place, str(path)) as folder, _shown_as(path, folder):
+                capture = replace(_whole(_read(folder, folder, options), folder, options), path=str(path))
     options.progress(1)
     return capture
 
 
-def _whole(path: Path, place: Path, options: ReadOptions) -> Capture:
-    """The capture at `place`, with what explains it; `path` is what it is called."""
+def _whole(capture: Capture, path: Path, options: ReadOptions) -> Capture:
+    """What was recorded, with what explains it; `path` is what it is called."""
     from pinprof.read.directory import with_context
 
-    capture = _as_recorded(_with_summable_ranges(with_runs_apart(_read(path, place, options))))
+    capture = _as_recorded(_with_summable_ranges(with_runs_apart(capture)))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))
     return with_possible_times(with_context(capture, path, options))
@@ -119,8 +119,24 @@ def _shown_as(path: Path, copy: Path) -> Iterator[None]:
 
 def seal_symbols(directory: Path) -> Sealed:
     """Resolve every address in a capture just recorded on this machine, and store the symbols inside it."""
-    seal = _reader_of(directory, str(directory)).seal
-    return seal(directory) if seal else Sealed()
+    from pinprof.read import directory as captures
+
+    refuse_links(directory)
+    return captures.seal(directory)
+
+
+def read_fresh(directory: Path, options: ReadOptions = ReadOptions()) -> tuple[Capture, Callable[[], Sealed]]:
+    """Read a capture just recorded on this machine, as `read` does; what it returns beside seals it, as `seal_symbols`.
+
+    So addresses are resolved once, for those who explain a capture at once.
+    """
+    from pinprof.read import directory as captures
+
+    refuse_links(directory)
+    reading = captures.Reading(directory, options, fresh=True)
+    capture = _whole(captures.read_streams(reading), directory, options)
+    options.progress(1)
+    return capture, reading.seal
 
 
 def load_sealing() -> None:
@@ -156,7 +172,7 @@ def _reader_of(path: Path, shown: str) -> Reader:
         )
     if known is not None:
         raise CaptureError(f"{shown} is {known.what}, which pinprof can't read.", known.remedy, "unknown-format")
-    formats = ", ".join(reader.name for reader in _readers() if reader.seal is None)
+    formats = ", ".join(reader.name for reader in _readers() if reader.name != CAPTURES)
     raise CaptureError(
         f"{shown} is not a recording: it begins with {repr(head[:16])[1:]}.",
         f"Give a capture directory, or one of these: {formats}.",

@@ -5,6 +5,7 @@ What reads is imported when it reads: every path is asked whether it is a captur
 
 from __future__ import annotations
 
+import contextlib
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,12 @@ from pinprof import streams
 from pinprof.base.errors import CaptureError
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, ClockSync, SampleTable
-from pinprof.read.reader import Certainty, Reader, ReadOptions, Sealed
+from pinprof.read.reader import CAPTURES, Certainty, Reader, ReadOptions, Sealed
 from pinprof.streams import store
 from pinprof.streams.stream import found
 
 if TYPE_CHECKING:
+    from pinprof.read.perf.data import PerfRecording
     from pinprof.read.range_sources import CaptureRanges
     from pinprof.read.symbols.resolver import Resolver
 
@@ -25,9 +27,16 @@ if TYPE_CHECKING:
 class Reading:
     """A capture that is being read: what several streams need, made when the first one asks."""
 
-    def __init__(self, directory: Path, options: ReadOptions) -> None:
-        """`directory` may be a recording of any other format, of which only `options` are known."""
-        self.directory, self.options = directory, options
+    def __init__(self, directory: Path, options: ReadOptions, *, fresh: bool = False) -> None:
+        """`directory` may be a recording of any other format, of which only `options` are known.
+
+        `fresh`: the capture was recorded here a moment ago, and what its reading finds out is there for `seal`.
+        """
+        self.directory, self.options, self.fresh = directory, options, fresh
+        self.recordings: dict[str, PerfRecording] = {}
+        """Of a fresh capture, the files of perf's format by their names."""
+        self.sampled: frozenset[int] = frozenset()
+        """Of a fresh capture, the processes that samples are of."""
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -44,6 +53,8 @@ class Reading:
         """What names the addresses of perf's records; options given beside a capture win over what lies inside."""
         from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 
+        if self.fresh:
+            return Resolver(kallsyms=self.kallsyms, recording=True)
         symbols = store.part(self.directory, store.SYMBOLS)
         sealed = SealedSymbols.load(symbols) if symbols else None
         kept = self.options.kept if sealed is None else None
@@ -56,14 +67,27 @@ class Reading:
 
         return range_sources.load(self.directory, self.options.ranges, measured_only=bool(self.manifest.scenario))
 
+    def seal(self) -> Sealed:
+        """Store the symbol of every address that was read, and overwrite what of the program's memory is left."""
+        from pinprof.read.perf import capture as perf
+
+        if "resolver" in vars(self):
+            self.resolver.seal().save(self.directory / store.SYMBOLS)
+        return perf.sealed(self)
+
 
 def read(directory: Path, options: ReadOptions) -> Capture:
     """What its collectors recorded; `with_context` adds the rest."""
+    return read_streams(Reading(directory, options))
+
+
+def read_streams(reading: Reading) -> Capture:
+    """The same of a capture that is being read."""
     from pinprof.read.perf import capture as perf
 
+    directory = reading.directory
     if not store.is_capture(directory):
         perf.refuse_pieces(directory)
-    reading = Reading(directory, options)
     capture = None if streams.holds_samples(directory) else _unsampled(reading)
     for stream in streams.STREAMS:
         path = stream.of(directory)
@@ -83,14 +107,12 @@ def with_context(capture: Capture, path: Path, options: ReadOptions) -> Capture:
 
 
 def seal(directory: Path) -> Sealed:
-    """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
-    if store.part(directory, store.NSYS_SQLITE) and not store.part(directory, store.PERF_DATA):
-        from pinprof.read.nsys import capture as nsys
-
-        return nsys.seal(directory)
-    from pinprof.read.perf import capture as perf
-
-    return perf.seal(directory)
+    """Seal a fresh capture that nobody reads now."""
+    reading = Reading(directory, ReadOptions(), fresh=True)
+    # That what was sampled is lost is said when the capture is read.
+    with contextlib.nullcontext() if streams.holds_samples(directory) else contextlib.suppress(CaptureError):
+        read_streams(reading)
+    return reading.seal()
 
 
 _SAMPLERS = ("native", "perf")
@@ -146,4 +168,4 @@ def _certainty(path: Path, _head: bytes) -> Certainty:
     return Certainty.MAYBE if path.is_dir() else Certainty.NO
 
 
-CAPTURE = Reader("capture directory", _certainty, read, seal=seal)
+CAPTURE = Reader(CAPTURES, _certainty, read)

@@ -8,7 +8,8 @@ import numpy as np
 
 from pinprof.base.columns import Int64, UInt8, UInt64
 from pinprof.data.mapped import Mapped
-from pinprof.data.model import MappingTable, SampleTable
+from pinprof.data.memory_log import MappingTable
+from pinprof.data.model import SampleTable
 from pinprof.read.perf.places import Places
 
 

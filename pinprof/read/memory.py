@@ -20,7 +20,8 @@ from pinprof.base.errors import readable
 from pinprof.base.shapes import COUNT, TEXT, Each, Facts, RowShape, Unfit, Whole, parsed
 from pinprof.base.units import format_counted
 from pinprof.data.mapped import Mapped
-from pinprof.data.model import Capture, MappingTable, MemoryLog, PageTable, ProcessMemory
+from pinprof.data.memory_log import MappingTable, MemoryLog, PageTable, ProcessMemory
+from pinprof.data.model import Capture
 from pinprof.read.directory import Reading
 from pinprof.read.listed_mappings import with_mappings
 
@@ -53,13 +54,18 @@ def with_memory(capture: Capture, path: Path | None, _reading: Reading) -> Captu
     if path is None:
         return capture
     log = with_names(read_memory(path), capture.threads)
-    capture = replace(capture, memory=log)
+    # A process that records itself only lists what it has mapped.
+    capture = replace(capture, memory=log if log is not None and _tells_amounts(log) else None)
     if log is not None and capture.samples.mapped is None and capture.clock.source == "monotonic":
         capture = replace(capture, samples=with_mappings(capture.samples, log.maps))
     if log is None or not log.bad_lines:
         return capture
     what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
     return capture.with_notes(f"{what} of the memory log left out.")
+
+
+def _tells_amounts(log: MemoryLog) -> bool:
+    return bool(log.machine) or any(one.values for one in log.processes)
 
 
 def read_memory(path: Path) -> MemoryLog | None:

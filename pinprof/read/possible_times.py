@@ -9,7 +9,8 @@ import numpy as np
 
 from pinprof.base.columns import Int64, Table
 from pinprof.base.units import format_counted
-from pinprof.data.model import LATEST_NS, Capture, MemoryLog, SampleTable
+from pinprof.data.memory_log import MemoryLog
+from pinprof.data.model import LATEST_NS, Capture, SampleTable
 
 _Table = TypeVar("_Table", bound=Table)
 

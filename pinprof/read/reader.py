@@ -66,6 +66,10 @@ class Sealed:
     """By name, those of them whose end is not recorded."""
 
 
+CAPTURES = "capture directory"
+"""What pinprof records is called."""
+
+
 @dataclass(frozen=True)
 class Reader:
     """One input format."""
@@ -76,8 +80,6 @@ class Reader:
     """The answer for a path and its first 64 KiB, fewer if it is shorter, decompressed; none of a directory."""
     read: Callable[[Path, ReadOptions], Capture]
     """The capture; CaptureError for what cannot be read, FormatError for bytes that are not what the format says."""
-    seal: Callable[[Path], Sealed] | None = None
-    """For captures that pinprof records: store the symbols of a new one inside it."""
     streams: bool = False
     """Whether it reads from start to end and decompresses on the way; other readers are given a plain file."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 
 import numpy as np
+from rich.text import Text
 
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.attribution.row import Category
@@ -14,6 +15,8 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count, format_share, format_weight
 from pinprof.data.model import KERNEL, NO_NODE, Event, Frame, Int32, StackTable
 from pinprof.report.joined_frames import with_frames_joined
+from pinprof.report.names import printable
+from pinprof.report.terminal.layout import console_of, tidy
 
 TIERS = {
     "S": "the innermost of these frames decides, whatever encloses it",
@@ -162,3 +165,10 @@ def _line(step: Step) -> str:
 
 def _name(frame: Frame) -> str:
     return frame.symbol if frame.dso.kind == "kernel" else f"{frame.symbol} [{frame.dso.name.strip('[]')}]"
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print the top stacks of one leaf, innermost function first, with the frame that decided marked."""
+    console = console_of()
+    with tidy(console):
+        console.print(Text("\n".join(printable(line) for line in str(explanation).split("\n"))), soft_wrap=True)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rich.console import Console, RenderableType
 
-from pinprof.base import json_text
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import write
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
@@ -150,5 +150,5 @@ FORMS: Mapping[str, Callable[[Written[Any], IO[str]], None]] = {
 
 def write_json(document: object, stream: IO[str]) -> None:
     """Write a document as JSON: ASCII only, so that any byte a name may hold survives the way."""
-    json_text.write(document, stream)
+    json.dump(document, stream, indent=1, allow_nan=False)
     stream.write("\n")

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.row import Category
+from pinprof.analyze.extent import timed_span
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report import sections
 from pinprof.report.data import CaptureFacts, Cause, Explained, Shared
@@ -17,7 +18,6 @@ from pinprof.report.forms import Forms, Written
 from pinprof.report.instances import instance_data
 from pinprof.report.joined_frames import with_frames_joined
 from pinprof.report.names import without_home
-from pinprof.report.rows import timed_span
 from pinprof.report.section import Section, picked
 from pinprof.report.shown import shown_ranges
 from pinprof.report.steps import in_steps

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from pinprof.analyze import Run
 from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
+from pinprof.analyze.extent import start_ns
 from pinprof.analyze.groups import group
 from pinprof.base.columns import in_order
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32, Int64
-from pinprof.report.rows import range_threads, start_ns, threads_of
+from pinprof.report.rows import range_threads, threads_of
 from pinprof.report.thinning import Spans, thin
 from pinprof.report.threads import thread_numbers
 

@@ -15,6 +15,7 @@ _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/
 _EVENT_LABELS = {
     "cpu-clock": "CPU time",
     "task-clock": "CPU time",
+    "sched:sched_stat_runtime": "CPU time",
     "page-faults": "page faults",
     "off-cpu": "waits",
     "idle-threads": "idle threads",
@@ -28,7 +29,7 @@ NO_CALLCHAIN = "[no callchain]"
 
 def event_label(name: str) -> str:
     """What a reader calls a sampled event: `CPU time` for `cpu-clock/freq=999/`; empty where nothing says more."""
-    return _EVENT_LABELS.get(re.split("[/:]", name, maxsplit=1)[0], "")
+    return _EVENT_LABELS.get(name) or _EVENT_LABELS.get(re.split("[/:]", name, maxsplit=1)[0], "")
 
 
 def event_labels(names: Sequence[str]) -> dict[str, str]:

@@ -9,10 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze.extent import end_ns as end_ns
-from pinprof.analyze.extent import is_timed as is_timed
-from pinprof.analyze.extent import start_ns as start_ns
-from pinprof.analyze.extent import timed_span as timed_span
 from pinprof.analyze.groups import add_at
 from pinprof.base.columns import distinct_pairs, is_uniform, pack, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass

@@ -15,11 +15,13 @@ from pinprof.base import files
 from pinprof.base.errors import ProgramNotFound
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.program import exit_status, find_program
+from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.signals import postponed
 
 _PATIENCE_S = 2.0
 """Between the signals that end a program which has run too long."""
-_GRACE_S = 1.0
-"""For what a program left behind, between the signals that end it."""
+_GRACE_S, _END_S = 1.0, 10.0
+"""For what a program left behind: to end when asked, and to be gone once it is killed."""
 _LOOK_S = 0.02
 """Between looks at a program's memory."""
 _TAIL = 4096
@@ -78,15 +80,21 @@ def run(
         path.unlink(missing_ok=True)
     output, errors = (files.create(path) for path in files_of)
     source, watched = _input(watch=watch_input)
+    pid = 0
     try:
         actions = [(os.POSIX_SPAWN_DUP2, file, number) for number, file in enumerate((source, output, errors))]
         started_ns = time.monotonic_ns()
-        pid = _start(executable, command, environment, actions)
+        with postponed(STOP_SIGNALS):  # what has started is known, and so ended
+            pid = _start(executable, command, environment, actions)
         timed_out, seen_bytes = _wait(pid, limit_s, gently=gently)
         _, status, usage = os.wait4(pid, 0)
         wall_ns = time.monotonic_ns() - started_ns
         _end_what_is_left(pid)
         read_input = watched and not os.read(source, 1)
+    except BaseException:
+        if pid:
+            _break_off(pid, gently=gently)
+        raise
     finally:
         for file in (source, output, errors):
             os.close(file)
@@ -153,13 +161,20 @@ def _wait(pid: int, limit_s: float, *, gently: bool) -> tuple[bool, int]:
                 _end(pid, handle, gently=gently)
                 return True, seen_bytes
         return False, seen_bytes
-    except BaseException:
-        _end(pid, handle, gently=gently)
-        os.wait4(pid, 0)
-        _end_what_is_left(pid)
-        raise
     finally:
         os.close(handle)
+
+
+def _break_off(pid: int, *, gently: bool) -> None:
+    """End a process, wherever it is on its way, and what it started."""
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):  # it was waited for
+        handle = os.pidfd_open(pid)
+        try:
+            _end(pid, handle, gently=gently)
+        finally:
+            os.close(handle)
+        os.wait4(pid, 0)
+    _end_what_is_left(pid)
 
 
 def _peak(told_bytes: int, seen_bytes: int) -> int:
@@ -207,11 +222,11 @@ def _end(pid: int, handle: int, *, gently: bool) -> None:
 def _end_what_is_left(group: int) -> None:
     """End the processes that a run left in its group: none outlives it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGTERM)
-        until = time.monotonic() + _GRACE_S
-        while _alive(group) and time.monotonic() < until:
-            time.sleep(_LOOK_S)
-        os.killpg(group, signal.SIGKILL)
+        for number, patience_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _END_S)):
+            os.killpg(group, number)
+            until = time.monotonic() + patience_s
+            while _alive(group) and time.monotonic() < until:
+                time.sleep(_LOOK_S)
 
 
 def _alive(group: int) -> bool:

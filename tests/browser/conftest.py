@@ -19,6 +19,8 @@ from pinprof.report.gather import ReportData
 from pinprof.report.page.html import write_html
 
 CHROMIUM = shutil.which("chromium")
+PATIENCE_MS = 120_000
+"""What a busy machine takes for what must come."""
 HEARD = """
   window.heard = [];
   for (const kind of ["pointerdown", "pointerup", "click"]) {
@@ -29,6 +31,8 @@ HEARD = """
   }
 """
 """The page keeps what it hears of the pointer, before anything that stands on it does."""
+UP_TO_DATE = "html:not([data-linked=busy], :has(#flame[aria-busy=true]))"
+"""Every view of the page shows what was asked for."""
 
 
 @dataclass
@@ -51,6 +55,14 @@ def giving_way(program: str, folder: Path) -> str:
     return str(path)
 
 
+def new_page(browser: Browser, **options: Any) -> Page:
+    """A page in a context of its own, which keeps what it hears."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
+    context.add_init_script(HEARD)
+    return context.new_page()
+
+
 def heard(page: Page) -> list[str] | None:
     """What the page has heard of the pointer; None where it does not keep that."""
     kept: list[str] | None = page.evaluate("window.heard ?? null")
@@ -58,12 +70,15 @@ def heard(page: Page) -> list[str] | None:
 
 
 def until_heard(click: Callable[..., None]) -> Callable[..., None]:
-    """A click that the browser has lost is made again. A machine with more work than time loses one in thousands before
-    any script hears of it, and nothing that a page does can show that. What a page has heard is never repeated.
+    """A click waits for the views, then one that the browser has lost is made again.
+
+    A view that is made anew between the press and the release of a button takes the button away. A machine with more
+    work than time loses one click in thousands before any script hears of it. What a page has heard is never repeated.
     """
 
     def pressed(self: Page | Locator, *arguments: Any, **options: Any) -> None:
         page = self if isinstance(self, Page) else self.page
+        page.wait_for_selector(UP_TO_DATE, state="attached")
         before = heard(page)
         click(self, *arguments, **options)
         if before is not None and heard(page) == before:
@@ -107,11 +122,8 @@ class Pages:
         """An empty page."""
         if self.free[width, scheme, motion]:
             return self.free[width, scheme, motion].pop()
-        context = self.browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion, offline=True
-        )
-        context.add_init_script(HEARD)
-        return context.new_page()
+        viewport = {"width": width, "height": 900}
+        return new_page(self.browser, viewport=viewport, color_scheme=scheme, reduced_motion=motion, offline=True)
 
     def give_back(self, page: Page, width: int, scheme: str, motion: str) -> None:
         """Leave nothing of a report: neither the theme that was chosen nor where the pointer is."""

@@ -42,6 +42,7 @@ def click(page: Page, part: float, row: int, canvas: str = CANVAS) -> None:
 
 def hover(page: Page, part: float, row: int, canvas: str = CANVAS) -> str:
     """The tooltip's text; empty where nothing is drawn."""
+    settle(page)
     page.mouse.move(0, 0)
     page.hover(canvas, position=at(page, part, row, canvas))
     return page.inner_text("#flame-tip") if page.is_visible("#flame-tip") else ""

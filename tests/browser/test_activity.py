@@ -16,6 +16,7 @@ from pinprof.data.activity import MigrationCause
 from pinprof.read import ReadOptions, read
 from pinprof.report.gather import ReportData, build
 from tests.browser.conftest import Opened
+from tests.browser.flame import drawn
 from tests.browser.test_hostile import NAMES
 from tests.support.activities import MIB, MS, US, Call, Op, export, kernel, migration, to_device, traced
 from tests.support.h200 import analysis
@@ -75,6 +76,7 @@ def pixels(page: Page, canvas: str, colour: str) -> int:
 def timeline(page: Page) -> dict[str, float]:
     page.wait_for_selector("#timeline-canvas[data-ready]")
     page.locator("#timeline-canvas").scroll_into_view_if_needed()
+    drawn(page)
     box = page.locator("#timeline-canvas").bounding_box()
     assert box is not None
     return {"x": box["x"], "y": box["y"], "width": box["width"], "height": box["height"]}

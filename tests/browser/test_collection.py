@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from pinprof.report.gather import ReportData
 from pinprof.report.page.collection import comparable_ranges, write_collection
+from tests.browser.conftest import new_page
 from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
@@ -27,8 +28,7 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
     """The page of three recordings; console messages and requests are failures."""
     path = tmp_path / "all.html"
     write_collection([named("first"), named(HOSTILE), named("third")], path)
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
-    opened = context.new_page()
+    opened = new_page(browser, viewport={"width": 1200, "height": 900}, offline=True)
     complaints: list[str] = []
     asked: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text))
@@ -36,7 +36,7 @@ def page(browser: Browser, tmp_path: Path) -> Iterator[Page]:
     opened.on("request", lambda request: asked.append(request.url))
     opened.goto(path.as_uri())
     yield opened
-    context.close()
+    opened.context.close()
     assert complaints == []
     assert {url for url in asked if not url.startswith("blob:")} == {path.as_uri()}
 

@@ -90,6 +90,7 @@ def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Pag
     assert "user.app" in page.inner_text("#filter-chips")
     assert page.locator("#filter-chips .chip").count() == 1
     page.click("#filter-clear")
+    settle(page)
     page.fill("#flame-search", "clear_page")
     assert "%" in page.inner_text("#flame-match")
     assert re.search(r"side=both", page.url)

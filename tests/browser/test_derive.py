@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from pinprof.report.flame import FlameData, RangeRows, Thread
 from pinprof.report.page.bundle import bundle
+from tests.browser.conftest import new_page
 
 pytestmark = pytest.mark.browser
 
@@ -37,10 +38,10 @@ Path = tuple[int, ...]
 
 @pytest.fixture(scope="module")
 def scripted(browser: Browser) -> Iterator[Page]:
-    page = browser.new_page()
+    page = new_page(browser)
     page.add_script_tag(content=bundle("engine/engine.js") + ASK)
     yield page
-    page.close()
+    page.context.close()
 
 
 def recording(seed: int) -> FlameData:

@@ -179,11 +179,11 @@ def test_a_thread_restricts_causes_ranges_and_stacks(open_page: Open) -> None:
 
 def test_a_threads_name_on_the_timeline_chooses_it(open_page: Open) -> None:
     page = open_page(joined()).page
-    box = timeline(page)
-    page.mouse.click(box["x"] + 30, box["y"] + 63)
+    timeline(page)
+    page.click("#timeline-canvas", position={"x": 30, "y": 63})
     shown(page)
     assert filters(page) == ["thread flame 499 ×"]
-    page.mouse.click(box["x"] + 30, box["y"] + 63)
+    page.click("#timeline-canvas", position={"x": 30, "y": 63})
     shown(page)
     assert filters(page) == []
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser
 
+from tests.browser.conftest import new_page
 from tests.support.recorded_programs import needs_native
 
 # They are not imported: this would take every worker a second.
@@ -101,7 +102,7 @@ def test_an_unknown_option_is_refused_and_nothing_runs(executed: Path) -> None:
 
 @pytest.mark.browser
 def test_reports_are_shown_in_frames_as_tall_as_they_need(executed: Path, browser: Browser) -> None:
-    page = browser.new_page(viewport={"width": 1200, "height": 900}, offline=True)
+    page = new_page(browser, viewport={"width": 1200, "height": 900}, offline=True)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto((executed / "book.html").as_uri())
@@ -116,4 +117,4 @@ def test_reports_are_shown_in_frames_as_tall_as_they_need(executed: Path, browse
     page.wait_for_function("document.querySelector('iframe').getBoundingClientRect().height > 300")
     assert frames.nth(0).bounding_box()["height"] <= 904
     assert errors == []
-    page.close()
+    page.context.close()

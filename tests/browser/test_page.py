@@ -9,7 +9,7 @@ from playwright.sync_api import Browser
 
 from pinprof.base import units
 from pinprof.report.page.bundle import bundle
-from tests.browser.conftest import Opened
+from tests.browser.conftest import Opened, new_page
 from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
@@ -100,7 +100,7 @@ def test_names_of_ten_kilobytes_do_not_push_the_page_apart(open_page: Open) -> N
 
 
 def test_quantities_read_as_in_the_terminal(browser: Browser) -> None:
-    page = browser.new_page()
+    page = new_page(browser)
     page.add_script_tag(content=bundle("core/format.js"))
     weights = [
         (value, unit)
@@ -114,4 +114,4 @@ def test_quantities_read_as_in_the_terminal(browser: Browser) -> None:
     assert page.evaluate("all => all.map(([part, whole]) => formatShare(part, whole))", shares) == [
         units.format_share(part, whole) for part, whole in shares
     ]
-    page.close()
+    page.context.close()

@@ -16,6 +16,7 @@ from pinprof.read.assembly import KERNEL_IMAGE
 from pinprof.read.formats import speedscope
 from pinprof.report.export.plain import write_folded
 from pinprof.report.export.speedscope import write_capture
+from tests.browser.conftest import new_page
 from tests.support import h200
 from tests.support.profiles import DSOS, HOSTILE, capture_of, weights
 
@@ -31,8 +32,7 @@ def import_in_speedscope(browser: Browser, folder: Path, name: str, data: bytes)
     loader = folder / "load.js"
     encoded = base64.b64encode(data).decode()
     loader.write_text(f"speedscope.loadFileFromBase64({json.dumps(name)}, {json.dumps(encoded)})")
-    context = browser.new_context(offline=True, accept_downloads=True)
-    page = context.new_page()
+    page = new_page(browser, offline=True, accept_downloads=True)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{(RELEASE / 'index.html').as_uri()}#localProfilePath={loader.as_posix().removeprefix('/')}")
@@ -40,7 +40,7 @@ def import_in_speedscope(browser: Browser, folder: Path, name: str, data: bytes)
     with page.expect_download() as download:
         page.keyboard.press("Control+s")
     saved = Path(download.value.path()).read_bytes()
-    context.close()
+    page.context.close()
     assert errors == []
     return saved
 

@@ -21,7 +21,9 @@ def granted(function, *more):
 
 
 def repeat(seconds, act):
-    """Call it until that took this CPU time: on a busy machine, no fewer calls are made."""
+    """Call it until that took this CPU time: on a busy machine, no fewer calls are made, and who looks for lines may
+    stand still for half of it.
+    """
     end = time.process_time() + seconds
     while time.process_time() < end:
         act()
@@ -52,11 +54,11 @@ plain = ctypes.addressof(keep := ctypes.create_string_buffer(2 * MIB))
 with Path(sys.argv[2]).open("rb") as file:
     weights = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 mapped = ctypes.addressof(ctypes.c_char.from_buffer(weights))
-repeat(0.4, lambda: from_pageable(device, plain))
-repeat(0.4, lambda: from_pinned(device, pinned + 64))
+repeat(0.7, lambda: from_pageable(device, plain))
+repeat(0.7, lambda: from_pinned(device, pinned + 64))
 driver.cuMemHostRegister_v2(P(plain), N(MIB), 0)
-repeat(0.4, lambda: to_registered(device, plain + 128))
-for _ in range(30):
+repeat(0.7, lambda: to_registered(device, plain + 128))
+for _ in range(230):
     wait()
 driver.cuMemcpyHtoD_v2(P(device), P(plain + MIB), N(1004))
 driver.cuMemHostUnregister(P(plain))

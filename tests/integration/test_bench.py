@@ -35,7 +35,7 @@ def pinprof(home: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=240,
         )
 
     return run
@@ -44,7 +44,7 @@ def pinprof(home: Path) -> Run:
 @pytest.fixture(scope="module")
 def measured(pinprof: Run) -> subprocess.CompletedProcess[str]:
     only = [word for measure in MEASURES for word in ("--only", measure)]
-    options = ["--backend", "host", "--time", "30s", "--size-min", "64KiB", "--size-max", "1MiB", "-o", "out/run.json"]
+    options = ["--backend", "host", "--time", "100s", "--size-min", "64KiB", "--size-max", "1MiB", "-o", "out/run.json"]
     return pinprof("pinprof", "bench", "--quick", *only, *options)
 
 

@@ -125,23 +125,26 @@ int main(void) {
 """
 JOIN = """
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <time.h>
 static volatile unsigned long sink;
-__attribute__((noinline)) static void *work(void *seconds) {
-  struct timespec used = {0};
-  while ((double)used.tv_sec + (double)used.tv_nsec * 1e-9 < *(double *)seconds) {
+static atomic_int joined;
+__attribute__((noinline)) static void *work(void *after) {
+  struct timespec used = {0}, begun = {0};
+  while ((double)(used.tv_sec - begun.tv_sec) + (double)(used.tv_nsec - begun.tv_nsec) * 1e-9 < 0.3) {
     for (int i = 0; i < 1000000; i++) sink += (unsigned long)i;  // works
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);  // works, and leaves its processor to others on a busy machine
+    if (after && !atomic_load(&joined)) begun = used;  // works so long after the other
   }
   return NULL;
 }
 int main(void) {
-  double seconds[2] = {0.3, 0.6};
   pthread_t threads[2];
-  for (int thread = 1; thread >= 0; thread--) pthread_create(&threads[thread], NULL, work, &seconds[thread]);
+  for (int thread = 1; thread >= 0; thread--) pthread_create(&threads[thread], NULL, work, thread ? &joined : NULL);
   pthread_join(threads[0], NULL);  // waits
-  pthread_join(threads[1], NULL);
+  atomic_store(&joined, 1);
+  pthread_join(threads[1], NULL);  // joins
   return 0;
 }
 """
@@ -221,9 +224,9 @@ def test_a_join_is_charged_to_the_thread_that_ends_and_not_to_another_busy_one(t
     options = ["-g", "-O1", "-fno-omit-frame-pointer", "-pthread", "program.c", "-o", "program"]
     subprocess.run(["gcc", *options], cwd=tmp_path, check=True)
     blame = recorded(tmp_path, [str(tmp_path / "program")])
-    (waits,) = lines_with(JOIN, "// waits")
+    (waits,), (joins,) = lines_with(JOIN, "// waits"), lines_with(JOIN, "// joins")
     first = [row for row in blame.rows if row.wait == "wait.lock" and row.waiter.site.line == waits]
-    second = [row for row in blame.rows if row.wait == "wait.lock" and row.waiter.site.line == waits + 1]
+    second = [row for row in blame.rows if row.wait == "wait.lock" and row.waiter.site.line == joins]
     total = sum(row.ns for row in first)
     assert total > 0.2e9
     (joined,) = {row.holder.tid for row in second if row.holder.kind is HolderKind.THREAD}

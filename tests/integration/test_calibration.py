@@ -24,8 +24,8 @@ DIM = "Measuring memory costs on this machine"
 PINPROF = ("-m", "pinprof")
 _UNHURRIED = """
 from pinprof.__main__ import main
-from pinprof.bench.calibration import calibration_of
-calibration_of.__kwdefaults__["limit_s"] = 60.0
+from pinprof.bench import recorded_rates
+recorded_rates.LIMIT_S = 60.0
 main()
 """
 UNHURRIED = ("-c", _UNHURRIED)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import tarfile
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pinprof.data.activity import NO_STREAM, UNRECORDED
+from pinprof.data.rates import Rate, family
 from tests.cases.programs import programs
 from tests.cases.recorded import (
     CASES,
@@ -102,3 +104,17 @@ def test_recordings_hold_no_environment_and_no_home() -> None:
                 data = stream.read()
                 text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
                 assert not any(word in text for word in (b"PATH=", b"HOME=", b"USER=", b"/home/", b"/root/"))
+
+
+@pytest.mark.parametrize("case", each([*CASES, *CONTROLS]))
+def test_an_answer_is_that_of_all_rates_once_it_has_those_that_it_asked_for(case: Case | Control) -> None:
+    whole = analysed(case.name)
+    every = whole.capture.rates
+    assert every is not None
+    early, known = whole.about(replace(whole.capture, rates=None)), tuple[Rate, ...]()
+    while asked := tuple(rate for rate in every.rates if family(rate.measure) in early.guessed and rate not in known):
+        known += asked
+        early = early.about(replace(early.capture, rates=replace(every, rates=known)))
+    assert early.opportunities == whole.opportunities
+    assert early.answer == whole.answer
+    assert len(known) < len(every.rates)

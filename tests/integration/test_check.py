@@ -20,11 +20,12 @@ def test_a_program_is_judged_by_what_it_does_more_than_its_baseline(tmp_path: Pa
     (tmp_path / "program.py").write_text(PROGRAM)
     program = [sys.executable, "program.py"]
     words = [sys.executable, "-m", "pinprof", "check", "--write", "json=out.json", "--keep", "kept"]
-    words += ["--baseline", " ".join([*program, "8000"]), "--", *program, "12000"]
+    words += ["--baseline", " ".join([*program, "8000"]), "--", *program, "28000"]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     (verdict,) = json.loads((tmp_path / "out.json").read_text())["verdicts"]
-    assert 2900 < verdict["found"] - verdict["limit"] < 3100
+    # Python's own start has about 1,200 faults, and may have some more or less where its files are not in memory.
+    assert 18_000 < verdict["found"] - verdict["limit"] < 20_000
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["baseline-1.pinprof", "run-1.pinprof"]
     again = subprocess.run(
         [*words[:4], "kept/run-1.pinprof", "--against", "kept/baseline-1.pinprof"],

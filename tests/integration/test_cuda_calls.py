@@ -26,17 +26,29 @@ FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
 MIB = 1 << 20
 FLOOD = """
 #include <stdio.h>
+#include <time.h>
 int cuMemHostUnregister(void *), cuCtxSynchronize(void);
+static long some(void)
+{
+    struct timespec begun, ended;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begun);
+    for (int i = 0; i < 1000; i++)
+        cuMemHostUnregister((void *)0);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
+    return (ended.tv_sec - begun.tv_sec) * 1000000000 + ended.tv_nsec - begun.tv_nsec;
+}
 int main(void)
 {
-    for (int i = 0; i < 100000; i++)
-        cuMemHostUnregister((void *)0);
+    long made = 1000, traced_ns = some();
+    do
+        made += 1000;
+    while (some() > traced_ns / 20 && made < 10000000);
     cuCtxSynchronize();
-    puts("100000");
+    printf("%ld\\n", made);
     return 0;
 }
 """
-"""What it takes for all of these to be traced is half a second and more; the first hundredth breaks the budget."""
+"""Two thousand calls break the budget; it goes on until calls take no time for being traced, however late that is."""
 BATCHES = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +98,7 @@ int main(void)
     cuMemHostRegister_v2(pinned, SIZE, 0);
     for (int i = 0; i < 20000; i++)
         COPY_OR_REGISTER;
-    usleep(100000);
+    sleep(2); /* the rings are empty again */
     cuMemcpyHtoD_v2(device, pinned, 1001);
     cuMemcpyHtoD_v2(device, plain, 1002);
     cuMemHostRegister_v2(plain, SIZE, 0);

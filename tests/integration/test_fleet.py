@@ -22,6 +22,7 @@ from pinprof.fleet.mapping import MappedCapture
 from tests.support.command import pinprof as command
 from tests.support.dask_cluster import cluster
 from tests.support.fleet_captures import BAD_HOST, BAD_NODE, SLOW_DRIVER, Plan, bases_of, make, plan
+from tests.support.schemas import problems
 
 BASES = ("staged_h2d", "thrash")
 
@@ -64,6 +65,10 @@ def test_what_is_planted_stands_out_and_nothing_else(fleet: Fleet) -> None:
         assert one["value"] > one["expected"]
     straggler = next(one for one in fleet.found["outliers"] if Path(one["capture"] or "").name in fleet.plan.stragglers)
     assert " at " in straggler["because"][0]["what"]
+
+
+def test_its_json_fits_the_schema(fleet: Fleet) -> None:
+    assert problems("fleet", fleet.found) == []
 
 
 def test_captures_that_cannot_be_read_are_rows_with_their_reason(fleet: Fleet) -> None:
@@ -159,7 +164,7 @@ def test_a_scheduler_gives_the_same_answer_though_a_worker_dies(
 
         monkeypatch.setattr(engine, "_result", counted)
         assert asked(fleet.folder, tmp_path / "store", "--scheduler", address) == fleet.found
-        assert workers[0].wait(10) == -signal.SIGKILL
+        assert workers[0].wait(60) == -signal.SIGKILL
     assert len(done) == 60
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pinprof.base.columns import Int64
-from pinprof.data.activity import CopyKind, MemoryKind, OpKind
+from pinprof.data.activity import CopyKind, GpuWindowTable, MemoryKind, OpKind
 from pinprof.machine.libraries import CUPTI, compiler
 from pinprof.read import cupti, cupti_file
 from pinprof.read.cupti import GpuWork
@@ -42,8 +42,14 @@ fake.fake_call.restype = ctypes.c_void_p
 def call():
     return ctypes.c_void_p(fake.fake_call(282))
 def wait_until(true):
+    end = time.monotonic() + 600
     while not true():
+        assert time.monotonic() < end
         time.sleep(0.01)
+def written():
+    (name,) = os.listdir(os.environ["PINPROF_GPU"])
+    with open(os.path.join(os.environ["PINPROF_GPU"], name), "rb") as file:
+        return int.from_bytes(file.read(32)[24:], "little")
 {code}
 """
 
@@ -234,8 +240,8 @@ def test_a_profiler_that_was_linked_before_is_noticed_too(running: Running, bind
     ("end", "status"),
     [("os._exit(3)", 3), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL), ("os.abort()", -signal.SIGABRT)],
 )
-def test_what_was_done_half_a_second_before_any_death_is_kept(running: Running, end: str, status: int) -> None:
-    code = f"deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r}); time.sleep(1.2); {end}"
+def test_what_was_written_before_any_death_is_kept(running: Running, end: str, status: int) -> None:
+    code = f"deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r}); wait_until(written); {end}"
     file = running(code, status=status)
     assert file.state == CuptiState.RUNNING
     assert len(file.records) == 1
@@ -331,7 +337,7 @@ def test_with_any_budget_all_is_recorded(running: Running, budget: str) -> None:
 
 def test_over_budget_work_is_recorded_in_windows(running: Running) -> None:
     code = f"""{OFTEN}
-wait_until(lambda: work() or windows() >= 4)
+wait_until(lambda: work() or windows() >= 12)
 for _ in range(10):
     fake.fake_return(282, call())
 assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 and counts.unsafe == 0
@@ -340,15 +346,14 @@ assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 an
     work = work_of(file)
     windows, begun = work.windows, work.operations.start_ns
     assert file.state == CuptiState.ENDED
-    assert len(windows) >= 4
+    assert len(windows) >= 12
     assert windows.start_ns[0] == file.opened_ns
     assert windows.chance[0] == 1
     assert np.all(windows.chance > 0)
     assert windows.chance.min() < 0.5
     assert np.all(windows.start_ns[1:] >= windows.end_ns[:-1])
-    at = np.searchsorted(windows.start_ns, begun, "right") - 1
-    assert np.all(at >= 0)
-    assert few_late(begun, windows.end_ns[at])
+    assert begun[0] >= windows.start_ns[0]
+    assert few(windows_with_late(begun, windows), windows)
     assert (work.recorded, work.complete) == ({"gpu windows", "memory"}, False)
     assert any(f"in {len(windows)} windows" in note for note in work.notes)
 
@@ -362,19 +367,28 @@ def test_where_it_does_not_come_back_recording_ends_with_the_first_window(runnin
 
 
 def test_which_slots_are_recorded_depends_on_the_time_of_day_alone(running: Running) -> None:
-    file = running(f"{OFTEN}\nwait_until(lambda: work() or windows() >= 6)", budget="30")
-    to_day_ns = time.time_ns() - time.monotonic_ns()
+    file = running(f"{OFTEN}\nwait_until(lambda: work() or windows() >= 12)", budget="30")
+    to_day_ns = max(time.time_ns() - time.monotonic_ns() for _ in range(20))  # less where this stood still between them
     drawn = file.windows.take(slice(1, None))
-    for start, chance in zip(drawn.start_ns.tolist(), drawn.chance.tolist(), strict=True):
-        slot = (start + to_day_ns) // 20_000_000
-        assert lot(slot) <= chance * 2**32
+    slots = (drawn.start_ns + to_day_ns) // 20_000_000
+    others = [
+        slot for slot, chance in zip(slots.tolist(), drawn.chance.tolist(), strict=True) if lot(slot) > chance * 2**32
+    ]
+    assert few(len(others), drawn)
 
 
-def few_late(begun: Int64, end: Int64 | np.int64) -> bool:
-    """Whether work was recorded in windows: the clock is read, then the fake switches off, in 5 ms or on a busy machine
-    later.
+def windows_with_late(begun: Int64, windows: GpuWindowTable) -> int:
+    """How many windows hold work that began when they had ended."""
+    at = np.searchsorted(windows.start_ns, begun, "right") - 1
+    return len(np.unique(at[begun > windows.end_ns[at] + 5_000_000]))
+
+
+def few(number: int, windows: GpuWindowTable) -> bool:
+    """Whether a number of windows is one that a busy machine explains: between a reading of the clock and the switch
+    beside it (microseconds), it stands still in one of a thousand. For four of twelve the chance is 5e-10.
     """
-    return bool(np.mean(begun > end + 5_000_000) < 0.05)
+    assert len(windows) >= 12
+    return number <= len(windows) // 4
 
 
 def lot(slot: int) -> int:
@@ -388,16 +402,14 @@ def lot(slot: int) -> int:
 
 def test_of_a_process_killed_in_a_window_the_windows_before_remain(running: Running) -> None:
     code = f"""{OFTEN}
-wait_until(lambda: work() or (windows() >= 3 and counts.enabled - first == counts.disabled))
+wait_until(lambda: work() or (windows() >= 12 and counts.enabled - first == counts.disabled))
 for _ in range(10):
     copies(600)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     file = running(code, budget="30", status=-signal.SIGKILL)
     assert file.state == CuptiState.RUNNING
-    assert len(file.windows) >= 3
-    assert len(work_of(file).operations)
-    assert few_late(work_of(file).operations.start_ns, file.windows.end_ns.max())
+    assert few(windows_with_late(work_of(file).operations.start_ns, file.windows), file.windows)
 
 
 def test_memory_is_recorded_between_windows_too(running: Running) -> None:
@@ -420,9 +432,19 @@ assert counts.enabled == enabled and counts.unsubscribed == 1 and counts.unsafe 
 
 
 def test_a_program_that_becomes_cheap_is_recorded_most_of_the_time(running: Running) -> None:
-    code = f"{OFTEN}\nwait_until(lambda: work() or counts.disabled)\ntime.sleep(4)\nprint(windows())"
+    # After a burst of 6.4 ms, a slot seems to cost 4.7 ms and more, so that its chance is a sixth at most.
+    code = f"""{OFTEN}
+from pathlib import Path
+from pinprof.read import cupti_file
+copies(1600)
+wait_until(lambda: work() or windows())
+def chances():
+    (path,) = Path(os.environ["PINPROF_GPU"]).iterdir()
+    return cupti_file.load(path).windows.chance
+wait_until(lambda: len(chances()) > 2 and chances()[-1] > 4 * chances()[1])
+"""
     windows = running(code, budget="30").windows
-    assert windows.chance[-1] > 4 * windows.chance[1]
+    assert windows.chance.max() > 4 * windows.chance[1]
 
 
 def test_a_burst_is_recorded(running: Running) -> None:
@@ -437,8 +459,7 @@ time.sleep(0.7)
 def test_calls_count_before_their_buffer_is_full(running: Running) -> None:
     code = f"""
 deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1100)
-time.sleep(0.3)
-assert counts.disabled
+wait_until(lambda: counts.disabled)
 """
     assert len(running(code, budget="30").windows) >= 1
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,6 +171,11 @@ def few_processes() -> Iterator[Path]:
     except OSError as error:
         pytest.skip(f"no group of processes can be made here: {error.strerror}")
     yield group
+    for _ in range(600):  # the last processes may not be gone yet
+        with contextlib.suppress(OSError):
+            group.rmdir()
+            return
+        time.sleep(0.1)
     group.rmdir()
 
 

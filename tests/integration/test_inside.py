@@ -290,9 +290,12 @@ int main(void)
     cuMemcpyHtoDAsync_v2(DEVICE, memory, 100 << 10, NULL);
     for (volatile int i = 0; i < 3; i++)
         spend(200000);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("%ld", usage.ru_majflt);
     return 0;
 }"""
-    agent.run([agent.of_c(tmp_path, driver, text)], driver, folder)
+    major = int(agent.run([agent.of_c(tmp_path, driver, text)], driver, folder))
     calls = agent.read(folder).activity.calls
     assert calls.minor_faults is not None
     assert calls.major_faults is not None
@@ -304,4 +307,5 @@ int main(void)
     assert 64 <= new < 72
     assert [count >= 0 for count in faults["cuMemcpyHtoDAsync"]] == [False, True]
     assert [count >= 0 for count in faults["cuStreamSynchronize"]] == [False, True, True]
-    assert set(calls.major_faults.tolist()) <= {-1, 0}
+    # None, unless the machine had no room for what a library's file holds.
+    assert 0 <= calls.major_faults[calls.minor_faults >= 0].sum() <= major

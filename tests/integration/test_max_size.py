@@ -49,13 +49,17 @@ def count():
     while not done.is_set():
         sum(range(2000))
 threads = [threading.Thread(target=noted(work)) for work in (ping, pong, touch, count, count)]
+around = {}
 for thread in threads:
+    start = time.monotonic_ns()
     thread.start()
+    around[thread] = start
 while time.process_time() < float(sys.argv[1]):  # on a busy machine it works as much, and takes longer
     time.sleep(0.05)
 done.set()
 for thread in threads:
     thread.join()
+    said[thread.native_id].append(time.monotonic_ns() - around[thread])
 with open(sys.argv[2], "w") as file:
     json.dump(said, file)
 """
@@ -63,12 +67,12 @@ with open(sys.argv[2], "w") as file:
 
 @dataclass(frozen=True)
 class Recorded:
-    """One recording, and the CPU and wall time that each thread noted."""
+    """One recording, and of each thread the CPU and wall time that it noted, and its time from start to join."""
 
     path: Path
     capture: Capture
     analysis: Run
-    said: dict[int, tuple[int, int]]
+    said: dict[int, tuple[int, int, int]]
 
     @property
     def facts(self) -> dict[str, object]:
@@ -94,7 +98,7 @@ def record(folder: Path, *options: str, seconds: float = 5) -> Recorded:
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     capture = read(path)
-    said = {int(tid): (cpu, wall) for tid, (cpu, wall) in json.loads((folder / "said").read_text()).items()}
+    said = {int(tid): tuple(noted) for tid, noted in json.loads((folder / "said").read_text()).items()}
     return Recorded(path, capture, analyze(capture), said)
 
 
@@ -120,11 +124,12 @@ def test_it_keeps_to_its_size_and_says_since_when(thin: Recorded, whole: Recorde
 
 
 def test_every_threads_processor_time_and_waits_are_whole(thin: Recorded) -> None:
-    for tid, (cpu_ns, wall_ns) in thin.said.items():
+    for tid, (cpu_ns, wall_ns, around_ns) in thin.said.items():
         off = thin.ns("off-cpu", tid)
         # The timer that samples may miss a tick where the host takes the processor away.
         assert thin.ns("cpu-clock", tid) == pytest.approx(cpu_ns, rel=0.15, abs=50e6)
-        assert off == pytest.approx(wall_ns - cpu_ns, rel=0.15, abs=50e6)
+        # A thread may wait for a processor before it notes its first time, and behind its last.
+        assert 0.85 * (wall_ns - cpu_ns) - 50e6 <= off <= 1.15 * (around_ns - cpu_ns) + 50e6
 
 
 def test_every_fault_is_counted(thin: Recorded) -> None:
@@ -160,7 +165,9 @@ def test_causes_have_the_shares_of_a_whole_recording(thin: Recorded, whole: Reco
 
 def test_a_small_recording_is_bounded_by_the_minute(tmp_path: Path) -> None:
     recorded = record(tmp_path, "--small", "--frequency", "999", "--fault-period", "8", seconds=4)
-    assert sum((recorded.path / name).stat().st_size for name in (PERF_DATA, MEMORY)) <= 600_000
+    # The collector begins before the program, and ends behind it: 10 s on a very busy machine.
+    minutes = max((recorded.capture.manifest.outcome["duration_ns"] + 10e9) / 60e9, 1)
+    assert sum((recorded.path / name).stat().st_size for name in (PERF_DATA, MEMORY)) <= 600_000 * minutes
     assert recorded.facts["one_in"] > 1
 
 

@@ -291,3 +291,112 @@ def test_what_perf_script_prints_reads_to_what_perf_itself_counts(tmp_path: Path
         assert "[unknown kernel]" in capture.stacks.frames.symbol or any(
             mode == KERNEL for mode in capture.stacks.frames.mode
         )
+
+
+INHERITING = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <linux/perf_event.h>
+#include <stdarg.h>
+#include <sys/syscall.h>
+long syscall(long number, ...) {
+  long (*real)(long, ...) = dlsym(RTLD_NEXT, "syscall"), given[6];
+  va_list rest;
+  va_start(rest, number);
+  for (int i = 0; i < 6; i++) given[i] = va_arg(rest, long);
+  va_end(rest);
+  struct perf_event_attr *attr = (void *)given[0];
+  if (number == SYS_perf_event_open && attr->sample_type & PERF_SAMPLE_READ) attr->inherit = 1;
+  return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
+"""
+FAMILY = r"""
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+volatile unsigned long sink;
+void *touch(void *_) {
+  for (int i = 0; i < 40; i++) {
+    char *p = mmap(0, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(p, 2 << 20, MADV_NOHUGEPAGE);
+    memset(p, 1, 2 << 20);
+    munmap(p, 2 << 20);
+    for (int j = 0; j < 300000; j++) sink = sink * 31 + j;
+  }
+  return 0;
+}
+int main(void) {
+  pthread_t thread;
+  if (fork() == 0) { touch(0); return 0; }
+  pthread_create(&thread, 0, touch, 0);
+  touch(0);
+  pthread_join(thread, 0);
+  wait(0);
+}
+"""
+
+
+def counts_of_perf(path: Path) -> Counter[str]:
+    """Per event the sum of what perf says that its samples count."""
+    printed = subprocess.run(
+        ["perf", "script", "-i", path, "-F", "period,event", "-G"], capture_output=True, text=True, check=True
+    ).stdout
+    counts: Counter[str] = Counter()
+    for period, event in re.findall(r"^\s*(\d+)\s+([\w-]+)\S*: *$", printed, re.MULTILINE):
+        counts[event] += int(period)
+    return counts
+
+
+def counts_of(capture: Capture) -> dict[str, int]:
+    return {
+        event.name.split(":")[0]: int(capture.samples.weight[capture.samples.event == number].sum())
+        for number, event in enumerate(capture.events)
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("-e", "{cpu-clock,page-faults}:S", "-g"),
+        ("-e", "{cpu-clock,page-faults,context-switches}:S", "-F", "999"),
+        ("-e", "{page-faults,cpu-clock}:S", "-c", "50", "-g"),
+        ("-e", "{cpu-clock,page-faults}:S,{task-clock,minor-faults}:S", "-g"),
+        ("-e", "cpu-clock:S", "--no-inherit", "-g"),
+    ],
+    ids=lambda options: " ".join(options),
+)
+def test_counters_read_at_samples_add_up_to_what_perf_says(program: Path, options: tuple[str, ...]) -> None:
+    path = record(program, *options)
+    expected = counts_of_perf(path)
+    assert all(expected.values())
+    capture = read.read(path)
+    assert counts_of(capture) == expected
+    assert capture.losses.corrupt_bytes == 0
+
+
+def test_counters_of_threads_and_processes_add_up_to_what_they_did(program: Path) -> None:
+    # perf 6.1 inherits no groups; perf itself adds the counters of all threads up as if they were one.
+    folder = program.parent
+    for name, text, options in (("inherit", INHERITING, ["-shared", "-fPIC"]), ("family", FAMILY, ["-O1", "-pthread"])):
+        (folder / f"{name}.c").write_text(text)
+        subprocess.run(["cc", *options, "-o", folder / name, folder / f"{name}.c"], check=True)
+    path = folder / "family.perf.data"
+    recorder = ["perf", "record", "-q", "-e", "{cpu-clock,page-faults}:S", "-g", "-o", path]
+    made = subprocess.run(
+        ["env", f"LD_PRELOAD={folder / 'inherit'}", *recorder, "--", "env", "-u", "LD_PRELOAD", folder / "family"],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip(f"this kernel inherits no groups: {made.stderr.decode()[:200]}")
+    capture = read.read(path)
+    counts, touched = counts_of(capture), 3 * 40 * 512
+    # What a thread counts after its last sample is in no reading.
+    last_of_each = 3 * 512
+    assert touched - last_of_each <= counts["page-faults"] <= touched + 3000
+    threads = set(zip(capture.samples.pid.tolist(), capture.samples.tid.tolist(), strict=True))
+    assert len(threads) == 3
+    assert not capture.losses.unsampled

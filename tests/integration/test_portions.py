@@ -21,6 +21,7 @@ from pinprof.analyze import Run, analyze
 from pinprof.base.errors import CollectError, PinprofError
 from pinprof.collect import RecordRequest, native
 from pinprof.data.activity import MemoryKind
+from pinprof.data.mapped import Mapped
 from pinprof.portions import Portions
 from pinprof.read.symbols.kept import KeptSymbols
 from tests.integration.test_cuda_calls import build
@@ -95,6 +96,36 @@ def test_portions_lie_in_each_other(portions: Portions, tmp_path: Path) -> None:
     ranges = whole.capture.ranges
     assert dict(zip(ranges.name, ranges.depth.tolist(), strict=True)) == {"outer": 0, "inner": 1}
     assert "PINPROF_RANGES" not in os.environ
+
+
+def test_faults_are_told_apart_by_what_is_mapped(portions: Portions, tmp_path: Path) -> None:
+    pages = 10_000
+    with (tmp_path / "file").open("wb+") as file:
+        file.truncate(pages * 4096)
+        mapped = {
+            Mapped.PRIVATE_FILE: mmap.mmap(file.fileno(), pages * 4096, flags=mmap.MAP_PRIVATE),
+            Mapped.SHARED_MEMORY: mmap.mmap(-1, pages * 4096, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS),
+            Mapped.ANONYMOUS: mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS),
+        }
+        outer = portions.begin("outer")
+        portion = portions.begin("inner")
+        for memory in mapped.values():
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            for place in range(0, len(memory), 4096):
+                memory[place] = 1
+        # What is mapped in between is in no list before it.
+        touch(pages)
+        portion.end(tmp_path / "inner.pinprof")
+        outer.end(tmp_path / "outer.pinprof")
+    for name in ("inner", "outer"):
+        capture = read.read(tmp_path / f"{name}.pinprof", read.ReadOptions(kept=SYMBOLS))
+        samples, lost = capture.samples, capture.losses.lost_samples * REQUEST.fault_period
+        assert samples.mapped is not None
+        assert capture.memory is None, "lists say nothing of amounts"
+        for kind in mapped:
+            # The interpreter's own faults in anonymous memory are among the last.
+            found = int(samples.weight[samples.mapped == kind].sum())
+            assert pages - 500 - lost <= found <= pages + 3000, kind
 
 
 def test_a_recording_that_has_grown_is_begun_anew(

@@ -38,7 +38,7 @@ from tests.support.unpacked import tells
 SECRET = "hunter2"
 PYTHON = sys.executable
 BYSTANDER = (
-    "import ctypes, time; ctypes.CDLL(None).prctl(15, b'{0}-thread', 0, 0, 0); print(flush=True); time.sleep(99)"
+    "import ctypes, time; ctypes.CDLL(None).prctl(15, b'{0}-thread', 0, 0, 0); print(flush=True); time.sleep(600)"
 )
 PROGRAM = """
 import os, time
@@ -194,7 +194,7 @@ def test_a_recording_and_its_exports_tell_nothing(recorder: str, tmp_path: Path)
 
 @pytest.mark.skipif(bool(missing("native")), reason=missing("native") or "recording works")
 def test_a_running_program_is_recorded_without_what_surrounds_it(tmp_path: Path) -> None:
-    with subprocess.Popen(program(seconds=30), env={**os.environ, "PASSWORD": SECRET}) as process:
+    with subprocess.Popen(program(seconds=600), env={**os.environ, "PASSWORD": SECRET}) as process:
         try:
             options = ("--pid", process.pid, "--duration", "300ms", "--no-report", "-o", "run")
             pinprof(tmp_path, "record", *options)
@@ -284,12 +284,13 @@ def test_every_watched_call_is_recorded_without_the_memory_next_to_its_arguments
 def test_a_recording_that_was_killed_is_shared_without_the_programs_memory(
     planted_program: Path, tmp_path: Path
 ) -> None:
-    command = (PYTHON, "-m", "pinprof", "record", "--no-report", "-o", "run", "--", planted_program)
+    command = (PYTHON, "-m", "pinprof", "record", "--no-report", "-o", "run", "--", planted_program, "on")
     with subprocess.Popen(list(map(str, command)), cwd=tmp_path, stdout=subprocess.PIPE) as recording:
         assert recording.stdout is not None
         assert recording.stdout.readline() == b"spinning\n"
         partial = tmp_path / "run.pinprof.partial"
-        while (partial / "perf.data").stat().st_size < 20_000:
+        begun = (partial / "perf.data").stat().st_size
+        while (partial / "perf.data").stat().st_size < begun + 20_000:
             time.sleep(0.01)
         recording.kill()
         recording.stdout.read()  # the program ends
@@ -315,7 +316,7 @@ def test_a_file_that_nobody_knows_is_not_shared(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(bool(missing("native")), reason=missing("native") or "recording works")
 def test_a_process_that_is_woken_is_not_named(tmp_path: Path) -> None:
-    reader = BYSTANDER.replace("time.sleep(99)", "[0 for _ in iter(lambda file=open(0, 'rb', 0): file.read(1), b'')]")
+    reader = BYSTANDER.replace("time.sleep(600)", "[0 for _ in iter(lambda file=open(0, 'rb', 0): file.read(1), b'')]")
     writer = "import os, time\nfor _ in range(300): os.write({0}, b'x'); time.sleep(0.001)"
     ends, woken = os.pipe()
     with subprocess.Popen([PYTHON, "-c", reader.format(SECRET)], stdin=ends, stdout=subprocess.PIPE) as process:
@@ -331,7 +332,7 @@ def test_a_process_that_is_woken_is_not_named(tmp_path: Path) -> None:
 
 
 def test_a_measurement_and_its_rates_tell_nothing(tmp_path: Path) -> None:
-    options = ("--backend", "host", "--quick", "--time", "3s", "--only", "memcpy.host", "--size-max", "1MiB")
+    options = ("--backend", "host", "--quick", "--time", "60s", "--only", "memcpy.host", "--size-max", "1MiB")
     pinprof(tmp_path, "bench", *options, "-o", tmp_path / "bench.json")
     assert len(list((tmp_path / "data").rglob("*.json"))) == 1
     assert_clean(tmp_path)

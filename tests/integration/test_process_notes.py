@@ -35,7 +35,7 @@ if child:
 PHASED = f"""
 from pinprof.scenario import phase
 with phase("work"):
-{"".join(f"    {line}" + chr(10) for line in BUSY.format(0.3).splitlines())}
+{"".join(f"    {line}" + chr(10) for line in BUSY.format(1.5).splitlines())}
 """
 
 
@@ -63,7 +63,7 @@ def clock_of_its_own(*options: str) -> tuple[str, ...]:
 @both_samplers
 @needs_native
 def test_a_daemon_that_goes_on_is_said(sampler: str, tmp_path: Path) -> None:
-    said = notes(tmp_path, sys.executable, "-c", DAEMON, "3", options=("--with", sampler))
+    said = notes(tmp_path, sys.executable, "-c", DAEMON, "30", options=("--with", sampler))
     assert "1 process of the program went on when its first process ended: " in said
     assert "is not recorded" in said
     (gap,) = analyze(read(tmp_path / "out.pinprof")).gaps

@@ -31,7 +31,7 @@ def test_nothing_is_imported_before_a_test_asks():
     assert not {"numpy", "click", "pinprof.collect", "pinprof.read"} & set(sys.modules)
 
 def touch(mib, work=0):
-    """First touch of as many pages, one fault each; with work, that lasts long enough for looks on a busy machine."""
+    """First touch of as many pages, one fault each; with work, a second: samplers may stand still for a part of it."""
     memory = mmap.mmap(-1, mib << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     for place in range(0, len(memory), 4096):
@@ -39,15 +39,16 @@ def touch(mib, work=0):
 
 @pytest.mark.pinprof(page_faults=30_000, cause={"fault": "99 %", "pin": "1 %"})
 def test_holds():
-    touch(64)
+    touch(64, 1000)
 
 @pytest.mark.pinprof(page_faults=1000, findings=1000)
 def test_broken():
-    touch(32, 4000)
+    touch(32, 10_000)
 
 @pytest.mark.pinprof(cause={"fault": "1 %"})
 def test_share_broken():
-    touch(96)
+    for _ in range(15):
+        touch(96)
 
 @pytest.mark.pinprof(pairs=0, page_faults="1000000")
 def test_calls():
@@ -64,8 +65,8 @@ def test_mistyped():
 def test_blocks(pinprof_record):
     touch(16)
     with pinprof_record("load") as block:
-        for _ in range(8):  # on a busy machine, Python's frames may not be read for some tens of milliseconds
-            touch(32)
+        for _ in range(8):
+            touch(32, 1000)
     touch(16)
     assert 65_536 <= block.page_faults < 67_000
     block.check(page_faults=67_000)
@@ -95,8 +96,8 @@ def helper():
     def work():
         asked.wait(60)
         touch(32)
-        done.set()
         asked.clear()
+        done.set()
         asked.wait(60)
     thread = threading.Thread(target=work, name="older", daemon=True)
     thread.start()

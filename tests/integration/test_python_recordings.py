@@ -21,8 +21,10 @@ from pinprof.base.errors import ScenarioError
 from pinprof.collect import permission, proc
 from pinprof.collect.python import forbidden
 from pinprof.read import ReadOptions, read
+from pinprof.read.python.stacks import load
 from pinprof.report.gather import build
 from pinprof.report.page.html import render
+from pinprof.streams.store import PYTHON_STACKS
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed"),
@@ -34,6 +36,10 @@ HERE = Path(__file__).parent
 PROGRAM = HERE / "python_program.py"
 ROOT = HERE.parents[1]
 PINPROF = [sys.executable, "-m", "pinprof", "record", "--with", "perf", "-o", "out", "--no-report"]
+
+
+FAR_NS = 20_000_000
+"""Between two looks, of which there are a thousand a second."""
 
 
 def record(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -66,7 +72,7 @@ def can_pin() -> bool:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("python")
-    result = record(folder, "--python", "lines", "--", sys.executable, str(PROGRAM), "notes.json", "0.4")
+    result = record(folder, "--python", "lines", "--", sys.executable, str(PROGRAM), "notes.json", "0.8")
     assert result.returncode == 0, result.stderr
     return folder
 
@@ -75,11 +81,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.skipif(not can_pin(), reason="io_uring is not available here")
 def test_samples_get_the_line_that_ran(recorded: Path) -> None:
     """At least 90 % of what is sampled and has a line while one line works is that line's."""
-    capture = explained(recorded).capture
+    capture, looks = explained(recorded).capture, load(recorded / "out.pinprof" / PYTHON_STACKS)
     samples, stacks = capture.samples, capture.stacks
+    threads = sorted(set(zip(samples.pid.tolist(), samples.tid.tolist(), strict=True)))
+    looked = np.zeros(len(samples), np.bool_)  # A reader that has no processor sees nothing.
+    for pid, tid in threads:
+        mine, times = (samples.pid == pid) & (samples.tid == tid), looks.looks(pid, tid).time
+        after = np.searchsorted(times, samples.time_ns[mine])
+        apart = np.diff(times, prepend=-FAR_NS, append=2**62)
+        looked[mine] = apart[after] < FAR_NS
     for start, end, name in json.loads((recorded / "notes.json").read_text()):
         inside = (samples.time_ns >= start) & (samples.time_ns < end) & (samples.event == 0)
-        assert inside.sum() > 100, "of 400, were there no others on this machine"
+        inside &= looked
+        assert inside.sum() > 50, "of 800, were there no others on this machine"
         wanted = f"({line_of(f'the line that {name}')})"
         rows = np.flatnonzero(inside)
         right = known = 0

@@ -70,7 +70,7 @@ def test_both_events_come_with_kernel_stacks_and_the_programs_whole_time(sampler
 
 
 def test_children_of_the_program_are_sampled_too(tmp_path: Path) -> None:
-    code = f"import os\nif os.fork() == 0:\n    exec({BUSY.format(0.3)!r})\n    os._exit(0)\nos.wait()"
+    code = f"import os\nif os.fork() == 0:\n    exec({BUSY.format(0.6)!r})\n    os._exit(0)\nos.wait()"
     assert record(tmp_path, *python(code)).returncode == 0
     samples = captured(tmp_path).samples
     assert len(set(samples.pid.tolist())) == 2
@@ -86,9 +86,9 @@ def test_a_program_that_ends_at_once_leaves_a_whole_capture(tmp_path: Path) -> N
 @both_samplers
 def test_system_wide_sees_other_processes_but_reports_only_the_program(sampler: str, tmp_path: Path) -> None:
     name = "import ctypes\nctypes.CDLL(None).prctl(15, b'bystander', 0, 0, 0)\n"
-    other = subprocess.Popen(python(name + BUSY.format(20)))
+    other = subprocess.Popen(python(name + BUSY.format(60)))
     try:
-        assert record(tmp_path, *python(BUSY.format(0.4)), options=("--system-wide", "--with", sampler)).returncode == 0
+        assert record(tmp_path, *python(BUSY.format(0.6)), options=("--system-wide", "--with", sampler)).returncode == 0
     finally:
         other.kill()
         other.wait()
@@ -101,7 +101,7 @@ def test_system_wide_sees_other_processes_but_reports_only_the_program(sampler: 
 
 @needs_perf
 def test_dwarf_call_graphs_are_recorded(tmp_path: Path) -> None:
-    assert record(tmp_path, *python(BUSY.format(0.2)), options=("--call-graph", "dwarf")).returncode == 0
+    assert record(tmp_path, *python(BUSY.format(0.6)), options=("--call-graph", "dwarf")).returncode == 0
     assert len(captured(tmp_path).samples) > 50
 
 
@@ -241,17 +241,17 @@ def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(delay: str
     assert 0.9e9 < end - start < 5e9
     begin_ns = capture.samples.time_ns
     clock = capture.samples.event == 0
-    assert begin_ns[clock].min() >= start - 1e9
-    assert begin_ns[clock].max() <= end + 1e9
+    assert ((begin_ns[clock] >= start - 1e9) & (begin_ns[clock] <= end + 1e9)).all()
     # On a busy machine, to start Python can take all of the part. What the program did in the part, it notes itself.
     noted = np.array([line.split() for line in (tmp_path / "working").read_text().splitlines()], np.int64)
     inside = noted[(noted[:, 0] > start) & (noted[:, 0] < end)]
     if len(inside) > 1:
         assert {"all", "one"} <= set(capture.ranges.name)
-        used_ns = inside[-1, 1] - inside[0, 1]
+        steps = np.diff(inside, axis=0)
         within = clock & (begin_ns >= inside[0, 0]) & (begin_ns <= inside[-1, 0])
-        # A host that takes the processor away takes samples with it, and adds none.
-        assert 0.5 * used_ns - 5e6 < capture.samples.weight[within].sum() < 1.1 * used_ns + 5e6
+        # A host that takes the processor away takes samples with it, though that counts as used, and adds none.
+        steady_ns = steps[steps[:, 0] < 5e7, 1].sum()
+        assert 0.5 * steady_ns - 5e6 < capture.samples.weight[within].sum() < 1.1 * steps[:, 1].sum() + 5e6
     assert all(capture.ranges.start_ns >= start)
     assert all(capture.ranges.end_ns <= end)
 

@@ -24,7 +24,7 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[tuple[str, list[subproce
     processes = [start("distributed.cli.dask_scheduler", "--no-dashboard", "--port", "0", "--host", "127.0.0.1",
                        "--scheduler-file", str(file))]  # fmt: skip
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 200
         while not file.exists() or not file.read_text().endswith("}"):
             assert time.monotonic() < deadline, (folder / "log").read_text()
             time.sleep(0.05)

@@ -2,8 +2,10 @@
  *
  * Activity records are given by the test as bytes (`fake_deliver`), in CUPTI's own layout; where a record is a
  * kernel's, the pointer to its name is an index into the texts that the test gave (`fake_name`). What happened is
- * counted.
+ * counted. As CUPTI does, it bears calls of several threads at once: buffers, and the kinds that are on, have a lock.
  */
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -39,6 +41,8 @@ struct call {
     uint64_t *kept;
     uint32_t correlation;
 };
+/* Of what follows; `completed` may be called with it, and asks CUPTI for what was dropped. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static uint8_t *buffer;
 static struct {
     uint8_t *buffer;
@@ -76,6 +80,7 @@ static size_t size_of(uint32_t kind)
 int cuptiActivityFlushAll(uint32_t flag)
 {
     (void)flag;
+    pthread_mutex_lock(&lock);
     fake_counts.flushed++;
     while (!holding && holds) {
         holds--;
@@ -93,6 +98,7 @@ int cuptiActivityFlushAll(uint32_t flag)
         used = 0;
         completed(NULL, 0, full, room, valid);
     }
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
@@ -101,6 +107,7 @@ int cuptiActivityFlushAll(uint32_t flag)
 int fake_deliver(const uint8_t *data, size_t size)
 {
     int lost = 0;
+    pthread_mutex_lock(&lock);
     for (size_t at = 0; at + 4 <= size;) {
         uint32_t kind;
         memcpy(&kind, data + at, sizeof kind);
@@ -128,11 +135,17 @@ int fake_deliver(const uint8_t *data, size_t size)
             lost++;
         }
     }
+    pthread_mutex_unlock(&lock);
     return lost;
 }
 
 /* Whether the worker that hands buffers back is busy elsewhere. */
-void fake_hold(unsigned hold) { holding = hold; }
+void fake_hold(unsigned hold)
+{
+    pthread_mutex_lock(&lock);
+    holding = hold;
+    pthread_mutex_unlock(&lock);
+}
 
 static void tell(uint32_t id, int site, uint64_t *kept)
 {
@@ -228,16 +241,20 @@ int cuptiActivitySetAttribute(int attribute, size_t *size, void *value)
 
 int cuptiActivityEnable(int kind)
 {
-    fake_counts.enabled++;
+    pthread_mutex_lock(&lock);
     on[kind % 64] = 1;
     fake_counts.unified |= kind == 25;
+    fake_counts.enabled++;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
 int cuptiActivityDisable(int kind)
 {
-    fake_counts.disabled++;
+    pthread_mutex_lock(&lock);
     on[kind % 64] = 0;
+    fake_counts.disabled++;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
@@ -261,8 +278,10 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dr
 {
     (void)context;
     (void)stream;
+    pthread_mutex_lock(&lock);
     *dropped = fake_dropped;
     fake_dropped = 0;
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 

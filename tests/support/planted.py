@@ -75,9 +75,10 @@ static void tell(void)
 }}
 #endif
 
-int main(void)
+int main(int argc, char **argv)
 {{
     long secret;
+    pid_t parent = getppid();
     pthread_t thread;
     memcpy(&secret, "hunter2!", 8);
 #ifdef NVTX
@@ -92,14 +93,18 @@ int main(void)
     pthread_create(&thread, 0, threaded, 0);
     pthread_join(thread, 0);
     puts("spinning"), fflush(stdout);
-    spin(SPINS);
-    return secret == 0;
+    do
+        spin(SPINS);
+    while (argc > 1 && getppid() == parent);
+    return argv == 0 || secret == 0;
 }}
 """
 
 
 def build(folder: Path, *options: str, spins: int = 400_000_000) -> Path:
     """The program, which calls every watched function three times and then keeps a processor busy.
+
+    With any argument it does so until whoever started it has ended.
 
     A function is called with the secret wherever it is not given what its role says.
     """

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 ACTION, TEMPLATE, SCRIPT = ROOT / "action.yml", ROOT / "ci/pinprof.gitlab-ci.yml", ROOT / "ci/check.sh"
+RELEASE = ROOT / ".github/workflows/release.yml"
 STAND_IN = """#!/bin/sh
 case "$*" in
 *" pip "*) shift 3; for one; do printf 'pip %s\\n' "$one" >>called; done; exit 0 ;;
@@ -72,7 +73,9 @@ def loaded(path: Path) -> Any:
     return yaml.safe_load(path.read_text("utf-8"))
 
 
-@pytest.mark.parametrize(("schema", "path"), [("github-actions", ACTION), ("gitlab-ci", TEMPLATE)])
+@pytest.mark.parametrize(
+    ("schema", "path"), [("github-actions", ACTION), ("gitlab-ci", TEMPLATE), ("github-workflows", RELEASE)]
+)
 def test_the_files_have_the_form_that_their_systems_take(schema: str, path: Path, tmp_path: Path) -> None:
     import check_jsonschema
 
@@ -80,11 +83,24 @@ def test_the_files_have_the_form_that_their_systems_take(schema: str, path: Path
     text = path.read_text("utf-8").replace("\n.pinprof-check:", "\ncheck:")
     good, bad = (tmp_path / f"{name}.yml" for name in ("good", "bad"))
     good.write_text(text)
-    bad.write_text(text.replace("using: composite", "using: a").replace("when: always", "when: a"))
+    bad.write_text(re.sub("using: composite|when: always|runs-on: .*", "when: a", text))
     words = ["--builtin-schema", f"vendor.{schema}"]
     told, refused = (CliRunner().invoke(check_jsonschema.main, [*words, str(one)]) for one in (good, bad))
     assert (told.exit_code, refused.exit_code) == (0, 1), told.output
     assert "Schema validation errors" in refused.output
+
+
+def test_only_the_upload_of_a_release_may_prove_who_it_is() -> None:
+    workflow = loaded(RELEASE)
+    assert workflow["permissions"] == {}
+    jobs = workflow["jobs"]
+    assert {name: job["permissions"] for name, job in jobs.items()} == {
+        "build": {"contents": "read"}, "publish": {"id-token": "write"},
+    }  # fmt: skip
+    assert not any("run" in step for step in jobs["publish"]["steps"]), "no code of ours runs with that right"
+    scripts = [step["run"] for step in jobs["build"]["steps"] if "run" in step]
+    assert scripts
+    assert not any("${{" in script for script in scripts)
 
 
 def test_inputs_are_never_part_of_a_shell_script() -> None:

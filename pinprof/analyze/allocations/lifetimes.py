@@ -19,7 +19,8 @@ from pinprof.analyze.allocations.recorded import FreeTable, families_of, recorde
 from pinprof.analyze.allocations.results import FOREVER, Allocations, AllocationTable
 from pinprof.analyze.groups import group
 from pinprof.base.columns import Int64, UInt8
-from pinprof.data.model import Capture, MemoryLog
+from pinprof.data.memory_log import MemoryLog
+from pinprof.data.model import Capture
 
 _ALIVE_NS = 1_000_000_000
 """A process that was not looked at for so long at the end had ended."""

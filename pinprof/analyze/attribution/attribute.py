@@ -27,6 +27,9 @@ PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin
 
 _PINS, _RECLAIMS = (1 << bit for bit in range(len(GROUPS)))
 
+_COPY_SPACE = frozenset({"dup_mm", "dup_mmap"})
+"""What a fork does with the address space, under its lock."""
+
 _UNKNOWN, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
 """Whose thread a stack belongs to, from its root inward: libcuda starts its own through libc, without the program."""
 
@@ -187,7 +190,8 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
     handler = remainder == tables.rank["driver interrupt"]
     leaf = np.where(interrupted, np.where(handler, role["driver interrupt"], role["interrupt"]), leaf)
     decided = np.where(interrupted, np.where(handler, remainder_at, interrupt_at), decided)
-    memory = (context > 0) | (remainder == tables.rank["address space"])
+    copies = rules.kernel & np.array([name in _COPY_SPACE for name in stacks.frames.function], np.bool_)
+    memory = (context > 0) | (remainder == tables.rank["address space"]) | stacks.under(copies)
     by_libcuda = (gpu_at, whose, synchronises & ~locking)
     waits, waits_at = _waits(wait, wait_at, memory, by_libcuda, tables)
     polling = leaf == role["polling"]
@@ -231,7 +235,7 @@ def _waits(
 
 def _claimed_by_thread(tables: RuleTables) -> Bool:
     """The leaves that the name of a thread outweighs."""
-    weak = [row.tier in "GDU" and row.role not in ("interrupt", "idle", "no stack") for row in tables.rows]
+    weak = [row.tier in "GDU" and row.role not in ("interrupt", "idle", "no stack", "no place") for row in tables.rows]
     weak[tables.role["uvm"]] = True
     return np.array(weak, np.bool_)
 
@@ -264,7 +268,9 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     ):
         leaf[mask] = tables.leaf[name]
         work[mask] = WORK_ATTRIBUTES.index(attribute_name)
-    groups[waiting] = 0
+    counted = np.array([event.counted for event in capture.events], np.bool_)[samples.event]
+    leaf[counted] = role["no place"]
+    groups[waiting | counted] = 0
     return Attribution(leaf, work, decided, groups, loops.staging | loops.polling | loops.copying)
 
 

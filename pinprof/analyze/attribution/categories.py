@@ -459,6 +459,10 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "lost.nostack", "D", "samples without a callchain", "Record with -g.", role="no stack", shown_under="other",
     ),
+    Category(
+        "lost.place", "D", "counted between samples: where is not known", "Sample the event itself.", role="no place",
+        shown_under="other",
+    ),
     # Off the processors: what a thread waited for, by the stack with which it left.
     Category(
         "wait.gpu", "W", "blocked inside the CUDA driver library until the GPU is done",
@@ -506,7 +510,8 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "wait.child", "W", "a child process (wait or vfork)", "Start fewer processes.",
-        k(r"do_wait|kernel_wait4|kernel_waitid|sys_wait4|sys_waitid|kernel_clone"), strength=40,
+        # A process that was made by vfork(2) or posix_spawn(3) is awaited in kernel_clone itself.
+        k(r"do_wait|kernel_wait4|kernel_waitid|sys_wait4|sys_waitid|kernel_clone", "_do_fork"), strength=40,
     ),
     Category(
         "wait.mmap_lock", "W", "the lock of the address space, held by another thread's mmap, munmap or fault",
@@ -521,7 +526,9 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "wait.kernel", "W", "a lock or a completion inside the kernel", "See the call tree.",
         k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
-          r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read"),
+          r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read")
+        # What a fork waits for before there is a child.
+        + k("copy_process", strength=45),
         strength=10, role="kernel lock",
     ),
     Category(
@@ -546,7 +553,7 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "The program does not cause this.",
-        k(r"get_signal|ptrace_stop|do_signal_stop|__refrigerator|ptrace_notify"), strength=20,
+        k(r"get_signal|do_signal_stop|__refrigerator", strength=20) + k("ptrace_stop|ptrace_notify", strength=46),
     ),
     Category(
         "wait.exit", "W", "while a thread or process ends", "Free memory before exit.", k("do_exit|do_group_exit"),

@@ -12,8 +12,8 @@ Scope = Literal["k", "nv", "uv", "fn", "so"]
 
 Role = Literal[
     "", "uvm", "nvidia", "module", "kernel", "address space", "interrupt", "driver interrupt", "idle", "no stack",
-    "gpu fault", "wait", "gpu wait", "cuda thread", "idle thread", "runnable", "lock", "mmap lock", "kernel lock",
-    "program", "python", "vdso", "anonymous", "polling",
+    "no place", "gpu fault", "wait", "gpu wait", "cuda thread", "idle thread", "runnable", "lock", "mmap lock",
+    "kernel lock", "program", "python", "vdso", "anonymous", "polling",
 ]  # fmt: skip
 """What the machine recognises by more than a frame's name. Each role has exactly one row."""
 

@@ -1,7 +1,6 @@
 """From the taxonomy's rows to what the machine reads: claims, ranks and contexts, derived from the rows alone.
 
-Rows that cannot work are refused (`checks`); those of the taxonomy are refused by a test, since that takes longer than
-to derive them.
+A test refuses rows that cannot work.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from functools import cache
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.attribution.checks import refuse
 from pinprof.analyze.attribution.row import Category, Frames, Role, Scope
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int16
@@ -104,16 +102,11 @@ def matcher(frames: Sequence[Frames], scope: Scope) -> Matcher | None:
     return lambda name: matches()(name)
 
 
-def tables(rows: tuple[Category, ...]) -> RuleTables:
-    """Derive everything from the rows; TaxonomyError for rows that cannot work."""
-    refuse(rows, _claims(rows, _ranks(rows)))
-    return _derived(rows)
-
-
-def _derived(rows: tuple[Category, ...]) -> RuleTables:
+def derived(rows: tuple[Category, ...]) -> RuleTables:
+    """The tables of rows that can work."""
     leaf = {row.name: number for number, row in enumerate(rows)}
-    ranks = _ranks(rows)
-    claims = _claims(rows, ranks)
+    ranks = ranks_of(rows)
+    claims = claims_of(rows, ranks)
     openers = [row for row in rows if row.opens or row.takes]
     context = {row.context: code for code, row in enumerate(openers, 1)}
     kinds = {name: ranks.get(f"kind {name}", []) for name in context}
@@ -155,7 +148,7 @@ def _contests(row: Category, frames: Frames) -> tuple[str, ...]:
     return (f"U {frames.inside}".rstrip(),) if row.tier == "U" else (row.tier,)
 
 
-def _ranks(rows: tuple[Category, ...]) -> dict[str, list[int]]:
+def ranks_of(rows: tuple[Category, ...]) -> dict[str, list[int]]:
     """The strengths of each contest, ascending: their positions are the ranks."""
     ranks: dict[str, set[int]] = {}
     for row in rows:
@@ -167,14 +160,15 @@ def _ranks(rows: tuple[Category, ...]) -> dict[str, list[int]]:
     return {contest: sorted(strengths) for contest, strengths in ranks.items()}
 
 
-def _claims(rows: tuple[Category, ...], ranks: Mapping[str, list[int]]) -> dict[tuple[str, Scope], list[Claim]]:
+def claims_of(rows: tuple[Category, ...], ranks: Mapping[str, list[int]]) -> dict[tuple[str, Scope], list[Claim]]:
+    """What rows claim, by contest and scope, in the order of the rows."""
     claims: dict[tuple[str, Scope], list[Claim]] = {}
     for number, row in enumerate(rows):
         groups: dict[tuple[str, Scope, int | None], list[Frames]] = {}
-        told_by = row.frames
+        matched_by = row.frames
         if row.kinds_of:
-            told_by = tuple(frames for other in rows if other.context == row.kinds_of for frames in other.frames)
-        for frames in told_by:
+            matched_by = tuple(frames for other in rows if other.context == row.kinds_of for frames in other.frames)
+        for frames in matched_by:
             strength = row.strength if frames.strength is None else frames.strength
             for contest in _contests(row, frames):
                 groups.setdefault((contest, frames.scope, strength), []).append(frames)
@@ -216,4 +210,4 @@ def _detours(
     return bits, tuple(detours)
 
 
-TABLES = _derived(CATEGORIES)
+TABLES = derived(CATEGORIES)

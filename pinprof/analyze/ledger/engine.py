@@ -22,7 +22,8 @@ from pinprof.base.columns import Int64, UInt8
 from pinprof.base.units import format_counted
 from pinprof.data.activity import Activity
 from pinprof.data.gpu_functions import MEMORY
-from pinprof.data.model import Capture, MemoryLog, PageTable
+from pinprof.data.memory_log import MemoryLog, PageTable
+from pinprof.data.model import Capture
 
 
 def ledger_of(

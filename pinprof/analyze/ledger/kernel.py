@@ -22,7 +22,8 @@ from pinprof.analyze.ledger.results import KernelView
 from pinprof.base.columns import Int64
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.gpu_functions import allocates, frees
-from pinprof.data.model import Capture, MemoryLog
+from pinprof.data.memory_log import MemoryLog
+from pinprof.data.model import Capture
 
 _LOOK_NS = 2_000_000
 """A look may take as long."""

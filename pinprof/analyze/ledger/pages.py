@@ -12,7 +12,7 @@ import numpy as np
 from pinprof.analyze.allocations.results import HOST_KINDS, KINDS, AllocationTable
 from pinprof.analyze.ledger.results import Pages
 from pinprof.base.columns import Int64
-from pinprof.data.model import PageTable
+from pinprof.data.memory_log import PageTable
 
 LEAST_BYTES = 1 << 20
 """Pages of smaller allocations are hardly ever among those that were asked for."""

@@ -11,9 +11,9 @@ from pinprof.analyze.allocations.results import FOREVER, HOST_KINDS, KINDS, UNKN
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.pages import pages_of
 from pinprof.analyze.ledger.results import BASES, Growth, Pages, SiteResult, Total, Use
-from pinprof.analyze.ledger.trend import trend_of
 from pinprof.base.columns import Int64, UInt8
-from pinprof.data.model import PageTable
+from pinprof.base.statistics import trend_of
+from pinprof.data.memory_log import PageTable
 
 LEAST_STEPS = 8
 """Fewer steps show no trend."""

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.opportunities.candidate import Candidate, total
+from pinprof.analyze.opportunities.candidate import Candidate, sampled, share_of_own_time, total
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import CopyGroup, Scene
@@ -38,6 +39,8 @@ FRESH_SHARE = 0.1
 _HOST_KINDS = (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)
 _COPYING = re.compile(COPYING)
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
+_STAGES = Functions(r"cupy/_creation/from_data\.py", "array|asarray|asanyarray|ascontiguousarray")
+"""CuPy copies what it gets to its own pinned memory, even from pinned memory."""
 
 
 def tiny(scene: Scene) -> Iterator[Candidate]:
@@ -351,3 +354,19 @@ def mapped_files(scene: Scene) -> Iterator[Candidate]:
             evidence=(Evidence(f"{format_counted(group.count, 'copy takes', 'copies take')}"
                                f" {format_ns(group.cost_ns)}."),),
         )  # fmt: skip
+
+
+def restaged(scene: Scene) -> Iterator[Candidate]:
+    """Copies that a library makes in the host's memory, of data that it then copies to the GPU, by the calling line."""
+    for group in scene.by_place(np.flatnonzero(scene.under(_STAGES) & scene.caused_by("copy.user") & scene.in_own())):
+        site = scene.site_of(group)
+        yield sampled(
+            scene,
+            group,
+            site,
+            f"{site.place} copies data to the library's pinned memory before it is copied to the GPU.",
+            "pinned-buffer",
+            (0.0, 0.0, 0.2),
+            "Data that is written to pinned memory in the first place is not copied on the host.",
+            share_of_own_time(scene, scene.ns(group)),
+        )

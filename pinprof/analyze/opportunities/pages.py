@@ -14,7 +14,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.opportunities import fault_addresses
-from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.making import LEAST_FREED, PlaceBlocks, blocks_at, made_again
 from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
@@ -23,7 +23,7 @@ from pinprof.analyze.opportunities.refills import renewal
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_ns, format_share
+from pinprof.base.units import format_ns
 from pinprof.data.mapped import OWN, Mapped
 from pinprof.data.model import Bool, Int64
 from pinprof.data.rate_book import RUN, Estimate
@@ -357,7 +357,7 @@ def _candidate(
         count=blocks.made if blocks else 0,
         bytes=blocks.made_bytes if blocks else 0,
         evidence=(
-            Evidence(f"This is {format_share(cost, max(scene.own_ns, 1))} of the program's own time."),
+            share_of_own_time(scene, cost),
             *([Evidence(blocks.text)] if blocks else ()),
             *_addresses(scene, kind, group),
         ),

@@ -24,7 +24,6 @@ from pinprof.analyze.opportunities import (
     managed,
     pages,
     pressure,
-    restaging,
     turns,
 )
 from pinprof.analyze.opportunities.candidate import Candidate
@@ -73,7 +72,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(copying.tiny, "tiny copies", _CALLS),
     Detector(copying.pageable, "copies of pageable memory", _CALLS),
     Detector(copying.mapped_files, "copies of mapped files", _CALLS),
-    Detector(restaging.restaged, "copies by libraries before the copy to the GPU", (CLOCK, STACKS)),
+    Detector(copying.restaged, "copies by libraries before the copy to the GPU", (CLOCK, STACKS)),
     Detector(turns.back_and_forth, "copies and kernels that take turns", _CALLS),
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
     Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),

@@ -6,14 +6,15 @@ tools/evidence_table.py prints the table of who needs what.
 
 from __future__ import annotations
 
+import numpy as np
+
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
 from pinprof.analyze.completeness import hides_costs, possible_durations
-from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.evidence import MIN_SAMPLES, SHARE_ERROR
 from pinprof.analyze.rules.rule import Need, View, unmet
-from pinprof.analyze.visible import has_call_chains, has_kernel_names
 from pinprof.base.units import format_bytes
 from pinprof.data.gpu_functions import MEMORY
-from pinprof.data.model import KERNEL, clock_event
+from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, Int64, clock_event
 
 _NO_SAMPLES = "Without samples, this can't be judged."
 _NO_TIME = "Without samples of time on processors, this can't be judged."
@@ -28,6 +29,33 @@ def _may_hold_the_kernel(view: View) -> bool:
         return True
     recorded = any(collector.get("version") for collector in view.capture.manifest.collectors)
     return recorded and not view.main.event.user_only
+
+
+def has_call_chains(capture: Capture, event: int) -> bool:
+    """Whether enough samples of an event have callers.
+
+    A sample without a call chain has at most one frame. Where nothing was sampled in the kernel, or call chains exist
+    elsewhere, a lone frame of user code tells enough: it is not in the kernel.
+    """
+    stacks, weight = capture.stacks, capture.weight_at[event]
+    lone = np.append(stacks.parent == NO_NODE, True)
+    blind = lone & np.append(stacks.frames.mode[stacks.frame] == KERNEL, True)
+    if lone[weight > 0].all():
+        return not weight[blind].any()
+    return _few(weight, blind)
+
+
+def has_kernel_names(capture: Capture, event: int) -> bool:
+    """Whether enough samples in the kernel have a named kernel function on their stack."""
+    stacks = capture.stacks
+    kernel = stacks.frames.mode == KERNEL
+    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.function], np.bool_)
+    return _few(capture.weight_at[event], np.append(kernel[stacks.frame], False) & ~stacks.under(known))
+
+
+def _few(weight: Int64, blind: Bool) -> bool:
+    """Whether what is blind can change a share by no more than chance may."""
+    return bool(weight[blind].sum() <= SHARE_ERROR * weight.sum())
 
 
 SAMPLES = Need(

@@ -729,10 +729,20 @@ static int switch_windows(int on, uint32_t its_chance)
     return ours;
 }
 
+/* Have CUPTI hand over what is complete. Once `stop` has had this lock, this library calls CUPTI no more: in a process
+ * that ends, CUPTI has ended by the time at which a machine comes back to this thread. */
+static void flush(void)
+{
+    pthread_mutex_lock(&switching);
+    if (atomic_load(&active))
+        cupti.flush_all(0);
+    pthread_mutex_unlock(&switching);
+}
+
 /* After a slot: the next ones' chance depends on what it cost. */
 static void reckon(void)
 {
-    cupti.flush_all(0);
+    flush();
     pthread_mutex_lock(&lock);
     charge();
     slots_seen += slots_seen < SLOTS;
@@ -748,7 +758,7 @@ static void record_in_windows(void)
     slots_seen = FIRST_SLOTS;
     pthread_mutex_unlock(&lock);
     switch_windows(0, 0);
-    cupti.flush_all(0);
+    flush();
     pthread_mutex_lock(&lock);
     spent_ns = 0;
     pthread_mutex_unlock(&lock);
@@ -763,16 +773,16 @@ static void record_in_windows(void)
                 slot++;
             nap_until(slot * SLOT_NS);
         }
-        if (lot(slot) < drawn && switch_windows(1, drawn)) {
+        /* The slot may be over where a busy machine let this thread wait. */
+        if (lot(slot) < drawn && time_of_day() / SLOT_NS == slot && switch_windows(1, drawn)) {
             nap_until((slot + 1) * SLOT_NS);
             reckon();
-            drawn = chance();
-            if (lot(slot + 1) >= drawn || slot + 1 - time_of_day() / SLOT_NS > 1) /* not drawn, or not now */
-                switch_windows(0, 0);
         } else {
-            cupti.flush_all(0); /* work of an earlier window that ended late */
-            drawn = chance();
+            if (in_window)
+                switch_windows(0, 0);
+            flush(); /* work of an earlier window that ended late */
         }
+        drawn = chance();
     }
 }
 
@@ -830,8 +840,8 @@ static void *flusher(void *unused)
     for (unsigned periods = 0; atomic_load(&active); periods++) {
         if (over_budget_within(periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS))
             record_in_windows();
-        else if (atomic_load(&active) && atomic_exchange(&fresh, 0))
-            cupti.flush_all(0);
+        else if (atomic_exchange(&fresh, 0))
+            flush();
     }
     return NULL;
 }

@@ -32,8 +32,9 @@ START_TIMEOUT_S = 60.0
 RING_VARIABLE = "PINPROF_RING_BYTES"
 """Environment variable: another size of each CPU's ring, a power of two of pages; small ones overrun."""
 
-_SETTLE_S = 0.5
-"""The longest wait for each of its answers."""
+_PATIENCE, _SETTLE = 500, 25
+"""How often to look for its answers (control.py), 10 s on a busy machine where it may have no processor for a while;
+and how often after one that did not come, until one comes: who never answers costs the program so much once."""
 
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups", "thinned")
 SAMPLES_SHARE = 0.8
@@ -58,6 +59,7 @@ class AttachedNative(Tool):
         # Switches happen in the kernel: without its part there are no stacks of them.
         self._off_cpu = request.off_cpu and self._kernel
         self._shown = shown_command(request)
+        self._patience = _PATIENCE
 
     def attach(self, program: Program) -> None:
         """Start the collector's process."""
@@ -113,8 +115,9 @@ class AttachedNative(Tool):
         self._ask("enable")
 
     def _ask(self, *commands: str) -> None:
-        """Send commands one after another, and wait for each answer as long as may be."""
-        self._control.ask(*commands, timeout_s=_SETTLE_S)
+        """Send commands one after another, and wait for the answers as long as may be."""
+        answered = self._control.ask(*commands, looks=self._patience, gone=self.recorder.reap)
+        self._patience = _PATIENCE if answered else _SETTLE
 
     def under_way(self) -> ToolResult:
         """What is known before it ends."""

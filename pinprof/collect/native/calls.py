@@ -18,14 +18,13 @@ from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.inside import AGENT_VARIABLE
 from pinprof.collect.native import events, tracefs
-from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
+from pinprof.collect.native.attached import START_TIMEOUT_S, last_word, ring_bytes, start, unwinding_library
 from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.program import Program, find_program
 from pinprof.collect.recorder import Recorder
 from pinprof.streams.store import CALLS_DATA, CALLS_LOG
 
-_START_TIMEOUT_S = 20.0
 CRASHED = (
     "CUDA calls were not traced: the kernel has crashed since it started, and may not survive probes. Restart the "
     "machine to trace them."
@@ -82,7 +81,7 @@ class CallTracer(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until calls are recorded; where they cannot be, the recording goes on without them."""
-        deadline = time.monotonic() + _START_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_S
         for word in ("ping", "enable"):
             for _ in self._control.asked(word, waiter):
                 if self.recorder.wait_status is not None or time.monotonic() > deadline:

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pinprof.base import files
+from pinprof.collect import clocks
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CLOCK_MONOTONIC, EventSpec
 from pinprof.data import perf_format as perf
@@ -134,7 +135,7 @@ def features(
     times_ns: tuple[int, int],
 ) -> dict[int, bytes]:
     """The feature sections: of this machine what reading needs, its name not among it; `times_ns` first and last."""
-    wall_ns, clock_ns = time.time_ns(), time.monotonic_ns()
+    wall_ns, clock_ns = clocks.both_ns()
     resolution_ns = max(round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9), 1)
     sections = {
         perf.OSRELEASE: _string(os.uname().release),

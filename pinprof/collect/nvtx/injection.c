@@ -7,15 +7,13 @@
  *
  * The file is a header and chunks. A chunk belongs to one thread at a time: fixed records
  * grow from its front, texts from its back, so that writing needs no lock. It is mapped MAP_SHARED: what is written
- * is in the page cache at once, whatever ends the process. Its blocks are allocated before it is mapped, because
- * touching a page that the disk has no room for would be a SIGBUS in somebody else's program.
+ * is in the page cache at once, whatever ends the process.
  *
  * Never in the way of the program: no allocation, no lock and no system call but for a new chunk; errno, signals,
  * cancellation and low file descriptors stay as they are; a failure ends the recording and is counted.
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,12 +23,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
+
+#include "own_file.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "The file is defined as little-endian."
@@ -170,7 +169,8 @@ struct thread {
 };
 
 static struct process *process;
-static char directory[3072];
+static char directory[DIRECTORY_BYTES];
+static uint64_t file_device, file_inode;
 static uint64_t token; /* of this process's file, or of the ancestor's that has one */
 static _Atomic uint32_t next_generation, next_id;
 static _Atomic uint64_t next_range;
@@ -190,65 +190,11 @@ static void lose(void)
         atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
 }
 
-/* Blocks for a part of the file, or false; never a signal. */
-static int reserve(uint64_t offset, uint64_t size)
+static bool reopened(void)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && offset + size > limit.rlim_cur)
-        return 0; /* would be SIGXFSZ */
-    int result;
-    do
-        result = fallocate(process->file, 0, (off_t)offset, (off_t)size);
-    while (result < 0 && errno == EINTR);
-    if (result == 0)
-        return 1;
-    if (errno != EOPNOTSUPP && errno != ENOSYS)
-        return 0;
-    static const char zeros[PAGE];
-    for (uint64_t done = 0; done < size; done += PAGE)
-        if (pwrite(process->file, zeros, PAGE, (off_t)(offset + done)) != PAGE)
-            return 0;
-    return 1;
-}
-
-/* Below 64: for a larger table of descriptors, the kernel makes a program with threads wait for all processors. */
-#define HIGH_FILE 48
-
-/* A descriptor out of the way: the program's next one is the one that it would have been. */
-static int open_high(const struct header *header, int flags)
-{
-    char path[sizeof directory + 64];
-    snprintf(path, sizeof path, "%s/%u-%016llx.bin", directory, header->pid, (unsigned long long)header->token);
-    int file = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, HIGH_FILE);
-    if (high < 0)
-        return file;
-    close(file);
-    return high;
-}
-
-/* Whether `process->file` is still ours: a program may close all descriptors, and open its own by the same number. */
-static int file_is_ours(dev_t device, ino_t inode)
-{
-    struct stat status;
-    return process->file >= 0 && fstat(process->file, &status) == 0 && status.st_dev == device &&
-           status.st_ino == inode;
-}
-
-static dev_t file_device;
-static ino_t file_inode;
-
-static int reopened(void)
-{
-    if (file_is_ours(file_device, file_inode))
-        return 1;
-    process->file = open_high(process->header, 0);
-    if (file_is_ours(file_device, file_inode))
-        return 1;
-    if (process->file >= 0)
-        close(process->file);
-    process->file = -1;
-    return 0;
+    if (!is_same_file(process->file, file_device, file_inode))
+        process->file = open_same(directory, process->header->pid, process->header->token, file_device, file_inode);
+    return process->file >= 0;
 }
 
 /* The file of this process, with its header mapped; under the lock. */
@@ -263,9 +209,9 @@ static int open_file(void)
     header.opened_ns = now();
     /* Unique among processes that share a pid one after another, and in different PID namespaces. */
     header.token = header.opened_ns ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&header << 20;
-    int file = process->file = open_high(&header, O_CREAT | O_EXCL);
+    int file = process->file = open_high(directory, header.pid, header.token, O_CREAT | O_EXCL);
     struct stat status;
-    if (file >= 0 && fstat(file, &status) == 0 && reserve(0, size)) {
+    if (file >= 0 && fstat(file, &status) == 0 && reserve(file, 0, size)) {
         file_device = status.st_dev;
         file_inode = status.st_ino;
         struct header *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -291,7 +237,7 @@ static struct chunk *new_chunk(uint32_t size)
     enum stop reason = LIMIT;
     if (process->bytes + size <= LARGEST_FILE) {
         reason = FULL;
-        if (reopened() && reserve(process->bytes, size)) {
+        if (reopened() && reserve(process->file, process->bytes, size)) {
             struct chunk *chunk =
                 mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, process->file, (off_t)process->bytes);
             if (chunk != MAP_FAILED) {

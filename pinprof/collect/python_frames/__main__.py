@@ -86,16 +86,15 @@ class Watch:
             now = time.monotonic()
             due = max(looked + random.expovariate(1 / mean), now)
             time.sleep(due - now)
-        for name in sorted(self._processes.unknown):
+        for name in sorted(set(self._processes.unknown.values())):
             print(UNKNOWN + name, flush=True)
         self._store(self._timeline)
         return self._failed
 
     def _cut(self) -> None:
-        """Do as the signal said; what began while nobody looked holds nothing."""
+        """Do as the signal said; whoever sent it waits for the segment, though it may hold nothing."""
         number, self._cutting = self._cutting, 0
-        if not self._resting:
-            self._store(self._timeline)
+        self._store(self._timeline)
         self._timeline, self._resting = self._fresh(), number == signal.SIGUSR2
 
     def _store(self, segment: SegmentTimeline) -> None:

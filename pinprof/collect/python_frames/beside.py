@@ -20,8 +20,9 @@ from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
 """Samples per second, unless the user says otherwise."""
-_SETTLE_S, _LOOK_S = 0.5, 0.001
-"""How long to wait for a segment, and how often to look."""
+_PATIENCE, _SETTLE, _LOOK_S = 10_000, 500, 0.001
+"""How often to look for a segment, which on a busy machine may be late, and how often after one that did not come; and
+how long to wait between two looks, in seconds."""
 _PR_SET_PTRACER = 0x59616D61
 
 
@@ -33,6 +34,7 @@ class LineRecorder(Tool):
     def __init__(self, setup: Setup) -> None:
         self._rate, self._own_process = setup.request.python_rate or RATE, setup.request.own_process
         self._log, self._output = setup.directory / LOG, setup.directory / PYTHON_STACKS
+        self._patience = _PATIENCE
 
     def attach(self, program: Program) -> None:
         """Start the reader; it looks as soon as the program runs Python."""
@@ -58,16 +60,17 @@ class LineRecorder(Tool):
         self._cut(signal.SIGUSR2)
 
     def resume(self) -> None:
-        """Have it look again, within some milliseconds."""
-        self.recorder.send(signal.SIGUSR1)
+        """Have it look again, and wait until it does."""
+        self._cut(signal.SIGUSR1)
 
     def _cut(self, number: int) -> None:
-        before, looks = self._stored(), round(_SETTLE_S / _LOOK_S)
+        before, looks = self._stored(), self._patience
         self.recorder.send(number)
         while self._stored() == before and looks and not self.recorder.reap():
             # Counted rather than timed: a test may have stopped the clock.
             time.sleep(_LOOK_S)
             looks -= 1
+        self._patience = _PATIENCE if looks else _SETTLE
 
     def under_way(self) -> ToolResult:
         """Its entry among the collectors."""

@@ -36,8 +36,8 @@ class Processes:
         """The CPU time that the search took and the time since then does not yet allow."""
         self._attempts: dict[int, tuple[float, float]] = {}
         """pid → (when to try next, how long to wait then)."""
-        self.unknown: set[str] = set()
-        """Names of interpreters that cannot be read."""
+        self.unknown: dict[int, str] = {}
+        """pid → the name of its interpreter, which cannot be read."""
 
     def update(self) -> None:
         """Look for interpreters that began, if it is time to."""
@@ -79,8 +79,10 @@ class Processes:
         place = layout.of_process(pid)
         if place is None:
             if self._attempts[pid][1] > _SETTLED_S and (name := layout.interpreter_name(pid)):
-                self.unknown.add(name)
+                self.unknown[pid] = name
             return
+        # On a busy machine it may take long to load its library.
+        self.unknown.pop(pid, None)
         with contextlib.suppress(Gone):
             self._sort(pid, Interpreter(pid, *place))
 

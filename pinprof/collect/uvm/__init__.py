@@ -1,7 +1,6 @@
 """Managed memory without CUPTI: the driver's own events, of a program that pinprof starts or that runs already.
 
     driver.py       /dev/nvidia-uvm-tools: ioctls, the event queue, the counters
-    ring.py         the queue as it lies in memory
     descriptors.py  which descriptors of /dev/nvidia-uvm a program has, and copies of them
     source.py       one address space: from its queue into a file of the capture, within a budget
     __main__.py     the process that follows all address spaces of a program

@@ -57,7 +57,7 @@ class FollowedSpace:
         `budget`: the part of the program's time that events may cost. Refused when it cannot be followed; OSError when
         there is not enough memory for its file.
         """
-        self.pid, self._uvm, self._budget_s = pid, uvm, budget * PERIOD_S
+        self.pid, self._uvm, self._budget = pid, uvm, budget
         self.queue = Queue(uvm)
         self._counters: Counters | None = None
         try:
@@ -95,7 +95,7 @@ class FollowedSpace:
             self._compare_clocks()
             self._note_processors()
         self._spent_s += time.thread_time() - begun
-        self._judge()
+        self._judge(now)
         if over:
             self._judged = now, self._migrations, self._spent_s
         if self._state == State.RUNNING:
@@ -142,10 +142,11 @@ class FollowedSpace:
             return False
         return True
 
-    def _judge(self) -> None:
-        """Stop once events have cost more than a whole period may."""
-        _, migrations, spent_s = self._judged
-        if (self._migrations - migrations) * MIGRATION_S + self._spent_s - spent_s > self._budget_s:
+    def _judge(self, now: float) -> None:
+        """Stop once events have cost more than a whole period may, be it longer since nothing was read for a while."""
+        begun, migrations, spent_s = self._judged
+        cost_s = (self._migrations - migrations) * MIGRATION_S + self._spent_s - spent_s
+        if cost_s > self._budget * max(now - begun, PERIOD_S):
             self._stop(State.OVER_BUDGET)
 
     def _stop(self, state: State) -> None:
@@ -198,7 +199,8 @@ class FollowedSpace:
 
 
 def _clocks() -> tuple[int, int]:
-    """The same moment on CLOCK_MONOTONIC_RAW and on CLOCK_MONOTONIC."""
-    before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    monotonic = time.monotonic_ns()
-    return (before + time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)) // 2, monotonic
+    """The same moment on CLOCK_MONOTONIC_RAW and on CLOCK_MONOTONIC: of several looks the one that took least."""
+    raw = time.CLOCK_MONOTONIC_RAW
+    looks = [(time.clock_gettime_ns(raw), time.monotonic_ns(), time.clock_gettime_ns(raw)) for _ in range(5)]
+    before, monotonic, after = min(looks, key=lambda look: look[2] - look[0])
+    return (before + after) // 2, monotonic

@@ -71,14 +71,6 @@ def called_cuda(folder: Path) -> bool:
     return any(file is not None and file.has_calls for file in map(inside_file.load, sorted(folder.glob("*.bin"))))
 
 
-def ask_symbols(folder: Path, resolver: Resolver) -> None:
-    """Have a resolver know every address in a folder of files."""
-    for path in sorted(folder.glob("*.bin")):
-        if (file := inside_file.load(path)) is not None:
-            sites_of(file, resolver, StackBuilder())
-            samples.ask_symbols(file, resolver)
-
-
 def combine(files: Sequence[InsideFile], resolver: Resolver, *, unreadable: int = 0) -> InsideCalls:
     """The calls of several processes, by start."""
     names: dict[str, int] = {}

@@ -110,12 +110,6 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     )
 
 
-def ask_symbols(file: InsideFile, resolver: Resolver) -> None:
-    """Have the resolver know every address of a process's samples."""
-    if file.used is not None:
-        UsedStacks(file.pid, file.used, resolver, StackBuilder())
-
-
 def _unsampled(files: Sequence[InsideFile]) -> Iterator[str]:
     for why, (what, because) in _WITHDREW.items():
         if count := sum(file.withdrew is why for file in files):

@@ -20,7 +20,6 @@ from pinprof.data.time_window import TimeWindow
 from pinprof.read.directory import Reading
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.ranges import read_ranges
-from pinprof.read.reader import ReadOptions, Sealed
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.streams import store
 
@@ -35,14 +34,6 @@ def with_trace(capture: Capture | None, path: Path, reading: Reading) -> Capture
     traced = _read(path, reading, alone=False)
     # The manifest describes both collectors already.
     return replace(capture, traced=replace(traced, manifest=replace(traced.manifest, command=(), collectors=())))
-
-
-def seal(directory: Path) -> Sealed:
-    """Store the symbols of the kernel addresses that nsys sampled."""
-    resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
-    nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
-    resolver.seal().save(directory / store.SYMBOLS)
-    return Sealed()
 
 
 def _read(path: Path, reading: Reading, *, alone: bool) -> Capture:

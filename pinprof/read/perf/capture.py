@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Sequence
 from contextlib import closing
@@ -62,8 +61,13 @@ def with_samples(_capture: None, path: Path, reading: Reading) -> Capture:
             *notes,
             "Kernel addresses were hidden during the recording (kptr_restrict), so kernel functions have no names.",
         )
-    recording = perf_data.load(path, reading.options.progress)
+    recording = perf_data.load(path, reading.options.progress, placed=reading.fresh)
+    if reading.fresh and recording.needs_perf:
+        script_text.store_text(recording, reading.directory / store.PERF_SCRIPT)
     capture = _finish(recording, reading.resolver, reading.manifest, reading.ranges.table, notes, reading.options)
+    if reading.fresh:
+        reading.recordings[store.PERF_DATA] = recording
+        reading.sampled = frozenset(np.unique(capture.samples.pid).tolist())
     return replace(capture, path=str(reading.directory))
 
 
@@ -71,7 +75,14 @@ def with_calls(capture: Capture, path: Path, reading: Reading) -> Capture:
     """The capture with its CUDA calls, and what must be said about them."""
     from pinprof.read.perf import call_tracing, cuda_calls
 
-    called = cuda_calls.load(path, reading.resolver, call_tracing.given_up(reading.manifest))
+    try:
+        recording = perf_data.load(path, placed=reading.fresh)
+    except PinprofError as error:
+        called = cuda_calls.unreadable(error)
+    else:
+        called = cuda_calls.calls_of(recording, reading.resolver, call_tracing.given_up(reading.manifest))
+        if reading.fresh:
+            reading.recordings[store.CALLS_DATA] = recording
     activity = replace(called.activity, call_overhead=call_tracing.overhead(reading.manifest))
     return replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
 
@@ -117,47 +128,18 @@ def refuse_pieces(directory: Path) -> None:
         )
 
 
-def seal(directory: Path) -> Sealed:
-    """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it."""
-    path = directory / store.PERF_DATA
-    if not path.exists():
-        _seal_unsampled(directory)
-        return Sealed()
-    recording = perf_data.load(path, placed=True)
-    recorded = [recording]
-    if recording.needs_perf:
-        script_text.store_text(recording, directory / store.PERF_SCRIPT)
-    resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
-    manifest = store.read_manifest(directory)
-    sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
-    if calls := store.part(directory, store.CALLS_DATA):
-        from pinprof.read.perf import cuda_calls
-
-        with contextlib.suppress(PinprofError):  # the head is damaged, which is said when the capture is read
-            recorded.append(perf_data.load(calls, placed=True))
-            cuda_calls.calls_of(recorded[-1], resolver)
-    if (inside := directory / store.INSIDE).is_dir():
-        from pinprof.read.inside.calls import ask_symbols
-
-        ask_symbols(inside, resolver)
-    resolver.seal().save(directory / store.SYMBOLS)
-    if store.part(directory, store.PERF_SCRIPT):
-        stack_copies.blank(path, recording.header)
-    for each in recorded:
+def sealed(reading: Reading) -> Sealed:
+    """Overwrite what of the program's memory is left in a fresh capture that was read, and name its processes."""
+    recording = reading.recordings.get(store.PERF_DATA)
+    if recording and store.part(reading.directory, store.PERF_SCRIPT):
+        stack_copies.blank(recording.path, recording.header)
+    for each in reading.recordings.values():
         program_memory.blank(each)
-    roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
-    tree = program_tree(recording.raw.tasks, roots, manifest.command)
+    if recording is None:
+        return Sealed()
+    roots = {pid for pid in reading.sampled if pid > IDLE_PID}
+    tree = program_tree(recording.raw.tasks, roots, reading.manifest.command)
     return Sealed(tree, still_running(recording.raw.tasks, recording.raw.exits, tree))
-
-
-def _seal_unsampled(directory: Path) -> None:
-    """Store the symbols of addresses that the program's own agent noted."""
-    if (inside := directory / store.INSIDE).is_dir():
-        from pinprof.read.inside.calls import ask_symbols
-
-        resolver = Resolver(kallsyms=None, recording=True)
-        ask_symbols(inside, resolver)
-        resolver.seal().save(directory / store.SYMBOLS)
 
 
 def own_kallsyms(recording: perf_data.PerfRecording) -> Path | None:

@@ -7,6 +7,7 @@ gather. Several reducers may share a recording, so that other processes can help
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,16 @@ from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, UNKNOWN_KERNEL, DeferredChains, address_chains
 from pinprof.read.perf.chains import ChainGatherer, Chains
 from pinprof.read.perf.mappings import SpaceTable
-from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, Layouts, RawSamples, sizes_of
+from pinprof.read.perf.samples import (
+    MAX_WEIGHT,
+    PAYLOAD_WORDS,
+    WIDE_WORDS,
+    Chunk,
+    Layouts,
+    RawSamples,
+    Readings,
+    sizes_of,
+)
 from pinprof.read.perf.sequences import positions
 
 _MAX_RECORD = 1 << 16
@@ -45,6 +55,7 @@ class Reduced:
     """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample; None where no event has them."""
     batches: tuple[Int64, UInt64]
     """The samples that have sizes of a batch, and these: READ_PIECES columns."""
+    readings: Readings
     missing: int
     """Samples whose user call chain was to come in a record of its own and did not."""
     unknown_records: int
@@ -71,12 +82,16 @@ class Reducer:
         chains = _ChunkChains(len(at))
         valid = np.zeros(len(at), np.bool_)
         payloads = _Payloads(len(at), chunk.layouts)
+        readings = Readings.empty()
         for index, layout in enumerate(layouts):
             rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(layouts) > 1 else slice(None)
             begin, bound = at[rows], at[rows] + size[rows]
             behind = _gather(samples, chains, valid, rows, words, begin, size[rows], index, layout, chunk.counted)
             if layout.raw and len(behind):
                 payloads.take(words, rows, behind, bound, index)
+            if layout.read is not None and layout.read.id is not None:
+                whole = np.flatnonzero(valid & (source == index))
+                readings = readings.joined(_readings(words, whole, at[whole], size[whole], layout))
         version = self._spaces.version_of(samples.pid, samples.clock)
         if self._tells and len(self._chains) > _REMEMBERED:
             self._chains = ChainGatherer()
@@ -90,6 +105,7 @@ class Reducer:
             first,
             self._chains.since(first) if self._tells else None,
             *payloads.of(valid),
+            replace(readings, row=(np.cumsum(valid) - 1)[readings.row]),
             chains.missing,
             int(unknown.sum()),
             8 * int(size[~unknown & ~valid].sum()),
@@ -205,15 +221,32 @@ class _ChunkChains:
 def chain_extent(words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout) -> tuple[Int64, Int64]:
     """First word and number of words of each callchain; clears `fits` where it leaves its record."""
     last = len(words) - 1
-    place = base + layout.tail + layout.read_words
-    if layout.read_group_words is not None:
-        before, each = layout.read_group_words
-        counters = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
-        place = place + before + each * counters
+    place = base + layout.tail
+    if layout.read is not None:
+        place = place + layout.read.before + layout.read.each * _counters(words, place, layout.read)
     fits &= place < bound
     length = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
     fits &= place + 1 + length <= bound
     return place + 1, np.where(fits, length, 0)
+
+
+def _counters(words: UInt64, place: Int64, read: rec.ReadLayout) -> Int64:
+    """How many counters the READ fields at `place` have."""
+    if not read.group:
+        return np.ones(len(place), np.int64)
+    return np.minimum(words[np.minimum(place, len(words) - 1)], np.uint64(_MAX_RECORD)).astype(np.int64)
+
+
+def _readings(words: UInt64, rows: Int64, at: Int64, size: Int64, layout: rec.SampleLayout) -> Readings:
+    """The counters that were read at the samples `rows`, whose records begin `at` words."""
+    read = layout.read
+    assert read is not None
+    assert read.id is not None
+    place = at + layout.tail
+    first = place + read.before
+    count = np.clip(_counters(words, place, read), 0, np.maximum(at + size - first, 0) // read.each)
+    value = positions(first, count * read.each)[:: read.each]
+    return Readings(np.repeat(rows, count), words[value + read.id], words[value])
 
 
 def _own(words: UInt64, base: Int64, place: int) -> UInt64:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,7 +46,6 @@ _MOST_PIECE = np.uint64(1 << 48)
 """Bytes: a piece beyond this is damage."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
-NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True)
@@ -60,17 +58,13 @@ class CudaCalls:
     """The callers'; the calls' `stack` points into it."""
 
 
-def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> CudaCalls:
-    """The calls of a capture; of a damaged file what is whole. `given_up`: when kinds of calls were not traced."""
-    try:
-        recording = perf_data.load(path)
-    except PinprofError as error:
-        return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
-    return calls_of(recording, resolver, given_up)
+def unreadable(error: PinprofError) -> CudaCalls:
+    """What is known of a file that cannot be read."""
+    return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
 
 
 def calls_of(recording: perf_data.PerfRecording, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> CudaCalls:
-    """The same of a recording that is read."""
+    """The calls of a recording, of a damaged one what is whole. `given_up`: when kinds of calls were not traced."""
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     losses = CallLosses(raw, recording.header.sources, given_up)

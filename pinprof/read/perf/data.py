@@ -24,7 +24,7 @@ import numpy as np
 from pinprof.base.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
 from pinprof.base.errors import FormatError, readable
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_bytes
+from pinprof.base.units import format_bytes, format_counted
 from pinprof.data import perf_format as perf
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import (
@@ -46,7 +46,7 @@ from pinprof.data.model import (
 )
 from pinprof.read.assembly import summable
 from pinprof.read.long_columns import put_together, taken
-from pinprof.read.perf import fault_mappings, wakeups
+from pinprof.read.perf import counters, fault_mappings, wakeups
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import Chains
 from pinprof.read.perf.header import EventSource, Header
@@ -122,7 +122,8 @@ def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False, 
 
 def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest | None, ranges: RangeTable) -> Capture:
     """The capture that a recording and its symbols make; `manifest` None makes one from the feature headers."""
-    header, raw = recording.header, recording.raw
+    header = recording.header
+    raw, counted, of_counters = counters.weighed(recording.raw, header.sources)
     facts = manifest or synthesized_manifest(header)
     tasks, spaces = raw.tasks, raw.spaces
     recorded, woken = wakeups.apart(raw, header.sources)
@@ -136,7 +137,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     stacks = stacks_of(chain, raw, resolver)
     samples.unload()
     nodes, wakers = np.split(stacks.node, [len(samples)])
-    events, event = _events(header.sources, samples.source, off_cpu)
+    events, event = _events(header.sources, samples.source, off_cpu, counted)
     weights = _weights(header.sources, samples)
     wait = None
     if off_cpu:
@@ -147,7 +148,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     threads, inherited = kernel_names(tasks, sampled)
     order, mapped = in_order(samples.clock), _mapped(samples, raw)
     clock = clock_of(header.sources)
-    notes = [*header.notes, *notes, *cut]
+    notes = [*header.notes, *notes, *of_counters, *cut]
     if clock.source != "monotonic":
         notes.append(_UNALIGNED.format(clock.source))
     if not any(source.attr.sample_type & perf.SAMPLE_CALLCHAIN for source in header.sources):
@@ -189,6 +190,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             missing_stacks=int(samples.unchained.sum()),
             other_processes=left_out,
             notes=tuple(notes),
+            unsampled=() if manifest else _uninherited(recording, sampled),
             damage=recording.damage,
         ),
         utc_offset_ns=header.features.utc_offset_ns,
@@ -201,6 +203,24 @@ def _mapped(samples: RawSamples, raw: Raw) -> UInt8 | None:
         return None
     changes = fault_mappings.by_time(raw.areas, raw.tasks)
     return fault_mappings.mapped_at(samples.clock, samples.pid, samples.addr, changes)
+
+
+def _uninherited(recording: PerfRecording, sampled: Collection[tuple[int, int]]) -> tuple[str, ...]:
+    """Says that perf recorded none of the threads and processes which those that it recorded started."""
+    header = recording.header
+    events = [source.attr for source in header.sources if not source.attr.is_dummy]
+    if is_system_wide(header.features.command) is not False or any(attr.inherits for attr in events):
+        return ()
+    started = {
+        (record.pid, record.tid)
+        for _, record in recording.raw.tasks
+        if isinstance(record, rec.ForkRecord) and record.clones
+    }
+    if not started - set(sampled):
+        return ()
+    what = format_counted(len(started - set(sampled)), "thread or process", "threads and processes")
+    why = "its counters were not inherited: record without --no-inherit and without a group that it reads (`:S`)"
+    return (f"perf did not record {what} that the program started, because {why}.",)
 
 
 def _exits(exits: Mapping[tuple[int, int], int], sampled: Collection[tuple[int, int]]) -> ExitTable:
@@ -311,7 +331,7 @@ def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: R
 
 
 def _events(
-    sources: list[EventSource], source: Int32, off_cpu: Collection[int] = ()
+    sources: list[EventSource], source: Int32, off_cpu: Collection[int] = (), counted: Collection[int] = ()
 ) -> tuple[tuple[Event, ...], Int16]:
     """The events that can have samples, and per sample its index among them; time off the CPU comes last."""
     shown = [
@@ -320,17 +340,21 @@ def _events(
     shown.sort(key=lambda index: index in off_cpu)
     place = np.zeros(max(len(sources), 1), np.int16)
     place[shown] = np.arange(len(shown))
-    return tuple(OFF_CPU if index in off_cpu else _event(sources[index]) for index in shown), place[source]
+    named = (OFF_CPU if index in off_cpu else _event(sources[index], counted=index in counted) for index in shown)
+    return tuple(named), place[source]
 
 
-def _event(source: EventSource) -> Event:
+def _event(source: EventSource, *, counted: bool) -> Event:
     attr = source.attr
-    unit = _unit(attr)
+    name, unit = source.name or attr.default_name(), _unit(attr)
+    if perf.counts_time(name):
+        unit, counted = "ns", True
     return Event(
-        name=source.name or attr.default_name(),
+        name=name,
         unit=unit,
-        period=None if attr.freq else attr.period_or_freq,
+        period=None if attr.freq or counted else attr.period_or_freq,
         freq_hz=attr.period_or_freq if attr.freq else None,
+        counted=counted,
         kernel_left_out=attr.user_only,
     )
 
@@ -340,7 +364,8 @@ def _unit(attr: rec.Attr) -> Unit:
         return "ns"
     if attr.type == perf.TYPE_SOFTWARE and attr.config in rec.FAULTS:
         return "faults"
-    return "events" if attr.sample_type & perf.SAMPLE_PERIOD or not attr.freq else "samples"
+    weighed = attr.sample_type & perf.SAMPLE_PERIOD or attr.read_at_samples
+    return "events" if weighed or not attr.freq else "samples"
 
 
 def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
@@ -359,6 +384,8 @@ def _weights_of(sources: list[EventSource], samples: RawSamples) -> Int64:
         fixed = None
         if _unit(attr) == "samples":
             fixed = 1
+        elif attr.read_at_samples:
+            pass
         elif not attr.sample_type & perf.SAMPLE_PERIOD:
             per_sample = 10**9 // max(attr.period_or_freq, 1) if _unit(attr) == "ns" else 1
             fixed = min(per_sample if attr.freq else max(attr.period_or_freq, 1), MAX_WEIGHT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from pinprof.data.model import Int32, Int64, UInt64
 from pinprof.read.long_columns import growing
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
 from pinprof.read.perf.chunk import Reduced
-from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples
+from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples, Readings
 
 Pending = Callable[[], Reduced]
 """What a chunk comes to, once it is asked for."""
@@ -39,6 +40,7 @@ class SampleGatherer:
         """Per reducer the numbers of its chains among those of the recording."""
         self._payloads: list[UInt64] = []
         self._batches: list[tuple[Int64, UInt64]] = []
+        self._readings: list[Readings] = []
         self._kept = 0
 
     def take(self, chunk: Chunk) -> None:
@@ -67,6 +69,10 @@ class SampleGatherer:
         rows, sizes = zip(*(none, *self._batches), strict=True)
         return np.concatenate(rows), np.concatenate(sizes)
 
+    def readings(self) -> Readings:
+        """The counters that were read at the samples."""
+        return Readings.empty().joined(*self._readings)
+
     def _add(self, chunk: Reduced) -> None:
         samples = chunk.samples
         chain = samples.chain if chunk.chains is None else self._numbered(chunk, chunk.chains)
@@ -77,6 +83,8 @@ class SampleGatherer:
         rows, sizes = chunk.batches
         if len(rows):
             self._batches.append((self._kept + rows, sizes))
+        if len(chunk.readings):
+            self._readings.append(replace(chunk.readings, row=self._kept + chunk.readings.row))
         self._kept += len(samples)
         self.missing += chunk.missing
         self.unknown_records += chunk.unknown_records

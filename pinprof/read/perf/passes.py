@@ -27,7 +27,7 @@ from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
-from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, sizes_of, words_of
+from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, Readings, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
 from pinprof.read.perf.workers import Workers
 from pinprof.read.reader import Progress, portion, untold
@@ -53,6 +53,8 @@ class Raw:
     """Per sample its tracepoint's own fields (perf_samples.PAYLOAD_WORDS columns); no row without tracepoints."""
     batches: tuple[Int64, UInt64]
     """The samples that have sizes of a batch, and these (samples.py)."""
+    readings: Readings
+    """Counters that were read at the samples."""
     areas: list[rec.DataArea]
     """Memory mapped without code, in file order; recordings of tracepoints or of data addresses only."""
     kernel_reference: tuple[str, int]
@@ -162,6 +164,7 @@ class TaskReader(RecordReader):
             exits=self._exits,
             payload=gatherer.payload(),
             batches=gatherer.batches(),
+            readings=gatherer.readings(),
             areas=self._areas,
             kernel_reference=self._kernel_reference,
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.

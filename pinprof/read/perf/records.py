@@ -84,7 +84,9 @@ KERNEL_START = 2**63
 MAX_STACK = 127
 """Callchain depth limit when neither attribute nor sysctl changed it (PERF_MAX_STACK_DEPTH)."""
 
-_FLAG_EXCLUDE_KERNEL, _FLAG_FREQ, _FLAG_SAMPLE_ID_ALL, _FLAG_USE_CLOCKID = 1 << 5, 1 << 10, 1 << 18, 1 << 25
+_FLAG_INHERIT, _FLAG_EXCLUDE_KERNEL, _FLAG_FREQ, _FLAG_SAMPLE_ID_ALL, _FLAG_USE_CLOCKID = (
+    1 << bit for bit in (1, 5, 10, 18, 25)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,21 @@ class Attr:
     def freq(self) -> bool:
         """Whether the event samples at a frequency rather than a fixed period."""
         return bool(self.flags & _FLAG_FREQ)
+
+    @property
+    def inherits(self) -> bool:
+        """Whether it also counts in threads and processes that the counted ones start."""
+        return bool(self.flags & _FLAG_INHERIT)
+
+    @property
+    def read_at_samples(self) -> bool:
+        """Whether samples have readings of counters that say what was counted since the one before.
+
+        A reading that is not of a group is of no use where it is inherited: kernels before 6.12 exchange the counters
+        of threads. Inherited groups, which they refuse, are counted in each thread.
+        """
+        reads = bool(self.sample_type & perf.SAMPLE_READ) and bool(self.read_format & perf.FORMAT_ID)
+        return reads and (bool(self.read_format & perf.FORMAT_GROUP) or not self.inherits)
 
     @property
     def user_only(self) -> bool:
@@ -161,6 +178,19 @@ def parse_attr(raw: bytes) -> Attr:
     )  # fmt: skip
 
 
+class ReadLayout(NamedTuple):
+    """How the READ field of a sample is laid out, in words."""
+
+    group: bool
+    """Whether its first word is the number of counters; else there is one."""
+    before: int
+    """Words before the first counter."""
+    each: int
+    """Words of a counter, of which the first is its value."""
+    id: int | None
+    """The word of a counter that is its id; None where the counters say nothing (`Attr.read_at_samples`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SampleLayout:
     """Where the fields of an event's samples lie, in 8-byte words from the start of the record; None when absent."""
@@ -174,10 +204,7 @@ class SampleLayout:
     period: int | None
     tail: int
     """First word after the fixed fields: READ if there is one, then the callchain."""
-    read_words: int
-    """Words of a READ field that is not a group, 0 without one."""
-    read_group_words: tuple[int, int] | None
-    """(words before the counters, words per counter) of a group READ field; its first word is their number."""
+    read: ReadLayout | None
     callchain: bool
     raw: bool
     """A tracepoint's own fields come behind the callchain."""
@@ -197,15 +224,15 @@ def sample_layout(attr: Attr) -> SampleLayout:
         if attr.sample_type & field:
             words[field] = position
             position += 1
-    read_words, group = 0, None
+    read = None
     if attr.sample_type & perf.SAMPLE_READ:
         form = attr.read_format
         times = bool(form & perf.FORMAT_ENABLED) + bool(form & perf.FORMAT_RUNNING)
-        counter = 1 + bool(form & perf.FORMAT_ID) + bool(form & perf.FORMAT_LOST)
-        if form & perf.FORMAT_GROUP:
-            group = (1 + times, counter)
-        else:
-            read_words = times + counter
+        behind = bool(form & perf.FORMAT_ID) + bool(form & perf.FORMAT_LOST)
+        group = bool(form & perf.FORMAT_GROUP)
+        # The times stand before the counters of a group, and between the value and the id of a single one.
+        before, value = (1 + times, 1) if group else (0, 1 + times)
+        read = ReadLayout(group, before, value + behind, value if attr.read_at_samples else None)
     timed = attr.sample_id_all and bool(attr.sample_type & perf.SAMPLE_TIME)
     behind_time = sum(bool(attr.sample_type & field) for field in perf.TRAILER_WORDS[2:])
     return SampleLayout(
@@ -217,8 +244,7 @@ def sample_layout(attr: Attr) -> SampleLayout:
         cpu=words.get(perf.SAMPLE_CPU),
         period=words.get(perf.SAMPLE_PERIOD),
         tail=position,
-        read_words=read_words,
-        read_group_words=group,
+        read=read,
         callchain=bool(attr.sample_type & perf.SAMPLE_CALLCHAIN),
         raw=bool(attr.sample_type & perf.SAMPLE_RAW),
         trailer_time=behind_time + 1 if timed else None,

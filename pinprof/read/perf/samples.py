@@ -60,6 +60,18 @@ class RawSamples(Table):
         return replace(self, **{name: taken(column, rows) for name, column in vars(self).items()})
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Readings(Table):
+    """Counters that were read when samples were taken, in file order."""
+
+    row: Int64
+    """Whose sample it was."""
+    id: UInt64
+    """Each counter has one, which names its event."""
+    value: UInt64
+    """What it counted since the recording began."""
+
+
 class Layouts:
     """How the events known so far lay out their samples, and whose sample a record is."""
 

@@ -23,6 +23,7 @@ import numpy as np
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.numbering import Numbering
+from pinprof.data import perf_format
 from pinprof.data.model import (
     KERNEL,
     Capture,
@@ -351,6 +352,8 @@ def _rule(name: str, *, counted: bool) -> tuple[Event, int | None]:
     unit = _unit(name)
     if not (counted or period):
         return Event(name, "samples", None, freq), 1
+    if perf_format.counts_time(name):
+        return Event(name, "ns", None, None, counted=True), None
     return Event(name, unit, period, freq), None if counted else period
 
 

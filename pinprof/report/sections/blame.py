@@ -10,11 +10,11 @@ from rich.text import Text
 
 from pinprof.analyze.blame.results import CERTAINTIES, BlameResult, BlameRow, Holder, HolderKind
 from pinprof.analyze.evidence import LEAST_NS
+from pinprof.analyze.extent import timed_span
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import Explained
 from pinprof.report.names import shortened
-from pinprof.report.rows import timed_span
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import plain_table, sentence, titled
 

@@ -18,7 +18,6 @@ from pinprof.report.data import Explained
 from pinprof.report.figures import layout, title
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
-from pinprof.report.sections.ledger_pages import pages_parts, pages_text
 from pinprof.report.styles import Style
 from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
 
@@ -36,6 +35,24 @@ MOST_PLACED = 3
 MOST_NAME, _NAME_WIDTH = 200, 40
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SUMMED = "allocations frees requested_bytes granted_bytes live_bytes live_granted_bytes live_count"
+
+
+def pages_text(site: SiteResult) -> str:
+    """Where a site's pages lie, in one line; empty where that is not known."""
+    return " ".join(pages_parts(site))
+
+
+def pages_parts(site: SiteResult) -> list[str]:
+    """The same, with the places at which the line may be broken."""
+    pages = site.pages
+    if pages is None:
+        return []
+    parts = [f"node {node}: {units.format_bytes(size)}" for node, size in pages.nodes.items()]
+    for size, what in ((pages.absent_bytes, "no page"), (pages.unknown_bytes, "unknown")):
+        parts += [f"{what}: {units.format_bytes(size)}"] if size else []
+    end = "" if pages.huge_share is None else ";"
+    parts = [f"{part}," for part in parts[:-1]] + [f"{part}{end}" for part in parts[-1:]]
+    return parts if pages.huge_share is None else [*parts, f"huge {round(100 * pages.huge_share)} %"]
 
 
 @dataclass(frozen=True)

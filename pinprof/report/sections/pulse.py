@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from pinprof.analyze.extent import timed_span
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 from pinprof.report.data import Explained
-from pinprof.report.rows import timed_span
 from pinprof.report.section import Section
 from pinprof.report.terminal.layout import kept
 

@@ -128,7 +128,8 @@ def _causes(report: ReportData, console: Console) -> Iterator[Text]:
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)
-        name = Text(f"{shortened(labels[event.name], 24)} {total}: ", "cyan")
+        where = "" if event.event.costs_time or event.event.counted else ", by place"
+        name = Text(f"{shortened(labels[event.name], 24)} {total}{where}: ", "cyan")
         yield from _fitting(name + sentence(_BETWEEN.join(leaves)), console, 2)
 
 

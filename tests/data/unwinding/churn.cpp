@@ -65,13 +65,22 @@ STEP compute()
         value = value * 1.0000001 + 0.1;
 }
 
+/* A host that takes the processor away from its machine takes samples with it, and yet that counts as CPU time. */
+static double without_pause(double took, double *least)
+{
+    if (*least == 0 || took < *least)
+        *least = took;
+    return took < 4 * *least ? took : *least;
+}
+
 STEP all_steps(double *spent)
 {
+    static double least[5];
     void (*const steps[])() = {set_fresh, copy_often, malloc_churn, mmap_churn, compute};
     for (int n = 0; n < 5; n++) {
         double before = cpu_seconds();
         steps[n]();
-        spent[n] += cpu_seconds() - before;
+        spent[n] += without_pause(cpu_seconds() - before, &least[n]);
     }
 }
 

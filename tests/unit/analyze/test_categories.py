@@ -203,6 +203,7 @@ READ = "__x64_sys_read ksys_read vfs_read "
 FSYNC = SYSCALL + "__x64_sys_fsync do_fsync ext4_sync_file "
 LIBCUDA = "@/usr/lib/libcuda.so.580.159.04 "
 THREAD = "clone3@/usr/lib/libc.so.6 start_thread@/usr/lib/libc.so.6 "
+FORK = SYSCALL + "__do_sys_clone kernel_clone copy_process "
 ENTER = "entry_SYSCALL_64_after_hwframe do_syscall_64 "
 
 WAITS = [
@@ -239,6 +240,14 @@ WAITS = [
      "schedule_timeout schedule"),
     ("wait.child", SYSCALL + "__x64_sys_wait4 kernel_wait4 do_wait schedule"),
     ("wait.child", SYSCALL + "__x64_sys_vfork kernel_clone wait_for_completion_state schedule_timeout schedule"),
+    # A fork waits for no child before there is one.
+    ("wait.mmap_lock", FORK + "dup_mmap down_write_killable rwsem_down_write_slowpath schedule"),
+    ("wait.reclaim", FORK + "dup_mmap copy_page_range try_to_free_pages shrink_node reclaim_throttle schedule"),
+    ("wait.disk", FORK + "dup_task_struct alloc_thread_stack_node io_schedule schedule"),
+    ("wait.kernel", FORK + "cgroup_css_set_fork mutex_lock __mutex_lock schedule"),
+    ("wait.kernel", FORK + "uprobe_start_dup_mmap percpu_rwsem_wait schedule"),
+    ("wait.stopped", SYSCALL + "__x64_sys_clone kernel_clone ptrace_notify ptrace_stop schedule"),
+    ("wait.child", SYSCALL + "__x64_sys_clone3 kernel_clone wait_for_completion_killable schedule"),
     ("wait.mmap_lock", FAULT + "lock_mm_and_find_vma down_read_killable rwsem_down_read_slowpath schedule"),
     ("wait.mmap_lock", SYSCALL + "__x64_sys_munmap __vm_munmap down_write_killable rwsem_down_write_slowpath schedule"),
     ("wait.kernel", SYSCALL + "__x64_sys_openat path_openat down_read rwsem_down_read_slowpath schedule"),
@@ -286,7 +295,7 @@ def test_the_example_stack_gets_its_leaf_and_work_attribute(leaf: str, work: str
 
 
 def test_every_category_has_an_example() -> None:
-    elsewhere = {"wait.idle", "self.probe"}  # test_idle.py, test_recorder.py
+    elsewhere = {"wait.idle", "self.probe", "lost.place"}  # test_idle.py, test_recorder.py, test_headline.py
     assert {category.name for category in CATEGORIES} == {leaf for leaf, *_ in (*ROWS, *WAITS)} | elsewhere
 
 

@@ -99,6 +99,30 @@ def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
     assert {verdict.status for verdict in found.findings if verdict.rule != "sampling-gap"} == {"not-assessable"}
 
 
+def test_events_inside_the_kernel_are_told_by_what_called_it() -> None:
+    switch = Event("sched:sched_switch", "events", 1, None)
+    asleep = ["main@/app", "read@/libc.so.6", "do_syscall_64", "schedule", "__schedule"]
+    thread = ["kthread", "schedule", "__schedule"]
+    found = analyze(capture([Sample(asleep, 1)] * 97 + [Sample(thread, 1)] * 20, events=(switch,)))
+    assert found.headline == (
+        "This recording cannot show host-memory costs, because it samples sched:sched_switch, not time on processors; "
+        "record with `pinprof record`. 83 % of its 117 events of sched:sched_switch is in read."
+    )
+
+
+def test_what_was_counted_between_samples_has_an_amount_and_no_place() -> None:
+    counted = Event("sched:sched_stat_runtime", "ns", None, None, counted=True)
+    stack = ["main@/app", "asm_sysvec_apic_timer_interrupt", "update_curr"]
+    found = analyze(capture([Sample(stack, MS)] * 200, events=(counted,)))
+    assert found.headline == (
+        "This recording cannot show host-memory costs, because it samples sched:sched_stat_runtime (counted between "
+        "samples), not time on processors; record with `pinprof record`. It counted 200 ms of "
+        "sched:sched_stat_runtime; where is not known."
+    )
+    assert dict(found.events[0].by_leaf) == {"lost.place": 200 * MS}
+    assert {verdict.status for verdict in found.findings if verdict.rule != "sampling-gap"} == {"not-assessable"}
+
+
 def test_an_unknown_leaf_suggests_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"'pin\.fault' is not a cause.*pin\.faultin"):
         explain(analyze(capture([Sample(["main@/app"])])), "pin.fault")

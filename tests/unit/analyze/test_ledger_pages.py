@@ -8,7 +8,7 @@ import pytest
 from pinprof.analyze.allocations.results import FOREVER, KINDS, AllocationTable
 from pinprof.analyze.ledger.pages import LEAST_PAGES, MOST_LOOKS, pages_of
 from pinprof.analyze.ledger.results import Pages
-from pinprof.data.model import PageTable
+from pinprof.data.memory_log import PageTable
 
 MIB, PAGE = 1 << 20, 4096
 PINNED, DEVICE = KINDS.index("pinned"), KINDS.index("device")

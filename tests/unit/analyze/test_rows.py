@@ -8,12 +8,12 @@ import pytest
 
 from pinprof.analyze import CATEGORIES, Category
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.attribution.checks import TaxonomyError, examples
 from pinprof.analyze.attribution.row import fn, k, nv, so, uv
-from pinprof.analyze.attribution.tables import TABLES, tables
+from pinprof.analyze.attribution.tables import TABLES
 from tests.support.documented import section
 from tests.support.h200 import kernel_functions
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
+from tests.support.taxonomy import TaxonomyError, examples, tables
 
 SYSCALL = "main@/app entry_SYSCALL_64_after_hwframe do_syscall_64 "
 FAULT = "main@/app asm_exc_page_fault exc_page_fault handle_mm_fault "

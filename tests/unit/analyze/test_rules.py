@@ -16,7 +16,8 @@ from pinprof.analyze.evidence import MIN_SAMPLES, SHARE_ERROR
 from pinprof.analyze.rules import pages, rules
 from pinprof.analyze.rules.rule import Need, Rule, Verdict, View, fired
 from pinprof.cli import main
-from pinprof.data.model import Capture, Losses, MemoryLog, ProcessMemory
+from pinprof.data.memory_log import MemoryLog, ProcessMemory
+from pinprof.data.model import Capture, Losses
 from tests.support.documented import module
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pinprof.analyze import analyze
-from pinprof.analyze.visible import has_call_chains, has_kernel_names
+from pinprof.analyze.rules.needs import has_call_chains, has_kernel_names
 from pinprof.data.model import Capture
 from tests.support.stacks import Sample, capture
 

@@ -10,8 +10,8 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyze.ledger.trend import trend_of
 from pinprof.base import distributions
+from pinprof.base.statistics import trend_of
 
 FREEDOMS = [1, 1.3, 2, 3.7, 9, 60, 333, 5e3, 9e5, 1e6, math.inf]
 CHANCES = [1e-12, 1e-6, 0.01, 0.3, 0.5, 0.75, 0.975, 1 - 0.05 / 2000, 1 - 1e-9]

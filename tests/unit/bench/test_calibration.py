@@ -7,9 +7,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pinprof.workloads.backends.driver import DriverBackend
@@ -17,9 +18,10 @@ from pinprof.workloads.backends.host import HostBackend
 
 from pinprof.base.errors import CudaError
 from pinprof.bench import calibration_worker
-from pinprof.bench.calibration import CUDA, HOST, calibration_of, needs_gpu, wanted
+from pinprof.bench.calibration import CUDA, HOST, Calibration, calibration_of, needs_gpu, wanted
 from pinprof.collect.proc import alive
 from pinprof.data import rates
+from pinprof.machine import children
 from pinprof.scenario import HostMemory
 from tests.support.fake_driver import FakeDriver
 
@@ -30,22 +32,42 @@ def worker(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code)
 
 
-def test_a_measure_that_hangs_is_ended_and_what_came_before_counts(tmp_path: Path) -> None:
-    file = tmp_path / "pid"
+def measured(
+    code: str, measures: Sequence[str] = HOST, machine: Mapping[str, Any] | None = None, limit_s: float = 200.0
+) -> Calibration:
+    """By a worker that runs this code, however long it takes to begin."""
+    return calibration_of(machine or {}, os.environ, measures, limit_s=limit_s, worker=worker(code))
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that a worker makes when it has said all it will: no time passes before, and a second a look after."""
+    now, file = [0], tmp_path / "said"
+
+    def monotonic() -> int:
+        now[0] += file.exists()
+        return now[0]
+
+    monkeypatch.setattr(children, "monotonic", monotonic)
+    return file
+
+
+def test_a_measure_that_hangs_is_ended_and_what_came_before_counts(said: Path) -> None:
     code = (
-        f"import os, pathlib, time; pathlib.Path({str(file)!r}).write_text(str(os.getpid()))\n"
-        f"print({RATE!r}, flush=True); print('{{\"measure\": \"pin.al', end='', flush=True); time.sleep(600)"
+        f"import os, pathlib, time; file = pathlib.Path({str(said)!r})\n"
+        f"print({RATE!r}, flush=True); print('{{\"measure\": \"pin.al', end='', flush=True)\n"
+        "file.with_suffix('.new').write_text(str(os.getpid())); file.with_suffix('.new').rename(file); time.sleep(600)"
     )
-    found = calibration_of({"cpu": "A"}, os.environ, HOST, limit_s=1.5, worker=worker(code))
+    found = measured(code, machine={"cpu": "A"}, limit_s=1.5)
     assert found.rates is not None
     assert [rate.measure for rate in found.rates.rates] == ["touch.first"]
     assert (found.rates.measured_by, found.rates.backend) == ("calibration", "host")
-    assert not alive(int(file.read_text()))
+    assert not alive(int(said.read_text()))
 
 
 def test_of_two_measurements_the_faster_counts_with_the_spread_of_both() -> None:
     slower = json.dumps({**json.loads(RATE), "median_ns": 3.0, "low_ns": 2.5, "high_ns": 9.0})
-    found = calibration_of({}, os.environ, HOST, worker=worker(f"print({RATE!r}); print({slower!r})"))
+    found = measured(f"print({RATE!r}); print({slower!r})")
     assert found.rates is not None
     (rate,) = found.rates.rates
     assert (rate.median_ns, rate.low_ns, rate.high_ns) == (2.0, 1.0, 9.0)
@@ -70,7 +92,7 @@ def test_measures_run_on_the_processors_that_are_named_and_the_process_keeps_its
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('nonsense'); print('{}'); print('[1]')", "print(1e9)"])
 def test_a_worker_that_fails_is_a_note(code: str) -> None:
-    found = calibration_of({}, os.environ, (*HOST, *CUDA), worker=worker(code))
+    found = measured(code, (*HOST, *CUDA))
     assert found.rates is None
     assert "not calibrated" in found.notes[-1]
 
@@ -80,8 +102,8 @@ def test_a_worker_that_cannot_start_is_a_note() -> None:
     assert found == type(found)(None, ("This machine was not calibrated: No such file or directory.",))
 
 
-def interrupting(number: int) -> tuple[str, ...]:
-    return worker(f"import os, signal, time; os.kill(os.getppid(), {number}); time.sleep(600)")
+def interrupting(number: int) -> str:
+    return f"import os, signal, time; os.kill(os.getppid(), {number}); time.sleep(600)"
 
 
 @pytest.fixture
@@ -94,7 +116,7 @@ def no_collection() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_collection")
 def test_ctrl_c_skips_it() -> None:
-    found = calibration_of({}, os.environ, HOST, worker=interrupting(signal.SIGINT))
+    found = measured(interrupting(signal.SIGINT))
     assert found.rates is None
     assert "Ctrl-C" in found.notes[0]
 
@@ -107,7 +129,7 @@ def test_any_other_end_is_the_callers() -> None:
     before = signal.signal(signal.SIGTERM, ended)
     try:
         with pytest.raises(KeyboardInterrupt):
-            calibration_of({}, os.environ, HOST, worker=interrupting(signal.SIGTERM))
+            measured(interrupting(signal.SIGTERM))
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -142,19 +164,19 @@ def test_without_cuda_the_host_is_measured_and_a_note_says_why_unless_there_is_n
     ("then", "why"),
     [
         ("", []),
-        ("time.sleep(600)", ["Calibration: CUDA was not measured, because the time was up."]),
+        ("said.touch(); time.sleep(600)", ["Calibration: CUDA was not measured, because the time was up."]),
         ("os._exit(9)", ["Calibration: CUDA was not measured, because the process that measures ended with status 9."]),
     ],
 )
-def test_a_note_says_why_there_are_rates_of_the_host_alone(then: str, why: list[str]) -> None:
-    code = f"import os, time; print({RATE!r}, flush=True); {then}"
-    found = calibration_of({}, os.environ, (*HOST, *CUDA), limit_s=1.5, worker=worker(code))
+def test_a_note_says_why_there_are_rates_of_the_host_alone(then: str, why: list[str], said: Path) -> None:
+    code = f"import os, pathlib, time; said = pathlib.Path({str(said)!r}); print({RATE!r}, flush=True); {then}"
+    found = measured(code, (*HOST, *CUDA), limit_s=1.5)
     assert found.rates is not None
     assert list(found.notes) == why
 
 
 def test_a_note_says_that_the_process_ended_with_nothing_measured() -> None:
-    found = calibration_of({}, os.environ, HOST, worker=worker("import os; os._exit(9)"))
+    found = measured("import os; os._exit(9)")
     assert found.rates is None
     assert found.notes == ("This machine was not calibrated: the process that measures ended with status 9.",)
 
@@ -188,7 +210,7 @@ def test_a_driver_that_fails_names_its_call() -> None:
 
 def test_nothing_private_is_in_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
-    found = calibration_of({"cpu": "A"}, os.environ, HOST, worker=worker(f"print({RATE!r})"))
+    found = measured(f"print({RATE!r})", machine={"cpu": "A"})
     assert found.rates is not None
     text = rates.to_json(found.rates)
     assert "hunter2" not in text

@@ -14,7 +14,7 @@ import pytest
 from pinprof.analyze.evidence import LEAST_NS
 from pinprof.base import cache
 from pinprof.bench import kept_rates, recorded_rates
-from pinprof.bench.calibration import CUDA, HOST, Calibration, needs_gpu
+from pinprof.bench.calibration import CUDA, HOST, LIMIT_S, Calibration, needs_gpu
 from pinprof.bench.recorded_rates import NO_CALIBRATION_VARIABLE, SHORTEST_NS, Calibrating, RecordedRates
 from pinprof.collect import host
 from pinprof.data import rates
@@ -38,7 +38,10 @@ class Machine:
         """What cannot be measured for now."""
         self.utc = datetime.now(UTC).isoformat()
 
-    def calibration_of(self, machine: dict[str, Any], _: object, measures: Sequence[str]) -> Calibration:
+    def calibration_of(
+        self, machine: dict[str, Any], _: object, measures: Sequence[str], *, limit_s: float
+    ) -> Calibration:
+        assert 0 < limit_s <= LIMIT_S
         self.measured.append(measures)
         done = [name for name in measures if name not in self.lacks]
         found = tuple(Rate(name, 1 << 20, len(self.measured), 1, 99) for name in done)
@@ -50,10 +53,21 @@ class Machine:
         self, mapped: bytes = b"libc.so.6", *, wanted: bool = True, anew: bool = False, ns: int = SHORTEST_NS
     ) -> Rates | None:
         """The rates that a recording brings."""
+        self.begin(mapped, wanted=wanted, anew=anew, ns=ns).measure(self.capture)
+        return self.brought()
+
+    def begin(
+        self, mapped: bytes = b"libc.so.6", *, wanted: bool = True, anew: bool = False, ns: int = SHORTEST_NS
+    ) -> RecordedRates:
+        """A recording that has ended, and has the rates that are known."""
         (self.capture / PERF_DATA).write_bytes(mapped)
         (self.capture / "rates.json").unlink(missing_ok=True)
-        calibrating = Calibrating(lambda _: None, anew) if wanted else None
-        RecordedRates(calibrating, ns, running=False).store(self.capture, Manifest(1, "0", (), {}, self.facts, (), {}))
+        made = RecordedRates(Calibrating(lambda _: None, anew) if wanted else None, ns, running=False)
+        made.store(self.capture, Manifest(1, "0", (), {}, self.facts, (), {}))
+        return made
+
+    def brought(self) -> Rates | None:
+        """The rates beside the recording."""
         written = self.capture / "rates.json"
         return rates.read(written) if written.exists() else None
 
@@ -102,6 +116,33 @@ def test_what_could_not_be_measured_in_time_is_measured_next_time(machine: Machi
     assert machine.measured[1:] == [["touch.cow", "file.read"]]
     assert found is not None
     assert {rate.measure for rate in found.rates} == set(HOST)
+
+
+def test_what_an_answer_rests_on_is_measured_alone_and_the_rest_later(machine: Machine) -> None:
+    ended = machine.begin(b"libcuda.so.1")
+    assert machine.brought() is None
+    assert ended.measure(machine.capture, {"alloc.malloc"}) is None
+    asked = {"touch.huge", "memcpy.host", "prefault.tN"}
+    first = ended.measure(machine.capture, asked)
+    assert first is not None
+    assert first == machine.brought()
+    assert {rates.family(rate.measure) for rate in first.rates} == asked
+    assert ended.measure(machine.capture, asked) is None
+    every = ended.measure(machine.capture)
+    assert every is not None
+    assert every == machine.brought()
+    assert set(first.rates) <= set(every.rates)
+    assert machine.asked == [3, EVERYTHING - 3]
+    assert machine.record(b"libcuda.so.1") == every
+    assert ended.measure(machine.capture) is None
+
+
+def test_after_a_measurement_without_a_result_nothing_else_is_measured(machine: Machine) -> None:
+    ended = machine.begin()
+    machine.lacks = set(HOST)
+    assert ended.measure(machine.capture, {"touch.huge"}) is None
+    assert ended.measure(machine.capture) is None
+    assert machine.asked == [1]
 
 
 def test_the_age_is_that_of_the_oldest(machine: Machine) -> None:

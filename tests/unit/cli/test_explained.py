@@ -6,14 +6,19 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pinprof.analyze.attribution import matching
 from pinprof.base.errors import CollectError
 from pinprof.cli import explained, pipeline
+from pinprof.collect import Outcome
 from pinprof.collect.trouble import Trouble
+from pinprof.data.rates import Rates
+from pinprof.recording import EndedRecording
 from pinprof.report.page import html
 from tests.support.h200 import DATA, own_analysis
 from tests.support.opportunities import with_opportunities
@@ -37,9 +42,30 @@ class Terminal:
         self.shown += "".join(self._capsys.readouterr())
         return self.shown
 
-    def explain(self, *, quiet: bool = False) -> None:
-        explained.explain(TARGET, [CAPTURE], self.trouble, quiet=quiet)
+    def explain(self, *, quiet: bool = False, rates: Any = None) -> None:
+        outcome = Outcome("complete", 0, "", 0, {}, {}, ())
+        recorded = EndedRecording(outcome, TARGET, rates=rates)
+        explained.explain(recorded, TARGET, [CAPTURE], self.trouble, quiet=quiet)
         self.look()
+
+
+class Machine:
+    """A machine of which some measures are missing, and what is there when they are taken."""
+
+    notes = ()
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal, self._missing = terminal, {"touch.huge", "memcpy.host", "file.read"}
+        self.taken: list[tuple[list[str], bool, bool]] = []
+        """What was, whether the answer had been printed, and whether the page had been written."""
+
+    def measure(self, _: Path, measures: Collection[str] | None = None) -> Rates | None:
+        chosen = self._missing if measures is None else self._missing.intersection(measures)
+        self._missing = self._missing - chosen
+        if not chosen:
+            return None
+        self.taken.append((sorted(chosen), "work" in self._terminal.look(), Path("run.html").exists()))
+        return Rates({}, "host", "2026-01-01T00:00:00+00:00", (), "calibration")
 
 
 @pytest.fixture
@@ -78,6 +104,29 @@ def test_the_answer_is_printed_before_the_page_is_made_and_nothing_twice(termina
 def test_quiet_prints_nothing_and_writes_the_page(terminal: Terminal) -> None:
     terminal.explain(quiet=True)
     assert terminal.shown == ""
+    assert Path("run.html").exists()
+
+
+def test_what_the_answer_rests_on_is_measured_before_it_and_the_rest_before_the_page(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "guessed", lambda _: {"touch.huge", "h2d.pinned"})
+    machine = Machine(terminal)
+    terminal.explain(rates=machine)
+    assert machine.taken == [(["touch.huge"], False, False), (["file.read", "memcpy.host"], True, False)]
+    assert terminal.shown.endswith(f"\nPage: run.html\n{CAPTURE}\n")
+
+
+def test_a_measurement_that_fails_costs_neither_answer_nor_page(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(terminal)
+    monkeypatch.setattr(machine, "measure", lambda *_: 1 / 0)
+    terminal.explain(rates=machine)
+    assert (
+        "pinprof: This machine is not calibrated: pinprof has an error of its own (ZeroDivisionError" in terminal.shown
+    )
+    assert HEADLINE in terminal.shown
     assert Path("run.html").exists()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+from pathlib import Path
 
 import pytest
 
 from pinprof.collect import mappings
-from pinprof.collect.mappings import Mappings, listed
+from pinprof.collect.mappings import Mappings, OwnMappings, listed
 from pinprof.data.mapped import Mapped
+from pinprof.read.memory import read_memory
 
 MAPS = b"""\
 00400000-00500000 r-xp 00000000 fe:00 43 /bin/app
@@ -44,3 +47,21 @@ def test_a_list_is_made_when_due_and_said_when_it_changed(monkeypatch: pytest.Mo
 
 def test_this_process_has_a_stack_or_code_listed() -> None:
     assert {kind for _, _, kind in Mappings().look(os.getpid(), 0.0)} & {Mapped.PRIVATE_FILE, Mapped.ANONYMOUS}
+
+
+def test_this_process_lists_what_it_has_mapped_now_and_nothing_stops_where_that_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    lists = OwnMappings(tmp_path / "memory.jsonl")
+    lists.write()
+    with mmap.mmap(-1, 1 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS):
+        lists.write()
+    lists.close()
+    lists.write()
+    log = read_memory(tmp_path / "memory.jsonl")
+    assert log is not None
+    assert log.bad_lines == 0
+    first, second = (log.maps.take(log.maps.time_ns == time) for time in log.time_ns)
+    assert (second.kind == Mapped.SHARED_MEMORY).sum() == (first.kind == Mapped.SHARED_MEMORY).sum() + 1
+    assert set(log.maps.pid.tolist()) == {os.getpid()}
+    OwnMappings(tmp_path / "none" / "memory.jsonl").write()

@@ -140,7 +140,7 @@ def test_the_keeper_ends_nsys_processes_of_its_folder_and_no_others(tmp_path: Pa
     ours, other = tmp_path / "ours", tmp_path / "other"
     ours.mkdir()
     started = {
-        name: subprocess.Popen([program, "60"], env={"TMPDIR": str(folder)})
+        name: subprocess.Popen([program, "600"], env={"TMPDIR": str(folder)})
         for name, program, folder in (("ours", tool, ours), ("other", tool, other), ("program", "/bin/sleep", ours))
     }
     keeper = subprocess.Popen(
@@ -149,8 +149,8 @@ def test_the_keeper_ends_nsys_processes_of_its_folder_and_no_others(tmp_path: Pa
     try:
         assert keeper.stdin is not None
         keeper.stdin.close()
-        assert started["ours"].wait(20) == -9
-        assert keeper.wait(20) == 0
+        assert started["ours"].wait(60) == -9
+        assert keeper.wait(60) == 0
         assert started["other"].poll() is None
         assert started["program"].poll() is None
         assert not ours.exists()

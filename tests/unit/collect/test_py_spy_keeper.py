@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,14 +18,14 @@ from pinprof.collect.py_spy_keeper import Spy, has_interpreter
 
 
 def soon(pid: int) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not has_interpreter(pid):
         time.sleep(0.02)
     return has_interpreter(pid)
 
 
 def test_other_programs_are_not_looked_at() -> None:
-    with subprocess.Popen(["sleep", "30"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         assert alive(process.pid)
         assert not has_interpreter(process.pid)
         process.kill()
@@ -35,31 +36,37 @@ def test_other_programs_are_not_looked_at() -> None:
 
 
 def test_an_interpreter_below_the_program_is_found() -> None:
-    command = ["sh", "-c", f"'{sys.executable}' -c 'import time; time.sleep(30)'; true"]
+    command = ["sh", "-c", f"'{sys.executable}' -c 'import time; time.sleep(600)'; true"]
     with subprocess.Popen(command, start_new_session=True) as process:
         assert soon(process.pid)
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_copy_of_pinprof_is_not_the_program_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as process:
         assert soon(process.pid)
         monkeypatch.setattr(py_spy_keeper.os, "getppid", lambda: process.pid)
         assert not has_interpreter(process.pid)
         process.kill()
 
 
-def spy(folder: Path, log: str, started_ns: int = 10**9, utc_offset_ns: int = 0) -> Spy:
+def spy(folder: Path, log: str, utc_offset_ns: int = 0) -> Spy:
+    """One that was started when CLOCK_MONOTONIC was a second."""
     (folder / "log").write_text(log)
     process = subprocess.Popen(["true"])
     process.wait()
-    return Spy(process, folder, started_ns, utc_offset_ns)
+    return Spy(process, folder, 10**9, utc_offset_ns)
 
 
-def test_the_traces_clock_begins_with_the_log(tmp_path: Path) -> None:
-    log = "[1970-01-01T00:00:03.500000001Z INFO  py_spy::config] config Config {\n"
-    assert spy(tmp_path, log, utc_offset_ns=2_499_000_000).clock() == (1_001_000_001, 1_000_000)
-    far = spy(tmp_path, log, utc_offset_ns=-(10**9)).clock()
+@pytest.mark.parametrize("begun", ["03.500000001", "09.500000001"])
+def test_the_traces_clock_begins_with_the_log(begun: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However late that is, as on a busy machine."""
+    log = f"[1970-01-01T00:00:{begun}Z INFO  py_spy::config] config Config {{\n"
+    played = SimpleNamespace(monotonic_ns=lambda: 60 * 10**9, time_ns=lambda: 62_499_000_000)
+    monkeypatch.setattr(py_spy_keeper, "time", played)
+    after_ns = (int(begun[:2]) - 3) * 10**9
+    assert spy(tmp_path, log, 2_499_000_000).clock() == (1_001_000_001 + after_ns, 1_000_000)
+    far = spy(tmp_path, log, 1_499_000_000).clock()
     assert far == (10**9, 20_000_000), "the system clock was set meanwhile: the time of the start, less exact"
     assert spy(tmp_path, "").clock() == (10**9, 20_000_000)
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,9 @@ from pinprof.collect.python_frames.reader import SeenWindow
 from pinprof.collect.python_frames.timeline import SegmentTimeline
 from pinprof.read.python import stacks as stored
 
+LONGEST_NS = 200_000
+"""As in frames.c."""
+
 PROGRAM = """
 import sys, threading, time
 
@@ -42,7 +46,7 @@ def consume():
 def wait(depth):
     if depth:
         wait(depth - 1)
-    time.sleep(60)
+    time.sleep(600)
 
 threading.Thread(target=consume, name="consumer", daemon=True).start()
 print("ready", flush=True)
@@ -73,25 +77,38 @@ def running(python: str, code: str) -> Iterator[int]:
             process.kill()
 
 
-def stacks(interpreter: Interpreter, looks: int) -> tuple[dict[int, set[tuple[tuple[str, int], ...]]], int]:
-    """Per thread the stacks seen, outermost (function, line) first, and how many looks failed."""
-    tables = SegmentTables()
-    seen: dict[int, set[int]] = {}
-    failed = 0
-    for _ in range(looks):
-        for tid, stack in interpreter.look(tables):
-            failed += stack == UNKNOWN
-            seen.setdefault(tid, set()).add(stack)
-        time.sleep(0.001)
-    frames, nodes = list(tables.frames), list(tables.stacks)
+Chain = tuple[tuple[str, int], ...]
+"""Functions and lines, outermost first."""
 
-    def chain(stack: int) -> tuple[tuple[str, int], ...]:
+
+def stacks(interpreter: Interpreter, looks: int, *wanted: Chain) -> tuple[dict[int, set[Chain]], int]:
+    """Per thread the stacks seen, and how many of so many looks failed; of more looks until all `wanted` are ends."""
+    tables = SegmentTables()
+    seen: dict[int, set[Chain]] = {}
+    last: dict[int, int] = {}
+    failed, missing, deadline = 0, set(wanted), time.monotonic() + 60
+
+    def chain(stack: int) -> Chain:
         if stack in (NO_STACK, UNKNOWN):
             return ()
-        caller, frame = nodes[stack]
-        return (*chain(caller), (frames[frame][0], frames[frame][2]))
+        caller, frame = list(tables.stacks)[stack]
+        function, _, line = list(tables.frames)[frame][:3]
+        return (*chain(caller), (function, line))
 
-    return {tid: {chain(stack) for stack in numbers} for tid, numbers in seen.items()}, failed
+    while looks > 0 or (missing and time.monotonic() < deadline):
+        for tid, stack in interpreter.look(tables):
+            since, _, ended = interpreter.windows[tid]
+            # Who was kept from running within a look knows nothing; and a thread may stand still where its frames
+            # change, which is one failure however many looks come by.
+            failed += looks > 0 and stack == UNKNOWN != last.get(tid) and ended - since < LONGEST_NS
+            if stack != last.get(tid):
+                found = chain(stack)
+                seen.setdefault(tid, set()).add(found)
+                missing = {end for end in missing if found[-len(end) :] != end}
+            last[tid] = stack
+        looks -= 1
+        time.sleep(0.001)
+    return seen, failed
 
 
 @pytest.mark.parametrize("python", interpreters())
@@ -100,13 +117,15 @@ def test_every_thread_is_seen_at_its_line(python: str) -> None:
         place = layout.of_process(pid)
         assert place is not None
         interpreter = Interpreter(pid, *place)
-        seen, failed = stacks(interpreter, 100)
+        sleeping = (("<module>", 19), ("wait", 14), ("wait", 14), ("wait", 14), ("wait", 15))
+        yielding = (("consume", 9), ("numbers", 6))
+        seen, failed = stacks(interpreter, 100, sleeping, yielding)
         names = interpreter.names()
     assert failed <= 5
-    assert (("<module>", 19), ("wait", 14), ("wait", 14), ("wait", 14), ("wait", 15)) in seen.pop(pid)
+    assert sleeping in seen.pop(pid)
     ((tid, consumer),) = seen.items()
     inner = {chain[-2:] for chain in consumer if chain}
-    assert (("consume", 9), ("numbers", 6)) in inner, "a generator's frame lies elsewhere"
+    assert yielding in inner, "a generator's frame lies elsewhere"
     assert names == ({tid: "consumer"} if place[0].version < (3, 14) else {})
 
 
@@ -172,9 +191,11 @@ def test_a_module_in_the_place_of_another_is_not_taken_for_it(python: str) -> No
         interpreter = Interpreter(process.pid, *place)
         for _ in range(19):
             # The first look may find it where it still prints: another line of the same function.
-            looks = {stack for _ in range(3) for _, stack in interpreter.look(tables)} - {UNKNOWN}
+            looks: list[int] = []
+            while len(looks) < 3:
+                looks += [stack for _, stack in interpreter.look(tables) if stack != UNKNOWN]
             known = list(tables.stacks)
-            (module,) = {known[known[stack][0]][1] for stack in looks}
+            (module,) = {known[known[stack][0]][1] for stack in set(looks)}
             seen.append(list(tables.frames)[module][1])
             process.stdin.write(b"\n")
             process.stdin.flush()
@@ -221,6 +242,25 @@ def test_an_interpreter_that_begins_is_seen_as_soon_as_it_runs(monkeypatch: pyte
     assert list(processes.interpreters.values()) == found
     assert len(found) == 1
     assert not processes.beginning
+
+
+def test_an_interpreter_whose_library_is_loaded_late_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, loaded = [100.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0)
+    monkeypatch.setattr(searching, "time", clock)
+    monkeypatch.setattr(searching, "Interpreter", lambda *_: SimpleNamespace(running=True))
+    monkeypatch.setattr(layout, "of_process", lambda _: ("layout", 0) if loaded else None)
+    monkeypatch.setattr(searching, "tree", lambda _: [os.getpid()])
+    processes = searching.Processes(os.getpid())
+    for _ in range(50):
+        processes.update()
+        now[0] += 0.01
+    assert list(processes.unknown) == [os.getpid()]
+    loaded.append(True)
+    now[0] += 1
+    processes.update()
+    assert list(processes.interpreters) == [os.getpid()]
+    assert not processes.unknown
 
 
 @pytest.mark.slow
@@ -339,7 +379,7 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
         now[0] += seconds
 
     clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: 0.0, sleep=sleep)
-    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown=set())
+    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown={})
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)
@@ -349,6 +389,16 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
     for part in (0.1, 0.25, 0.5, 0.75):
         assert apart[round(part * len(apart))] == pytest.approx(-0.001 * math.log(1 - part), rel=0.25)
+
+
+def test_whoever_asks_for_a_segment_gets_one_though_nobody_looked(tmp_path: Path) -> None:
+    output = tmp_path / "python-stacks.jsonl.gz"
+    watch, sizes = watching.Watch(os.getpid(), 1000, output), [0]
+    for number in (signal.SIGUSR2, signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
+        watch.cut(number, None)
+        watch._cut()
+        sizes.append(output.stat().st_size)
+    assert all(after > before for before, after in pairwise(sizes))
 
 
 class Words(str):

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pinprof.data.activity import Activity, ApiCallTable, GpuOpTable, SchedTable
-from pinprof.data.model import Capture, MemoryLog, ProcessMemory
+from pinprof.data.memory_log import MemoryLog, ProcessMemory
+from pinprof.data.model import Capture
 from pinprof.data.time_window import TimeWindow
 from tests.support.small_capture import small_capture
 

@@ -60,3 +60,13 @@ def test_a_library_compiles_without_warnings(library: Library) -> None:
     headers = Path(libraries.__file__).parent
     done = subprocess.run([*compiler(), *flags, f"-I{headers}", str(library.source)], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+LINKED_BY_ZIG = {"--no-as-needed", "-ldl", "-z", "nodelete", "relro", "now"}
+"""What the linker of a release's wheels takes: zig refuses others, such as -Bsymbolic-functions."""
+
+
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.title)
+def test_a_release_can_link_a_library(library: Library) -> None:
+    linked = [option for option in library.link if option.startswith(("-Wl,", "-l"))]
+    assert {part for option in linked for part in option.removeprefix("-Wl,").split(",")} <= LINKED_BY_ZIG

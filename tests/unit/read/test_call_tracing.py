@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from pinprof.data.activity import Activity, CallOverhead, GivenUp
-from pinprof.read.perf import call_tracing, cuda_calls
-from pinprof.read.symbols.resolver import Resolver
-from pinprof.streams.store import new_manifest
+from pinprof.read.directory import Reading
+from pinprof.read.perf import call_tracing, capture, cuda_calls
+from pinprof.read.reader import ReadOptions
+from pinprof.streams.store import new_manifest, write_manifest
 from tests.support.perf_file import pipe_mode
+from tests.support.small_capture import small_capture
 
 MS = 1_000_000
 COPIES = {"kind": "copies", "without": "calls", "from_ns": 100 * MS, "to_ns": 2500 * MS, "calls": 198_000}
@@ -93,5 +95,8 @@ def test_calls_may_be_missing_by_kind() -> None:
 
 def test_a_file_without_events_holds_no_calls(tmp_path: Path) -> None:
     (tmp_path / "calls.data").write_bytes(pipe_mode([], b""))
-    found = cuda_calls.load(tmp_path / "calls.data", Resolver())
+    write_manifest(tmp_path, new_manifest())
+    found = capture.with_calls(small_capture([], [], []), tmp_path / "calls.data", Reading(tmp_path, ReadOptions()))
+    assert found.activity is not None
     assert len(found.activity.calls) == 0
+    assert "CUDA calls can't be read" in found.losses.notes[0]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pinprof.analyze.memory import summarise_memory
-from pinprof.data.model import MemoryLog
+from pinprof.data.memory_log import MemoryLog
 from pinprof.read.memory import read_memory
 from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 

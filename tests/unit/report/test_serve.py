@@ -15,10 +15,13 @@ from pinprof.report.page import serve
 from pinprof.report.page.serve import PageServer
 
 PAGE = b"<!doctype html><title>page</title>"
+PATIENCE_S = 60
 
 
 @pytest.fixture
-def server() -> Iterator[PageServer]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer]:
+    # A test that stands still is not hung up on.
+    monkeypatch.setattr(serve, "ASK_WITHIN_S", 2.0 * PATIENCE_S)
     running = PageServer(PAGE)
     thread = Thread(target=running.serve_forever, args=(0.02,))
     thread.start()
@@ -29,7 +32,7 @@ def server() -> Iterator[PageServer]:
 
 
 def ask(server: PageServer, path: str, method: str = "GET", host: str | None = None) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE_S)
     connection.request(method, path, headers={"Host": host} if host else {})
     response = connection.getresponse()
     body = response.read()
@@ -73,7 +76,7 @@ def test_who_comes_by_a_forwarded_port_is_told_which_port_to_forward(server: Pag
 
 
 def connected(server: PageServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE_S)
 
 
 def hung_up(connection: socket.socket) -> bool:
@@ -89,7 +92,8 @@ def test_connections_are_limited_and_places_come_back(server: PageServer) -> Non
             stack.enter_context(connected(server)).sendall(b"GET /")
         one_more = stack.enter_context(connected(server))
         assert hung_up(one_more)
-    for _ in range(500):
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
         with contextlib.suppress(ConnectionError, http.client.HTTPException):
             if ask(server, server.path) == (200, PAGE):
                 return

@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyze import analyze
 from pinprof.analyze.memory import summarise_memory
 from pinprof.data.activity import MarkTable
-from pinprof.data.model import MemoryLog, ProcessMemory
+from pinprof.data.memory_log import MemoryLog, ProcessMemory
 from pinprof.report import gather
 from pinprof.report.export import trace as export_trace
 from pinprof.report.page import html

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from pinprof.base.errors import ProgramNotFound, TrialError, UsageError
 from pinprof.data.model import RangeTable
 from pinprof.machine.libraries import compiler
-from pinprof.trial import recorded, session
+from pinprof.trial import processes, recorded, session
 from pinprof.trial.measure import parse
 from pinprof.trial.processes import EndedRun
 from pinprof.trial.recorded import RecordedRun
@@ -202,9 +204,22 @@ def test_cures_for_which_there_is_no_time_are_left_out() -> None:
 
 
 @pytest.mark.slow
-def test_peak_memory_is_compared() -> None:
-    hungry = "import os; block = b'x' * ((64 << 20) if 'MALLOC_TOP_PAD_' in os.environ else 1)"
-    request = TrialRequest(("python3", "-c", hungry), (KEEP,), parse("memory"), least_rounds=3, error=0.5)
+def test_peak_memory_is_compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    high_water = processes._high_water
+
+    def seen(pid: int) -> int:
+        size = high_water(pid)
+        (tmp_path / f"{pid}-{size >> 25}").touch()
+        return size
+
+    monkeypatch.setattr(processes, "_high_water", seen)
+    # It lives until its memory was looked at.
+    hungry = (
+        "import os, sys, time\nfull = 'MALLOC_TOP_PAD_' in os.environ\nblock = b'x' * ((64 << 20) if full else 1)\n"
+        "while not os.path.exists(f'{sys.argv[1]}/{os.getpid()}-{2 if full else 0}'): time.sleep(0.01)"
+    )
+    command = ("python3", "-c", hungry, str(tmp_path))
+    request = TrialRequest(command, (KEEP,), parse("memory"), least_rounds=3, error=0.5)
     result = trial(request, os.environ, lambda _: None)
     cure = by_id(result)[KEEP]
     assert result.unit == "bytes"
@@ -220,6 +235,22 @@ def test_nothing_of_a_run_outlives_it(tmp_path: Path) -> None:
     left = (tmp_path / "left").read_text().split()
     assert len(left) == 1 + 1 + 2 * 3
     assert not [pid for pid in left if _sleeps(pid)]
+
+
+def test_a_run_that_began_while_ctrl_c_was_pressed_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = processes._start
+    started: list[int] = []
+
+    def interrupted(*arguments: Any) -> int:
+        started.append(start(*arguments))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(processes, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        processes.run(["sh", "-c", "sleep 600 & exec sleep 600"], os.environ, tmp_path, 600.0)
+    assert started
+    assert not processes._alive(started[0])
 
 
 def _sleeps(pid: str) -> bool:

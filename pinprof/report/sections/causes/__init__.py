@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.results import EventResult
+from pinprof.analyze.results import EventResult, main_event
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Event
@@ -74,15 +74,15 @@ class Causes(Section[Explained]):
     def to_text(self, console: Console) -> Iterator[RenderableType]:
         """A bar and a table for each event with weight, and the hot tree of the first in nanoseconds."""
         trees = {tree.event: tree for tree in self.trees}
-        first = self.events[0] if trees else None
-        main = next((event for event in self.events if event.unit == "ns" and event.total), first)
+        main = main_event(self.events)
         for index, event in enumerate(self.events):
             if not event.total:
                 continue
             yield Text("")
             label = event_label(event.name)
             said = f"{label} · {printable(event.name)}" if label else printable(event.name)
-            yield Text(said, "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
+            where = "" if event.event.costs_time else ", by place"
+            yield Text(said, "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}{where}")
             if event.too_few_words:
                 yield Text(event.too_few_words, "yellow")
             yield _bar(self.shared, event, console)
@@ -92,16 +92,16 @@ class Causes(Section[Explained]):
 
     def to_markdown(self) -> Iterator[str]:
         """The heaviest causes of the main event."""
-        weighed = [event for event in self.events if event.total]
-        if weighed:
-            yield from _markdown(next((event for event in weighed if event.unit == "ns"), weighed[0]))
+        if main := main_event(self.events):
+            yield from _markdown(main)
 
 
 def _markdown(event: EventResult) -> Iterator[str]:
-    yield from ("", f"### Causes of {markdown.text(event.name)}", "")
+    what = "Causes" if event.event.costs_time else "Places"
+    yield from ("", f"### {what} of {markdown.text(event.name)}", "")
     if event.too_few_words:
         yield from (f"{markdown.text(event.too_few_words.capitalize())}.", "")
-    yield from ("| cause | weight | share |", "|---|---:|---:|")
+    yield from (f"| {what[:-1].lower()} | weight | share |", "|---|---:|---:|")
     rows = list(event.by_leaf.items())
     for leaf, weight in rows[:_MOST_CAUSES]:
         yield f"| `{leaf}` | {units.format_weight(weight, event.unit)} | {share_of(event, weight)} |"
@@ -161,8 +161,8 @@ def _table(shared: Shared, event: EventResult) -> Table:
             rest += weight
             continue
         row = shared.cause(leaf)
-        # Counted faults say whose code touched the pages: what helps against a cause's time is beside the point.
-        helps = row.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
+        # Where something else than time was counted, what helps against a cause's time is beside the point.
+        helps = row.remedy and event.event.costs_time and weight >= _ADVISED_SHARE * event.total
         remedy = f" → {row.remedy}" if helps else ""
         table.add_row(
             Text(share_of(event, weight), "bold"),

@@ -12,12 +12,13 @@ import numpy as np
 
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.extent import is_timed, timed_span
 from pinprof.analyze.groups import group
 from pinprof.base.columns import rows_of
 from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
-from pinprof.report.rows import is_timed, pools, range_threads, thread_names, timed_span
+from pinprof.report.rows import pools, range_threads, thread_names
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes, window_lanes
 from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline

@@ -11,7 +11,8 @@ import pytest
 from pinprof.analyze.opportunities import catalogue, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.data.mapped import Mapped
-from pinprof.data.model import ExitTable, MemoryLog, ProcessMemory
+from pinprof.data.memory_log import MemoryLog, ProcessMemory
+from pinprof.data.model import ExitTable
 from pinprof.data.rate_book import RateBook
 from tests.support.scenes import (
     COPIED,

@@ -9,7 +9,8 @@ import pytest
 from pinprof import read
 from pinprof.data import perf_format as perf
 from pinprof.data.mapped import Mapped, mapped_as
-from pinprof.data.model import MappingTable, SampleTable
+from pinprof.data.memory_log import MappingTable
+from pinprof.data.model import SampleTable
 from pinprof.read.listed_mappings import with_mappings
 from pinprof.read.perf.script import read_perf_script
 from tests.support.perf_file import (

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from pinprof.analyze.attribution.row import Category, Role, Scope
-
-if TYPE_CHECKING:
-    from pinprof.analyze.attribution.tables import Claim
+from pinprof.analyze.attribution.tables import Claim, RuleTables, claims_of, derived, ranks_of
 
 _TOKEN = re.compile(r"(\\.|\[[^]]*\]|.)(\*|\+|\{(\d+)[^}]*\})?")
 _OPTIONAL = re.compile(r"(\\.|[\w.])\?")
@@ -21,8 +19,13 @@ class TaxonomyError(Exception):
     """A row of the taxonomy that cannot work; the message names it."""
 
 
-def refuse(rows: Sequence[Category], claims: Mapping[tuple[str, Scope], Sequence[Claim]]) -> None:
-    """TaxonomyError for the first row that cannot work."""
+def tables(rows: tuple[Category, ...]) -> RuleTables:
+    """Derive everything from the rows; TaxonomyError for the first row that cannot work."""
+    _refuse(rows, claims_of(rows, ranks_of(rows)))
+    return derived(rows)
+
+
+def _refuse(rows: Sequence[Category], claims: Mapping[tuple[str, Scope], Sequence[Claim]]) -> None:
     names = [row.name for row in rows]
     contexts = [row.context for row in rows if row.opens or row.takes]
     for what, values in (("rows are named", names), ("rows open context", contexts)):
