@@ -164,6 +164,10 @@ class _Captures(FlightRecorder):
         limit = f"--captures-per-hour {self._ring.most_an_hour}"
         self._tell(f"{fired.said[0].upper()}{fired.said[1:]}, but it is not captured, by {limit}.")
 
+    def ended_early(self) -> None:
+        """Say so at once: a day may pass until the program ends."""
+        self._tell("The recorder has ended, so nothing more is captured.")
+
 
 def _say(text: str) -> None:
     say(f"pinprof: {text}", error=True)

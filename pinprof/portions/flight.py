@@ -36,6 +36,7 @@ class FlightRecorder(ABC):
         self._most_an_hour, self._refused = most_an_hour, False
         self._made: deque[float] = deque()
         self._unfinished: deque[Callable[[], object]] = deque()
+        self._over = False
         self._finishing = 0
         """The process that makes a capture whole; 0: none."""
         self._due = 0.0
@@ -48,9 +49,18 @@ class FlightRecorder(ABC):
     def refuse(self, fired: Fired) -> None:
         """It would be one too many in an hour: the first since one was made."""
 
+    @abstractmethod
+    def ended_early(self) -> None:
+        """The recorder has ended and the program has not: nothing more is captured."""
+
     def watch(self, run: CollectorRun) -> float:
         """Look if it is time; when to call again, in seconds."""
         began = time.monotonic()
+        if not self._over and not run.recording:
+            self._over = True
+            self.ended_early()
+        if self._over:
+            return float("inf")
         if began >= self._due or self._signals:
             self._look(run, 0)
             ended = time.monotonic()
@@ -60,7 +70,8 @@ class FlightRecorder(ABC):
 
     def end(self, ended_by: int) -> None:
         """The recording is over, and the program too, perhaps by a signal."""
-        self._look(None, ended_by)
+        if not self._over:
+            self._look(None, ended_by)
         while self._unfinished or self._finishing:
             self._finish(0)
 

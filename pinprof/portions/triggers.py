@@ -162,7 +162,7 @@ class Sent(Trigger):
 
     def look(self, seen: LookedAt) -> Fired | None:
         """Since the look before."""
-        return Fired(f"pinprof received {signal.Signals(self.number).name}") if self.number in seen.signals else None
+        return Fired(f"{signal.Signals(self.number).name} arrived") if self.number in seen.signals else None
 
 
 class Crash(Trigger):

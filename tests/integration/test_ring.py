@@ -130,7 +130,7 @@ steps(captured)
 def test_a_signal_to_pinprof_is_captured(tmp_path: Path) -> None:
     code = "os.kill(os.getppid(), signal.SIGUSR2)\nsteps(captured)"
     ((path, trigger),) = recorded(tmp_path, code)
-    assert trigger["said"] == "pinprof received SIGUSR2"
+    assert trigger["said"] == "SIGUSR2 arrived"
     capture = read.read(path)
     assert capture.losses.corrupt_bytes == capture.losses.unknown_records == 0
 
@@ -147,6 +147,28 @@ def test_captures_are_no_more_than_the_hour_allows_and_the_rest_is_said_once(tmp
     code = "load(0.3)\nsteps(captured)\nload(0.3)\nload(0.3)"
     ((path, _),) = recorded(tmp_path, code, "--trigger", "range:load>200ms", "--captures-per-hour", "1")
     assert path.name == "ring-1.pinprof"
+
+
+def test_a_recorder_that_is_killed_is_said_at_once_and_the_program_goes_on(tmp_path: Path) -> None:
+    code = """
+for status in Path("/proc").glob("[0-9]*/status"):
+    try:
+        text = status.read_text()
+    except OSError:  # it has ended
+        continue
+    if f"PPid:\t{os.getppid()}\n" in text and "Name:\tpinprof-native\n" in text:
+        os.kill(int(status.parent.name), signal.SIGKILL)
+steps(lambda: "The recorder has ended" in Path("told").read_text())
+print("the program's own")
+sys.exit(3)
+"""
+    command = [sys.executable, "-m", "pinprof", "record", "--ring", "5s", "--", sys.executable, "-c", BEGIN + code]
+    with (tmp_path / "told").open("w") as told:
+        ended = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=told, text=True, check=False, cwd=tmp_path, timeout=PATIENCE_S
+        )
+    assert (ended.returncode, ended.stdout) == (3, "the program's own\n")
+    assert "The recorder has ended, so nothing more is captured." in (tmp_path / "told").read_text()
 
 
 def test_a_program_that_does_nothing_of_it_leaves_nothing(tmp_path: Path) -> None:

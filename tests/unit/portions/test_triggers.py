@@ -80,7 +80,7 @@ def test_pinned_memory_fires_when_it_comes_to_be_too_much_and_not_while_it_is() 
 def test_a_signal_and_the_end_by_one() -> None:
     fired = parsed("signal:usr2").look(seen(signals=frozenset({signal.SIGUSR2})))
     assert fired is not None
-    assert fired.said == "pinprof received SIGUSR2"
+    assert fired.said == "SIGUSR2 arrived"
     assert parsed("signal:SIGUSR1").look(seen(signals=frozenset({signal.SIGUSR2}))) is None
     crashed = parsed("crash").look(seen(ended_by=11))
     assert crashed is not None
