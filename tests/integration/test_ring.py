@@ -150,7 +150,7 @@ def test_captures_are_no_more_than_the_hour_allows_and_the_rest_is_said_once(tmp
 
 
 def test_a_recorder_that_is_killed_is_said_at_once_and_the_program_goes_on(tmp_path: Path) -> None:
-    code = """
+    code = r"""
 for status in Path("/proc").glob("[0-9]*/status"):
     try:
         text = status.read_text()
