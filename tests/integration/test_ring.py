@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -201,47 +202,72 @@ while True:
 """
 
 
-def samples_between(capture: Capture, begin: int, end: int) -> Counter[tuple[Any, ...]]:
-    samples, stacks = capture.samples, capture.stacks
-    chosen = (samples.time_ns >= begin) & (samples.time_ns < end)
-    rows = zip(
-        *(column[chosen].tolist() for column in (samples.time_ns, samples.pid, samples.tid, samples.event)),
-        [
-            tuple(stacks.frames.symbol[stacks.frame[one]] for one in stacks.chain(node))
-            for node in samples.stack[chosen].tolist()
-        ],
-        strict=True,
-    )
-    return Counter(rows)
-
-
-def test_a_window_is_the_same_as_that_part_of_a_whole_recording(tmp_path: Path) -> None:
-    script = tmp_path / "children.py"
-    script.write_text(CHILDREN)
-    directory = tmp_path / "recording"
+def followed(tmp_path: Path, look: Callable[[Following], list[Path]]) -> list[Path]:
+    """What `look` gives at last, after each look at a program that starts processes one after another."""
+    directory, script, windows = tmp_path / "recording", tmp_path / "children.py", list[Path]()
     directory.mkdir()
+    script.write_text(CHILDREN)
+    following = Following(directory, ("children.py",), longest_s=3600)
+
+    def watch(recording: run.CollectorRun) -> float:
+        following.look(recording)
+        if not windows and (found := look(following)):
+            windows.extend(found)
+            os.kill(os.getpid(), signal.SIGINT)
+        return 0.5
+
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        following = Following(directory, ("children.py",), longest_s=3600)
-        windows: list[Path] = []
-
-        def watch(recording: run.CollectorRun) -> float:
-            following.look(recording)
-            if following.seen_s > 5 and not windows:
-                windows.extend(following.write(tmp_path / f"{length}.pinprof", length) for length in (2, 3600))
-                os.kill(os.getpid(), signal.SIGINT)
-            return 0.5
-
         request = collect.RecordRequest(
             ("children.py",), pid=process.pid, cuda_calls=False, gpu="off", limits=NO_LIMITS
         )
         run.record(request, directory, Trouble(strict=True, raises=True), run.RecordingHooks(watch=watch))
         process.kill()
+    return windows
+
+
+def test_a_window_is_the_same_as_that_part_of_a_whole_recording(tmp_path: Path) -> None:
+    def look(following: Following) -> list[Path]:
+        if following.seen_s < 5:
+            return []
+        return [following.write(tmp_path / f"{length}.pinprof", length) for length in (2, 3600)]
+
+    windows = followed(tmp_path, look)
     part, whole = map(read.read, windows)
     begin, end = part.manifest.outcome["recorded_ns"]
     assert begin > whole.manifest.outcome["recorded_ns"][0]
-    assert (directory / "perf.data").stat().st_size > (windows[0] / "perf.data").stat().st_size
+    assert (windows[1] / "perf.data").stat().st_size > (windows[0] / "perf.data").stat().st_size
     found = samples_between(part, begin, end)
     assert found == samples_between(whole, begin, end)
     assert found.total() > 50
+
+
+def test_a_window_becomes_shorter_where_a_program_writes_more_than_there_is_room_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen_s: list[float] = []
+
+    def look(following: Following) -> list[Path]:
+        seen_s.append(following.seen_s)
+        if seen_s[-1] > 3:
+            # From the next look on there is room for nothing.
+            monkeypatch.setattr("pinprof.portions.following.MOST_BYTES", 1)
+        elif seen_s[-1] < max(seen_s):
+            return [following.write(tmp_path / "window.pinprof", 3600)]
+        return []
+
+    (window,) = followed(tmp_path, look)
+    assert 0 < seen_s[-1] < 3
+    capture = read.read(window)
+    assert capture.losses.corrupt_bytes == capture.losses.unknown_records == 0
+    assert any("python" in frame.path for frame in capture.stacks.frames.dsos), "mappings from before are kept"
+
+
+def samples_between(capture: Capture, begin: int, end: int) -> Counter[tuple[Any, ...]]:
+    samples, stacks = capture.samples, capture.stacks
+    chosen = (samples.time_ns >= begin) & (samples.time_ns < end)
+    columns = (column[chosen].tolist() for column in (samples.time_ns, samples.pid, samples.tid, samples.event))
+    nodes = samples.stack[chosen].tolist()
+    names = [tuple(stacks.frames.symbol[stacks.frame[one]] for one in stacks.chain(node)) for node in nodes]
+    return Counter(zip(*columns, names, strict=True))

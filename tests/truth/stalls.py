@@ -5,7 +5,7 @@ usage: python -m tests.truth.stalls [--times 20]
 The program (stalling.py) stalls in five ways, one after another. A stall is captured where a capture was made for a
 step that holds it. Its cause and its line are those of most of the critical thread's time in the moment that the
 capture is for, as its report has it. Printed are the stalls, how long each was, and what its capture says first. Exit
-status 1 where one is not captured, or has another cause or another line.
+status 1 where one is not captured, or has another cause or another line. The temporary folder has to be on a disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     times: int = parser.parse_args().times
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as place:
+    with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         recorder = [sys.executable, "-m", "pinprof", "record", "--ring", "10s", "--trigger", "range:step>150ms"]
         recorder += ["--captures-per-hour", "1000", "-o", str(folder / "stall"), "--"]
