@@ -202,7 +202,7 @@ def finish(
 
     `running`: the recorded program goes on, and needs the GPU for itself. What `trouble` has said becomes notes.
 
-    With `reading` it is read to be explained, inside that, which is told how far the reading is; this seals it as well.
+    With `reading` it is read to be explained, inside that, which shows how far the reading is; this seals it as well.
     What is not known of this machine is measured later then (`EndedRecording.measured`).
     """
     writer.release_reserve()

@@ -1,6 +1,6 @@
 """The rates that a recording brings: those of `pinprof bench`, else of calibrations, which measure what is missing.
 
-What is known lies beside the recording before it is explained. What an answer rests on is measured before it is given,
+The capture holds what is known before it is explained. What an answer rests on is measured before it is given,
 and the rest, for later reports, once somebody has it.
 """
 

@@ -102,7 +102,7 @@ class OwnRecording:
         self._run.flush()
 
     def list_mappings(self) -> None:
-        """Write what this process has mapped now, by which faults between two such lists are told apart."""
+        """Write what this process has mapped now: two such lists say what the faults between them were in."""
         self._mappings.write()
 
     def pause(self) -> None:

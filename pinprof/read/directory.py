@@ -34,9 +34,9 @@ class Reading:
         """
         self.directory, self.options, self.fresh = directory, options, fresh
         self.recordings: dict[str, PerfRecording] = {}
-        """Of a fresh capture, the files of perf's format by their names."""
+        """The files of perf's format by their names, of a fresh capture."""
         self.sampled: frozenset[int] = frozenset()
-        """Of a fresh capture, the processes that samples are of."""
+        """The processes that samples are of, of a fresh capture."""
 
     @cached_property
     def manifest(self) -> Manifest:

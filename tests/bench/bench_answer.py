@@ -2,9 +2,9 @@
 
     python tests/bench/bench_answer.py --before PINPROF [--rounds 7]
 
-`--before` is the `pinprof` of another checkout or installation. Medians of wall seconds, and of CPU seconds of pinprof's
-main thread, from the program's last line to the first one of the answer and to the end of the command. `first` is a
-recording on a machine of which nothing is kept. The first round is thrown away.
+`--before` is the `pinprof` of another checkout or installation. Medians of wall seconds, and of CPU seconds of
+pinprof's main thread, from the program's last line to the first one of the answer and to the end of the command. `first`
+is a recording on a machine of which nothing is kept. The first round is thrown away.
 """
 
 from __future__ import annotations

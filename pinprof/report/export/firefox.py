@@ -18,6 +18,7 @@ import numpy as np
 
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, LEVELS, Run
+from pinprof.analyze.extent import is_timed, start_ns
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, Event, Int16
 from pinprof.report import rows
@@ -72,7 +73,7 @@ def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
 
 def _meta(capture: Capture, categories: _Categories) -> dict[str, Any]:
     time = capture.samples.time_ns
-    begin = rows.start_ns(capture)
+    begin = start_ns(capture)
     end = max([int(column.max()) for column in (time, capture.ranges.end_ns) if len(column)], default=begin)
     return {
         "interval": _interval_ms(capture.events[0], capture) if capture.events else 1,
@@ -153,7 +154,7 @@ class _Thread:
         samples = capture.samples
         self.chosen = np.flatnonzero((samples.event == event) & (samples.pid == pid) & (samples.tid == tid))
         self.leaf = leaf[self.chosen]
-        self.begin = rows.start_ns(capture)
+        self.begin = start_ns(capture)
         self.strings: dict[str, int] = {}
 
     @property
@@ -188,7 +189,7 @@ class _Thread:
     def _samples(self, stack: list[int | None]) -> dict[str, Any]:
         samples = self.capture.samples
         weight = samples.weight[self.chosen]
-        time = samples.time_ns[self.chosen] - self.begin if rows.is_timed(self.capture) else np.cumsum(weight) - weight
+        time = samples.time_ns[self.chosen] - self.begin if is_timed(self.capture) else np.cumsum(weight) - weight
         return {
             "stack": stack,
             "time": (time / 1e6).tolist(),

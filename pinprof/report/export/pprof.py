@@ -14,6 +14,7 @@ import numpy as np
 
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Run
+from pinprof.analyze.extent import is_timed
 from pinprof.data.model import NO_NODE, Capture
 from pinprof.report import rows
 from pinprof.report.joined_frames import as_shown
@@ -74,7 +75,7 @@ def _write_code(capture: Capture, strings: _Strings, stream: IO[bytes]) -> None:
 
 def _write_facts(capture: Capture, strings: _Strings, stream: IO[bytes]) -> None:
     time = capture.samples.time_ns
-    if len(time) and rows.is_timed(capture):
+    if len(time) and is_timed(capture):
         stream.write(_number(10, int(time.max() - time.min())))
     periodic = next((event for event in capture.events if event.period), None)
     if periodic is not None:

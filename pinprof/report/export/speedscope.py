@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from pinprof import __version__
 from pinprof.analyze import Run
+from pinprof.analyze.extent import is_timed
 from pinprof.data.model import Capture
 from pinprof.read.formats.speedscope import SCHEMA
 from pinprof.report import rows
@@ -45,7 +46,7 @@ def write_capture(capture: Capture, stream: IO[str]) -> None:
 def _write_profile(capture: Capture, event: int, chains: _ChainText, stream: IO[str]) -> None:
     described = capture.events[event]
     nodes, weights = rows.leaf_nodes(capture, event)
-    if len(nodes) > _MOST_ROWS or not rows.is_timed(capture):
+    if len(nodes) > _MOST_ROWS or not is_timed(capture):
         nodes, weights = rows.merged_nodes(capture, event)
     head: dict[str, Any] = {
         "type": "sampled",

@@ -17,6 +17,7 @@ import numpy as np
 
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, Run
+from pinprof.analyze.extent import is_timed, start_ns
 from pinprof.base.columns import in_order
 from pinprof.base.errors import UsageError
 from pinprof.data.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
@@ -63,7 +64,7 @@ Json = dict[str, Any]
 def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
     """Write a trace; UsageError for recordings without times."""
     capture = as_shown(analysis.capture, all_frames=all_frames)
-    if not rows.is_timed(capture) and not len(capture.ranges) and capture.activity is None:
+    if not is_timed(capture) and not len(capture.ranges) and capture.activity is None:
         raise UsageError(
             "A trace needs times, and this recording has none.",
             "Export it as speedscope or pprof, or use a perf.data recording.",
@@ -82,10 +83,10 @@ def write(analysis: Run, stream: IO[str], *, all_frames: bool = False) -> None:
 
 def _begin_ns(capture: Capture) -> int:
     """Zero of the trace: before the first range, and before the time that the first samples stand for."""
-    if not rows.is_timed(capture):
-        return rows.start_ns(capture)
+    if not is_timed(capture):
+        return start_ns(capture)
     weight = [capture.samples.weight[capture.samples.event == number] for number in _timed_events(capture)]
-    return rows.start_ns(capture) - max((int(column.max()) for column in weight if len(column)), default=0)
+    return start_ns(capture) - max((int(column.max()) for column in weight if len(column)), default=0)
 
 
 def _timed_events(capture: Capture) -> list[int]:
@@ -99,7 +100,7 @@ def _events(capture: Capture, leaf: Int16, begin: int) -> Iterator[Json]:
         yield from _calls(capture.activity.calls, begin)
         yield from _gpu_work(capture.activity, begin)
         yield from _gpu_faults(capture.activity.faults, begin)
-    if not rows.is_timed(capture):
+    if not is_timed(capture):
         return
     for number, event in enumerate(capture.events):
         if event.spans:
