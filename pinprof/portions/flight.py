@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 import traceback
 from abc import ABC, abstractmethod
@@ -109,6 +110,7 @@ def _forked(work: Callable[[], object]) -> int:
     if pid := os.fork():
         return pid
     try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the program
         os.nice(10)
         work()
     except BaseException:
