@@ -36,6 +36,26 @@ from pinprof.streams.store import KALLSYMS, CaptureWriter, new_manifest
 if TYPE_CHECKING:
     from pinprof.data.model import Capture
     from pinprof.read.reader import Progress, Sealed
+    from pinprof.read.symbols.kept import KeptSymbols
+
+
+@dataclass
+class FreshReading:
+    """How a capture is read to be explained, once it is recorded."""
+
+    progress: AbstractContextManager[Progress]
+    """The reading is inside this, and tells it how far it is."""
+    kept: KeptSymbols | None = None
+    """What is loaded already."""
+
+    def prepare(self, directory: Path) -> None:
+        """Load the kernel's symbols of a recording that goes on."""
+        from pinprof.read.symbols.kept import KeptSymbols
+
+        kept = KeptSymbols()
+        if path := store.part(directory, KALLSYMS):
+            kept.kallsyms(path)
+        self.kept = kept
 
 
 @dataclass(frozen=True)
@@ -101,7 +121,7 @@ def record(
     calibrate: Calibrating | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
-    reading: AbstractContextManager[Progress] | None = None,
+    reading: FreshReading | None = None,
     hooks: run.RecordingHooks = run.RecordingHooks(),
 ) -> EndedRecording:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
@@ -126,6 +146,8 @@ def record(
                     request, environment=variables | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
                 )
             hooks = replace(hooks, meanwhile=_both(hooks.meanwhile, _load_reader))
+            if writer and reading:
+                hooks = replace(hooks, wanted=(partial(_prepared, reading.prepare, writer.path), *hooks.wanted))
             outcome = run.record(request, writer.path if writer else None, trouble, hooks)
             told = _read_facts(facts) if facts else {}
         except BaseException as error:
@@ -196,14 +218,14 @@ def finish(
     running: bool = False,
     kernel_symbols: bool = True,
     trouble: Trouble | None = None,
-    reading: AbstractContextManager[Progress] | None = None,
+    reading: FreshReading | None = None,
 ) -> EndedRecording:
     """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why.
 
     `running`: the recorded program goes on, and needs the GPU for itself. What `trouble` has said becomes notes.
 
-    With `reading` it is read to be explained, inside that, which shows how far the reading is; this seals it as well.
-    What is not known of this machine is measured later then (`EndedRecording.measured`).
+    With `reading` it is read to be explained, which seals it as well; what is not known of this machine is measured
+    later then (`EndedRecording.measured`).
     """
     writer.release_reserve()
     notes: list[str] = []
@@ -259,17 +281,26 @@ def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable
 
 def _load_reader() -> None:
     """Import what seals a capture, a fifth of a second's work, while other processes work for us too."""
-    with contextlib.suppress(ModuleNotFoundError, OSError, PinprofError):  # which is said when a capture is sealed
-        require_memory()
+
+    def load() -> None:
         from pinprof import read
 
         read.load_sealing()
+
+    _prepared(load)
+
+
+def _prepared(step: Callable[..., object], *given: object) -> None:
+    """Prepare something; where that fails, it is said when a capture is sealed."""
+    with contextlib.suppress(ModuleNotFoundError, OSError, PinprofError):
+        require_memory()
+        step(*given)
 
 
 class _Symbols:
     """The symbols of what was recorded, put beside it, and what must be said of the program's processes."""
 
-    def __init__(self, reading: AbstractContextManager[Progress] | None) -> None:
+    def __init__(self, reading: FreshReading | None) -> None:
         self._reading = reading
         self.notes: tuple[str, ...] = ()
         self.capture: Capture | None = None
@@ -285,8 +316,9 @@ class _Symbols:
         seal: Callable[[], Sealed] = partial(read.seal_symbols, directory)
         if self._reading is not None:
             # Why it cannot be read is said when it is explained.
-            with self._reading as progress, contextlib.suppress(Exception):
-                self.capture, seal = read.read_fresh(directory, read.ReadOptions(progress=progress))
+            with self._reading.progress as progress, contextlib.suppress(Exception):
+                options = read.ReadOptions(kept=self._reading.kept, progress=progress)
+                self.capture, seal = read.read_fresh(directory, options)
         sealed = seal()
         if any(facts.get("name") == python.TRAMPOLINE for facts in manifest.collectors):
             python.remove_maps(sealed.processes)

@@ -124,7 +124,9 @@ def _costs(view: View) -> str:
 def _own_code(view: View) -> str:
     subject, part = _told(view)
     phrase, weight = _phrase(next(iter(part.by_level)), part)
-    return f"{format_share(weight, part.total)} of {subject} is {phrase}; memory costs are low."
+    # Counts without a name may be of anything.
+    provided = ", if these are samples of CPU time" if part.event.merged and part.name == part.unit else ""
+    return f"{format_share(weight, part.total)} of {subject} is {phrase}; memory costs are low{provided}."
 
 
 def _too_few(view: View) -> str:

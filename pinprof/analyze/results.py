@@ -11,6 +11,9 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count
 from pinprof.data.model import Event
 
+_SUMMED = 1000
+"""From here on, what all counts are multiples of is a sampling period."""
+
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
 
@@ -62,7 +65,9 @@ class EventResult:
         if not self.event.merged:
             return self.samples
         if self.event.period or self.unit == "samples":
-            return max(self.samples, round(self.total / (self.event.period or 1))) if self.total else 0
+            # Counts that are all multiples of thousands are sums of periods, as stackcollapse-perf.pl makes them.
+            one = self.event.period or (self.step if self.samples > 1 and self.step >= _SUMMED else 1)
+            return max(self.samples, round(self.total / one)) if self.total else 0
         # Of samples that are alike there are as many as the total has of what all weights are multiples of.
         return max(self.samples, self.total // self.step) if self.step else None
 

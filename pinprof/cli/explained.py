@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 ALL = "the answer and the page are missing"
 
 
-def _import(name: str) -> None:
-    """Import a module, which takes a tenth of a second's work, before it is needed."""
+def _import(*names: str) -> None:
+    """Import modules, which takes up to a tenth of a second's work, before they are needed."""
     with contextlib.suppress(ModuleNotFoundError, PinprofError):  # which is said when the recording is explained
         require_memory()
-        importlib.import_module(name)
+        for name in names:
+            importlib.import_module(name)
 
 
 def _prepare_rules() -> None:
@@ -52,11 +53,13 @@ NEEDED = _imports(
     "pinprof.report.terminal.summary",
 )
 """What every answer needs."""
-WANTED = [
+WANTED: list[Step] = [
     _prepare_rules,
-    *_imports("numpy.ma", "pinprof.report.page.html", "pinprof.report.page.recorded", "importlib.metadata"),
+    functools.partial(_import, "numpy.ma", "pinprof.read.python.frames", "pinprof.read.memory"),
+    *_imports("pinprof.read.inside.calls", "pinprof.report.page.html", "pinprof.report.page.recorded"),
+    *_imports("importlib.metadata"),
 ]
-"""What can be made later as well: rules for names that may not come, what numpy imports by itself, and the page."""
+"""What can be made later as well: rules for names that may not come, what reads what may be missing, and the page."""
 
 
 def explain(recorded: EndedRecording, target: Path, places: Sequence[str], trouble: Trouble, *, quiet: bool) -> None:

@@ -216,7 +216,7 @@ def record(
         rank=rank.facts() if rank else None,
         labels=labels,
         kernel_symbols=not small,
-        reading=None if unexplained else progress.measured("Reading what was recorded"),
+        reading=None if unexplained else recording.FreshReading(progress.measured("Reading what was recorded")),
         hooks=replace(
             _hooks(pid, duration_s, quiet=quiet),
             needed=() if unexplained else explained.NEEDED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 
 
 class Mapped(IntEnum):
@@ -53,6 +54,7 @@ _BEGINNINGS = (
 """How names of mappings begin, and what they are where private and where shared; the first that fits counts."""
 
 
+@lru_cache(4096)
 def mapped_as(path: str, *, shared: bool, huge: bool = False) -> Mapped:
     """What a mapping is, by its name in /proc/PID/maps or in a record of perf (fs/proc/task_mmu.c, perf_event_mmap)."""
     path = path.removesuffix(" (deleted)")

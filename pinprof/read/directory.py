@@ -54,7 +54,7 @@ class Reading:
         from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 
         if self.fresh:
-            return Resolver(kallsyms=self.kallsyms, recording=True)
+            return Resolver(kallsyms=self.kallsyms, recording=True, kept=self.options.kept)
         symbols = store.part(self.directory, store.SYMBOLS)
         sealed = SealedSymbols.load(symbols) if symbols else None
         kept = self.options.kept if sealed is None else None

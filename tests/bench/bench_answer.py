@@ -2,9 +2,9 @@
 
     python tests/bench/bench_answer.py --before PINPROF [--rounds 7]
 
-`--before` is the `pinprof` of another checkout or installation. Medians of wall seconds, and of CPU seconds of
-pinprof's main thread, from the program's last line to the first one of the answer and to the end of the command. `first`
-is a recording on a machine of which nothing is kept. The first round is thrown away.
+`--before` is the `pinprof` of another checkout or installation. Medians of wall seconds, and of CPU seconds of its
+main thread, from the program's last line to the first one of the answer and to the end of the command. `first` is a
+recording on a machine of which nothing is kept. The first round is thrown away.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def main() -> None:
                     if number:
                         taken.setdefault((name, first, which), []).append(found)
         print(f"{'seconds after the end':34} answer: wall   CPU   all: wall   CPU")
-        for (name, first, which), found in taken.items():
-            answer, answer_cpu, whole, whole_cpu = (statistics.median(column) for column in zip(*found, strict=True))
+        for (name, first, which), rounds in taken.items():
+            answer, answer_cpu, whole, whole_cpu = (statistics.median(column) for column in zip(*rounds, strict=True))
             title = f"{name}{', first' * first}, {which}"
             print(f"{title:34} {answer:12.2f} {answer_cpu:6.2f} {whole:10.2f} {whole_cpu:6.2f}")
 

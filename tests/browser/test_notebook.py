@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -53,12 +55,19 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "book.ipynb").write_text(json.dumps(book))
     # Of themselves they wait a minute for the kernel, and four seconds for an output: too short on a busy machine.
     patience = [f"--ExecutePreprocessor.{name}=240" for name in ("startup_timeout", "iopub_timeout")]
-    words = ["--execute", "--allow-errors", *patience, "--inplace", "book.ipynb"]
-    for more in (["--to", "notebook", *words], ["--to", "html", "book.ipynb"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "nbconvert", *more], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    # Ports would be chosen long before the kernel takes them; sockets in the file system have paths of 107 bytes.
+    words = ["--execute", "--allow-errors", *patience, "--KernelManager.transport=ipc", "--inplace", "book.ipynb"]
+    with tempfile.TemporaryDirectory(prefix="notebook-", dir="/tmp") as place:
+        for more in (["--to", "notebook", *words], ["--to", "html", "book.ipynb"]):
+            done = subprocess.run(
+                [sys.executable, "-m", "nbconvert", *more],
+                cwd=folder,
+                env={**os.environ, "JUPYTER_RUNTIME_DIR": place},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
     return folder
 
 

@@ -30,13 +30,13 @@ def record(folder: Path, *arguments: str) -> list[tuple[int, list[str]]]:
         "PINPROF_RANGES": str(folder / "ranges.jsonl"),
     }
     command = ["perf", "record", "-q", "-o", str(folder / "perf.data"), *options, "--", *program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     if done.returncode and re.search("paranoid|not permitted|Permission", done.stderr):
         pytest.skip("perf is not permitted here")
     assert done.returncode == 0, done.stderr
     assert "recorder does not answer" not in done.stderr
     script = ["perf", "script", "-i", str(folder / "perf.data"), "-F", "tid,time,ip,sym", "--ns"]
-    text = subprocess.run(script, capture_output=True, text=True, timeout=120, check=True).stdout
+    text = subprocess.run(script, capture_output=True, text=True, timeout=240, check=True).stdout
     samples: list[tuple[int, list[str]]] = []
     for line in text.splitlines():
         head = re.match(r"\s*\d+\s+(\d+)\.(\d{9}):", line)

@@ -348,7 +348,7 @@ def in_situation(
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
         env={name: value for name, value in environment.items() if name not in case.without},
     )
     if done.returncode == UNAVAILABLE:

@@ -14,8 +14,11 @@ from collections.abc import Mapping
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pinprof import read
+from pinprof.analyze.completeness import gaps_of
 from pinprof.collect.native import unwinding
 from pinprof.data import perf_format as perf
 from pinprof.machine.libraries import UNWINDING
@@ -372,6 +375,49 @@ def test_callers_far_above_are_known(tmp_path: Path) -> None:
     (stacks,) = [one["stacks"] for one in manifest["collectors"] if "stacks" in one]
     assert stacks["deep"] > 0.9 * stacks["copied"]
     assert stacks["cut"] < 0.1 * stacks["copied"]
+
+
+UNTOUCHED = r"""
+#include <string.h>
+volatile long sink;
+__attribute__((noinline)) void spin(char *place, long turns) {
+  for (long i = 0; i < turns; i++) { place[i % 64] = i; sink += place[i % 7]; }
+}
+__attribute__((noinline)) void large(long turns) {
+  char buffer[24 << 10];
+  if (FILLED) memset(buffer, 1, sizeof buffer);
+  spin(buffer, turns);
+  __asm__ volatile("" : : "r"(buffer) : "memory");
+}
+__attribute__((noinline)) void outer(long turns) { large(turns); __asm__ volatile(""); }
+int main(void) { outer(150000000); return 0; }
+"""
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_copy_that_ends_at_a_page_never_touched_is_told_of(tmp_path: Path, *, filled: bool) -> None:
+    program, capture = tmp_path / "large", tmp_path / "large.pinprof"
+    (tmp_path / "large.c").write_text(UNTOUCHED)
+    flags = ["-O1", "-g", "-fomit-frame-pointer", f"-DFILLED={int(filled)}"]
+    subprocess.run(["gcc", *flags, str(tmp_path / "large.c"), "-o", str(program)], check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pinprof",
+        "record",
+        "--no-calibrate",
+        "--no-report",
+        "-o",
+        str(capture),
+        "--",
+        str(program),
+    ]
+    subprocess.run(command, capture_output=True, check=True)
+    found = read.read(capture)
+    called = found.stacks.under(np.array(found.stacks.frames.function) == "outer")[found.samples.stack]
+    share = called[found.samples.event == 0].mean()
+    said = [gap for gap in gaps_of(found) if gap.kind == "stacks"]
+    assert (share > 0.9, bool(said)) == (filled, not filled)
 
 
 class _Counting:

@@ -39,6 +39,6 @@ def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )

@@ -65,7 +65,7 @@ class _Tally:
 def _step(capture: Capture, number: int) -> int:
     """What all weights of an event are multiples of, where stacks were merged and no period is known; else 0."""
     event, samples = capture.events[number], capture.samples
-    if not event.merged or event.period or event.unit == "samples":
+    if not event.merged or event.period:
         return 0
     return int(np.gcd.reduce(samples.weight[samples.event == number], initial=0))
 

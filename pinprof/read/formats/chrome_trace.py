@@ -2,8 +2,8 @@
 
 Operators, Python functions, annotations and any other slices become ranges, with their category as the domain. CUDA
 calls become `ApiCallTable`, kernels, copies, memsets and synchronisations `GpuOpTable`; the memory kinds of a copy
-stand in its name, `Memcpy HtoD (Pageable -> Device)`. Profiles of V8 that a trace holds become samples (`v8`), others
-it has none of. The file is read as a stream.
+stand in its name, `Memcpy HtoD (Pageable -> Device)`. Profiles of V8 that a trace holds become samples (`v8`), else
+the samples that it lists itself. The file is read as a stream.
 
 Nothing else of a file is kept: Kineto also writes file paths, device properties and distributed settings.
 
@@ -30,7 +30,7 @@ from pinprof.read.byte_source import ends_early
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
 from pinprof.read.formats.trace_marks import TraceMarks
-from pinprof.read.formats.v8 import EVENTS, TIMED, Profiles
+from pinprof.read.formats.v8 import EVENTS, Profiles, small, thread_of
 from pinprof.read.reader import Progress, Reader, by_head, untold
 
 _NOT_RANGES = {
@@ -77,6 +77,8 @@ def read(path: Path, progress: Progress = untold) -> Capture:
     trace = _Trace()
     for event in stream.elements():
         trace.add(event)
+    if not trace.profiles:
+        trace.profiles = Profiles.of_samples(stream.others.get("samples"), stream.others.get("stackFrames"))
     if not trace.events:
         raise not_json(path, "Trace Event Format", 0, "no event" if not stream.damage else stream.damage)
     base = stream.others.get("baseTimeNanoseconds")
@@ -147,7 +149,7 @@ class _Trace:
         elif phase not in _NOT_SLICES:
             self.unknown += 1
         if phase in _HOLDS_PROFILES and event.get("name") in EVENTS:
-            self.profiles.take(event, *_track(event))
+            self.profiles.take(event, *thread_of(event))
 
     def _mark(self, event: dict[str, Any], phase: str) -> None:
         """The begin or end of a slice; both name its thread, or the id of its span."""
@@ -155,7 +157,7 @@ class _Trace:
         if time_ns is None:
             self.broken += 1
             return
-        pid, tid = _track(event)
+        pid, tid = thread_of(event)
         track: tuple[object, ...] = (pid, tid)
         kept = {name: event[name] for name in ("name", "cat") if isinstance(event.get(name), str)}
         if phase not in "BE":
@@ -177,7 +179,7 @@ class _Trace:
         if event.get("name") == "thread_name" and isinstance(arguments, dict):
             name = arguments.get("name")
             if isinstance(name, str):
-                self.threads[_track(event)] = name
+                self.threads[thread_of(event)] = name
 
     def _slice(self, event: dict[str, Any], ts: Any, dur: Any) -> None:
         """One slice; times in microseconds, whole or with a fraction."""
@@ -198,8 +200,8 @@ class _Trace:
             name = plain_name(name)
         elif category in OPS:
             columns, kind = self.ops, int(OPS[category])
-            columns.device.append(_small(arguments.get("device", event.get("pid"))))
-            columns.stream.append(_small(arguments.get("stream")))
+            columns.device.append(small(arguments.get("device", event.get("pid"))))
+            columns.stream.append(small(arguments.get("stream")))
             columns.size.append(_count(arguments.get("bytes")))
             columns.cause.append(CAUSES.get(str(arguments.get("cause")), UNRECORDED))
         elif category in _NOT_RANGES:
@@ -207,7 +209,7 @@ class _Trace:
         else:
             domain = arguments.get("domain") if category == "nvtx" else None
             columns, kind = self.ranges, self.ranges.intern(domain if isinstance(domain, str) else category)
-        pid, tid = _track(event)
+        pid, tid = thread_of(event)
         columns.start.append(start)
         columns.end.append(start + length)
         columns.pid.append(pid)
@@ -246,7 +248,7 @@ class _Trace:
         capture = foreign_capture(
             path,
             source,
-            (TIMED,) if self.profiles else (),
+            (self.profiles.event,) if self.profiles else (),
             columns.table(),
             builder.table(),
             threads={thread: name for thread, name in self.threads.items() if thread in present},
@@ -369,18 +371,6 @@ def _beside(columns: _Columns, outer: int, inner: int) -> bool:
     if columns.kind[outer] != columns.kind[inner]:
         return columns.kind[outer] == Api.DRIVER
     return not (columns.start[outer] < columns.start[inner] and columns.end[inner] < columns.end[outer])
-
-
-def _track(event: Mapping[str, Any]) -> tuple[int, int]:
-    return _small(event.get("pid")), _small(event.get("tid"))
-
-
-def _small(value: Any) -> int:
-    """A process, thread, device or stream number, also from `"456"` and `"stream 7"`; -1 for anything else."""
-    if isinstance(value, str):
-        text = value.removeprefix("stream ").strip()
-        value = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
-    return value if _is_integer(value) and -1 <= value < 1 << 31 else -1
 
 
 def _count(value: Any) -> int:

@@ -21,7 +21,7 @@ def sniff(path: Path, head: bytes) -> Certainty:
     """Whether JSON begins as a profile does, with its tree of today or of old; a name tells it of what begins oddly."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     tree = b'"callFrame"' in head or (b'"functionName"' in head and b'"head"' in head)
-    if start[:1] != b"{" or not tree:
+    if start[:1] != b"{" or not tree or b'"selfSize"' in head:
         return Certainty.NO
     inner = re.search(rb"[\[{]", start[1:])
     keys = _FIRST.findall(start[1 : 1 + inner.start()]) if inner else []

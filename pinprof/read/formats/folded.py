@@ -65,6 +65,14 @@ def read(path: Path, progress: Progress = untold) -> Capture:
             remedy="Folded stacks look like `main;work;malloc 12`; stackcollapse-perf.pl and py-spy write them.",
             slug="folded",
         )
+    if tally.stacks > 1 and tally.two_counts == tally.stacks:
+        raise FormatError(
+            str(path),
+            expected="lines that end in a count",
+            found="two counts in each, as a difference of two profiles has them",
+            remedy="Give one of the two profiles, or compare them with `pinprof diff`.",
+            slug="folded",
+        )
     nodes = np.flatnonzero(tally.seen[: tally.used])
     event, factor = tally.event()
     check_sum(str(path), tally.total * factor, "folded")
@@ -129,6 +137,9 @@ class _Tally:
     """Whether each stack begins with the numbers of its process and thread, as Austin writes it."""
     node_of: dict[bytes, int] = field(default_factory=dict)
     cached: int = 0
+    stacks: int = 0
+    two_counts: int = 0
+    """How many of the stacks end in another number."""
 
     def __post_init__(self) -> None:
         self.frames = FrameNames(self.builder)
@@ -193,6 +204,8 @@ class _Tally:
 
     def _chain(self, stack: bytes) -> list[int]:
         """Frame numbers, root first; none for the export's stand-in of a missing callchain."""
+        self.stacks += 1
+        self.two_counts += stack.rpartition(b" ")[2].isdigit() and b" " in stack
         text = stack.decode("utf-8", "replace")
         return [] if text == NO_CALLCHAIN else self.frames.chain(text.split(";"))
 

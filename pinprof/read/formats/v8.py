@@ -10,11 +10,13 @@ Source: the Chrome DevTools Protocol, type Profiler.Profile; before 2016 the tre
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import field
-from typing import Any
+from dataclasses import field, replace
+from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
 
@@ -27,8 +29,11 @@ from pinprof.read.formats.json_source import items
 EVENTS = ("Profile", "ProfileChunk", "CpuProfile")
 """The names of a trace's events that hold profiles."""
 TIMED = Event("JavaScript", "ns", None, None, elsewhere=True)
+ANY_TIMED = Event("time", "ns", None, None, elsewhere=True)
+"""Of other samples of a trace."""
 COUNTED = Event("samples", "samples", None, None, merged=True)
 
+_DECIMAL = re.compile(r"-?[0-9]{1,20}(\.[0-9]{0,20})?")
 _MAX_US = (1 << 61) // 1000
 _NOT_FUNCTIONS = frozenset({"(root)", "(idle)"})
 _ANOTHER = 1 << 61
@@ -130,12 +135,45 @@ class Profile:
         return self.start_us + np.cumsum(deltas) if reach < _MAX_US else np.zeros(0, np.int64)
 
 
+_V8 = "V8 samples JavaScript by a wall clock: a function's time may include waits, and nothing shows the kernel."
+_TRACE = "A sample of the trace stands for the time until its thread's next one, which may include waits."
+
+
 @dataclass
 class Profiles:
     """The profiles of one recording."""
 
     by_id: dict[object, Profile] = field(default_factory=dict)
     """Those of a trace by process and id."""
+    event: Event = TIMED
+    meaning: str = _V8
+    """A sentence about what is sampled."""
+
+    @classmethod
+    def of_samples(cls, samples: object, frames: object) -> Self:
+        """The `samples` of a trace, and its `stackFrames`, each of which names its caller.
+
+        Source: "Trace Event Format" (Google, 2016), Global Samples.
+        """
+        named = {str(name): frame for name, frame in frames.items()} if isinstance(frames, dict) else {}
+        numbers = {name: number for number, name in enumerate(named)}
+        tree = Profile()
+        for name, frame in named.items():
+            given = frame if isinstance(frame, dict) else {}
+            tree.function[numbers[name]] = (str(given.get("name") or "(anonymous)")[:_NAME], "")
+            tree.callers[numbers[name]] = numbers.get(str(given.get("parent")), -1)
+        taken: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        for sample in filter(lambda one: isinstance(one, dict), items(samples)):
+            taken[thread_of(sample)].append((_decimal_us(sample.get("ts")), numbers.get(str(sample.get("sf")), -1)))
+        profiles = cls({}, ANY_TIMED, _TRACE)
+        for (pid, tid), rows in taken.items():
+            rows.sort()
+            times = [time for time, _ in rows]
+            profile = replace(tree, pid=pid, tid=tid, start_us=times[0])
+            profile.samples, profile.deltas = array("q", [number for _, number in rows]), array("q")
+            profile.deltas.extend(at - before for before, at in pairwise([times[0], *times]))
+            profiles.by_id[pid, tid] = profile
+        return profiles
 
     def __bool__(self) -> bool:
         return bool(self.by_id)
@@ -181,7 +219,7 @@ class Profiles:
                     broken += 1
                 else:
                     _append(columns, place[number], length, profile, base_ns + at)
-        return tuple(_notes(idle, broken))
+        return (self.meaning, *_notes(idle, broken))
 
     def counted(self, columns: SampleColumns, builder: StackBuilder) -> tuple[str, ...]:
         """Append how many samples each function has, for there are no times; what to say of them."""
@@ -195,7 +233,7 @@ class Profiles:
             for number, count in hits.items():
                 if number in place and count and profile.function[number][0] not in _NOT_FUNCTIONS:
                     _append(columns, place[number], count, profile, 0)
-        return tuple(_notes(0, broken))
+        return (self.meaning, *_notes(0, broken))
 
 
 def _lengths(times: Int64, end: int) -> Int64:
@@ -215,15 +253,34 @@ def _append(columns: SampleColumns, node: int, weight: int, profile: Profile, ti
 
 
 def _notes(idle_ns: int, broken: int) -> Iterator[str]:
-    yield "V8 samples JavaScript by a wall clock: a function's time may include waits, and nothing shows the kernel."
     if idle_ns:
         yield f"The JavaScript threads were idle for {format_ns(idle_ns)}, which is left out."
     if broken:
-        yield f"{broken} nodes or samples of V8's profiles are damaged or refer to nothing; left out."
+        yield f"{broken} nodes or samples of profiles are damaged or refer to nothing; left out."
 
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else -1
+
+
+def small(value: Any) -> int:
+    """A process, thread, device or stream number, also from `"456"` and `"stream 7"`; -1 for anything else."""
+    if isinstance(value, str):
+        text = value.removeprefix("stream ").strip()
+        value = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return value if isinstance(value, int) and not isinstance(value, bool) and -1 <= value < 1 << 31 else -1
+
+
+def thread_of(event: Mapping[str, Any]) -> tuple[int, int]:
+    """The process and thread of an event of a trace."""
+    return small(event.get("pid")), small(event.get("tid"))
+
+
+def _decimal_us(value: object) -> int:
+    """`whole_us`, also of a time that is written as text."""
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        value = float(value)
+    return whole_us(value)
 
 
 def whole_us(value: object) -> int:

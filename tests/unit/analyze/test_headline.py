@@ -205,7 +205,18 @@ def test_idle_cpus_of_a_profiler_that_counts_samples_are_called_so() -> None:
     made = capture(
         [idle, Sample(["worker_thread", "process_one_work"], 50), Sample(["main@/app"], 50)], events=(event,)
     )
-    assert analyze(made).headline == "90 % of the samples is idle CPUs; memory costs are low."
+    low = "memory costs are low, if these are samples of CPU time"
+    assert analyze(made).headline == f"90 % of the samples is idle CPUs; {low}."
+
+
+def test_sums_of_periods_are_not_taken_for_as_many_samples() -> None:
+    # perf script of eleven samples of cpu-clock at 99 Hz, through stackcollapse-perf.pl.
+    event = Event("samples", "samples", None, None, merged=True)
+    rows = [(["main@/app", "read@/libc.so.6", "vfs_read"], 7), (["main@/app"], 2), (["idle@/app"], 1)]
+    made = capture([Sample(stack, 10_101_010 * count) for stack, count in rows], events=(event,))
+    assert analyze(made).headline == "There are too few samples to find the causes: 10 of samples; 97 are needed."
+    many = capture([Sample(stack, 1000 * count + 1) for stack, count in rows], events=(event,))
+    assert not analyze(many).events[0].too_few
 
 
 def test_idle_cpus_are_no_answer() -> None:

@@ -42,6 +42,7 @@ def in_json(value: object) -> bytes:
     return json.dumps(value, indent=1).encode()
 
 
+HEAP = {"head": {"callFrame": {"functionName": "(root)", "url": ""}, "selfSize": 0, "children": []}}
 FILES = [
     ("a.jfr", b"FLR\0\0\2\0\1" + bytes(60), "Java Flight Recorder", "jfrconv"),
     ("perf.trace", b"SIMPLEPERF\1\0" + bytes(60), "simpleperf", "pprof_proto_generator.py"),
@@ -74,6 +75,32 @@ FILES = [
     ("a.trace.zip", b"PK\3\4\x0a\0\0\0", "zip", "Unpack"),
     ("sample.txt", b"Analysis of sampling rg (pid 64751) every 1 millisecond\n", "macOS", "collapse-sample"),
     ("copied.txt", b"Weight\tSelf Weight\tSymbol Names\n4.93 s  100.0%\t0 s\t start\n", "Instruments", "speedscope"),
+    (
+        "old.txt",
+        b"Running Time\tSelf (ms)\t\tSymbol Name\n4273.0ms   99.9%\t0\t \tstart\n",
+        "Instruments",
+        "speedscope",
+    ),
+    (
+        "memory.txt",
+        b"Bytes Used\tCount\t\tSymbol Name\n 429.93 MB     100.0%\t84671\t \tstart\n",
+        "Instruments",
+        "scope",
+    ),
+    ("a.xml", b'<?xml version="1.0"?>\n<trace-query-result>\n<node xpath="a">', "Instruments", "collapse-xctrace"),
+    ("a.csv", b"Function Stack,CPU Time:Self,Module\nTotal,0.0,[Unknown]\n", "VTune", "collapse-vtune"),
+    ("b.csv", b"war:Column filter is ON.\nFunction Stack,CPU Time:Self\n", "VTune", "collapse-vtune"),
+    ("c.csv", b"\xef\xbb\xbfLevel,Function Name,Number of Calls,Elapsed\n0,a,1\n", "Visual Studio", "collapse-vsprof"),
+    (
+        "threads",
+        b"--- threadz 1 ---\n\n--- Thread 7f794ab90940 (name: main/1) stack: ---\n",
+        "threads",
+        "pinprof record",
+    ),
+    ("goroutines", b"goroutine profile: total 7\n1 @ 0x44cb3 0x45045\n", "threads", "pinprof record"),
+    ("v8.log", b"v8-version,6,0,287,53,0\nshared-library,node,0x1,0x2,0\n", "V8", "--prof-process"),
+    ("a.heapprofile", in_json(HEAP), "heap profile of V8", "pinprof record"),
+    ("cachegrind.out", b"version: 1\ncreator: xdebug 3.0.2\ncmd: a.php\n", "Xdebug", "pinprof record"),
     ("a.stacks", b"CPU     ID    FUNCTION:NAME\n 30  76446   :tick-10ms \n", "DTrace", "stackcollapse.pl"),
     ("b.stacks", b"\n\n      unix`i86_mwait+0xd\n      unix`idle+0x1f\n   12\n", "DTrace", "stackcollapse.pl"),
     ("a.pmc", b"@ inst_retired.any [35705 samples]\n\n20.86%  [7447]  f @ /boot/kernel/a.ko\n", "pmcstat", "pmc"),

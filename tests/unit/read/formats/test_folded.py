@@ -315,3 +315,14 @@ def test_folding_looks_at_the_names_once(tmp_path: Path, monkeypatch: pytest.Mon
     plain.write_folded(parse(tmp_path, "".join(f"main;f{number} 1\n" for number in range(100))), out)
     assert out.getvalue().count("\n") == 100
     assert looks == [102]
+
+
+def test_a_difference_of_two_profiles_is_no_profile(tmp_path: Path) -> None:
+    # What difffolded.pl prints.
+    with pytest.raises(FormatError) as error:
+        parse(tmp_path, "noploop;main 274 415\nnoploop;[unknown] 2 2\n")
+    assert "two counts" in error.value.problem
+    assert "pinprof diff" in error.value.remedy
+    # A name may end in a number.
+    capture = parse(tmp_path, "app;worker 1 5\napp;main 9\n")
+    assert capture.samples.weight.sum() == 14

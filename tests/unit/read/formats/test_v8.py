@@ -195,3 +195,44 @@ def test_any_profile_gives_a_capture_or_a_clear_error(
     except PinprofError:
         return
     assert (capture.samples.weight >= 0).all()
+
+
+def test_samples_that_a_trace_lists_itself_stand_until_the_next_of_their_thread(tmp_path: Path) -> None:
+    # As Hermes writes them; the shape is that of Trace Event Format, Global Samples.
+    def sample(ts: object, tid: object, sf: object) -> dict[str, Any]:
+        return {"cpu": "-1", "name": "", "ts": ts, "pid": 7512, "tid": tid, "weight": "1", "sf": sf}
+
+    trace = {
+        "traceEvents": [
+            {"name": "thread_name", "ph": "M", "pid": 7512, "ts": "1", "tid": "9", "args": {"name": "mqt_js"}}
+        ],
+        "samples": [
+            sample("1000.0", "9", 2), sample(1400, 9, "3"), sample("1500", "9", 2),
+            sample("1100", "8", 1), sample("1300", "8", 1), sample("never", "9", 77), 5,
+        ],
+        "stackFrames": {
+            "1": {"name": "[root]", "category": "root"},
+            "2": {"name": "outer", "category": "JavaScript", "parent": 1},
+            "3": {"name": "inner", "category": "JavaScript", "parent": "2"},
+        },
+    }  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(trace))
+    capture = read(path)
+    stacks = [
+        [capture.stacks.frames.symbol[int(capture.stacks.frame[at])] for at in capture.stacks.chain(node)]
+        for node in capture.samples.stack.tolist()
+    ]
+    samples = capture.samples
+    found = zip(samples.time_ns.tolist(), samples.tid.tolist(), stacks, samples.weight.tolist(), strict=True)
+    known = [(time, tid, sorted(names), weight) for time, tid, names, weight in found if time]
+    assert known == [
+        (1_000_000, 9, ["[root]", "outer"], 400_000),
+        (1_100_000, 8, ["[root]"], 200_000),
+        (1_300_000, 8, ["[root]"], 0),
+        (1_400_000, 9, ["[root]", "inner", "outer"], 100_000),
+        (1_500_000, 9, ["[root]", "outer"], 0),
+    ]
+    assert capture.threads == {(7512, 9): "mqt_js"}
+    assert any("damaged or refer to nothing" in note for note in capture.losses.notes)
+    assert "it samples a time that may include waits" in analyze(capture).headline
