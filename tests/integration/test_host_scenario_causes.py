@@ -22,7 +22,9 @@ def record(folder: Path, *arguments: str) -> list[tuple[int, list[str]]]:
     for fifo in ("ctl", "ack"):
         os.mkfifo(folder / fifo)
     control = f"{folder}/ctl,{folder}/ack"
-    options = ["-e", "cpu-clock", "-F", "1999", "-k", "CLOCK_MONOTONIC", "-g", "-D", "-1", f"--control=fifo:{control}"]
+    # Without build ids: perf 6.1 can crash over those that it reads at its end.
+    options = ["-B", "-N", "-e", "cpu-clock", "-F", "1999", "-k", "CLOCK_MONOTONIC", "-g", "-D", "-1"]
+    options.append(f"--control=fifo:{control}")
     program = [sys.executable, "-m", "pinprof.scenario", *arguments, "--backend", "host"]
     environment = {
         **os.environ,
