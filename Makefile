@@ -50,7 +50,8 @@ tests: setup-test
 
 # Apart: coverage's tracer makes most code twice to five times as slow.
 coverage: setup-test
-	$(BIN)/python -m pytest --quiet --cov --cov-report=term-missing --numprocesses 2 tests/unit tests/gold
+	$(BIN)/python -m pytest --quiet --cov --cov-report=term-missing --numprocesses 2 \
+		--hypothesis-profile=quick -m 'not slow' tests/unit tests/gold
 
 lint: check-python check-types check-spelling check-c check-javascript check-shell
 

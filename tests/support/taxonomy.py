@@ -92,7 +92,7 @@ def _unreachable(row: Category, names: set[str], contexts: set[str]) -> str:
     wrong = {frames.scope for frames in row.frames} - set(_SCOPES.get(row.tier, ("fn", "so")))
     if wrong:
         return f"its tier has no frames in scope {', '.join(sorted(wrong))}"
-    if row.tier in "DW" and row.frames and row.strength is None:
+    if row.tier in "DW" and row.strength is None and any(frames.strength is None for frames in row.frames):
         return "without a strength, its frames have no effect"
     return ""
 

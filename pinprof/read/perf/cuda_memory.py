@@ -73,12 +73,6 @@ class Arguments:
     location: UInt8
     """`Location` as properties state it, UNKNOWN where the function has none."""
 
-    @classmethod
-    def none(cls) -> Arguments:
-        """Of no call."""
-        words, bytes_ = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
-        return cls(words, words, words, bytes_, words, bytes_)
-
 
 def with_memory(
     calls: ApiCallTable,

@@ -126,7 +126,7 @@ def test_a_new_context_ends_at_the_next_one_and_knows_only_its_own_kinds() -> No
             "no row fault.toy",
         ),
         (toy("D", *nv("nv_toy"), strength=105), "free.toy (tier D) is weaker than rm.other"),
-        (toy("W", *k("do_wait"), strength=45), "wait.child and free.toy"),
+        (toy("W", *k("do_wait"), strength=42), "wait.child and free.toy"),
         (toy("U", *so("libjemalloc")), "user.malloc"),
         (toy("U", *fn("memcpy")), "copy.user"),
     ],

@@ -74,10 +74,9 @@ def test_names_and_aliases_are_each_found_once() -> None:
     assert len(found) == len(set(found))
 
 
-def test_every_scenario_variant_and_alias_is_explained_in_the_documentation() -> None:
+def test_the_documentation_lists_every_scenario_variant_and_alias() -> None:
     text = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text()
     for spec in scenario.specs():
-        assert f"**{spec.name}**" in text
         for name in (*spec.aliases, *(one.alias for one in spec.variants)):
             assert f"`{name}`" in text or not name, name
         rows = [line for line in text.splitlines() if line.startswith(f"| `{spec.name}` |")]
