@@ -37,6 +37,7 @@ class FlightRecorder(ABC):
         self._most_an_hour, self._refused = most_an_hour, False
         self._made: deque[float] = deque()
         self._unfinished: deque[Callable[[], object]] = deque()
+        self._early: Fired | None = None
         self._over = False
         self._finishing = 0
         """The process that makes a capture whole; 0: none."""
@@ -89,8 +90,10 @@ class FlightRecorder(ABC):
         self._signals -= arrived
         seen = self._watching.look(self.following.look(run), arrived, ended_by)
         # Each of them looks, also where another has fired: it counts what it sees.
-        fired = next((one for one in [trigger.look(seen) for trigger in self._triggers] if one), None)
-        if fired is None or not self.following.seen_s:
+        fired = next((one for one in [trigger.look(seen) for trigger in self._triggers] if one), self._early)
+        # Between the first look and the next is the first window: what came before is captured then.
+        self._early = None if self.following.seen_s else fired
+        if fired is None or self._early:
             return
         now = time.monotonic()
         while self._made and self._made[0] <= now - _HOUR_S:
