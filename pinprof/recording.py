@@ -157,9 +157,7 @@ def record(
             elif writer:
                 error.add_note(f"What was recorded until then: {writer.path}")
             if isinstance(error, NotStarted):
-                trouble.met(error.reason, UNRECORDED)
-                places.close()
-                become(request.command, run.environment_of(replace(request, environment={})))
+                _become(error, request, trouble, places)
             raise
     if writer is None:
         return EndedRecording(outcome)
@@ -175,6 +173,34 @@ def record(
             running=running, kernel_symbols=kernel_symbols, trouble=trouble, reading=reading,
         )  # fmt: skip
     return EndedRecording(outcome, writer.path, outcome.notes)
+
+
+def follow(
+    request: RecordRequest, trouble: Trouble, following: Callable[[Path], run.RecordingHooks], place: ExitStack
+) -> Outcome:
+    """Record a program into a folder in `place`, which serves what the hooks of `following(folder)` cut of it alone.
+
+    The program runs whatever keeps pinprof from recording it, as in `record`.
+    """
+    request = collect.possible(request, trouble)
+    folder, hooks = None, run.RecordingHooks()
+    try:
+        with trouble.kept(UNRECORDED):
+            folder = place.enter_context(files.temporary_folder()) / "recording"
+            folder.mkdir(files.PRIVATE_FOLDER)
+            hooks = following(folder)
+            request = replace(request, environment={RANGES_VARIABLE: str((folder / store.RANGES).resolve())})
+        return run.record(request, folder, trouble, hooks)
+    except NotStarted as error:
+        _become(error, request, trouble, place)
+        raise
+
+
+def _become(error: NotStarted, request: RecordRequest, trouble: Trouble, places: ExitStack) -> None:
+    """No process can be started for the program, so it takes this one's place."""
+    trouble.met(error.reason, UNRECORDED)
+    places.close()
+    become(request.command, run.environment_of(replace(request, environment={})))
 
 
 def _has_leaves(writer: CaptureWriter, request: RecordRequest) -> bool:

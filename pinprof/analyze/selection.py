@@ -41,6 +41,8 @@ class Selection:
     threads: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
     """Of several names in one of these, any; of these together, all."""
+    why: str = ""
+    """At what a flight recorder has made the capture, of whose moment this is."""
 
     def __bool__(self) -> bool:
         timed = self.after_ns is not None or self.until_ns is not None
@@ -94,8 +96,9 @@ class Part:
 
     def sentence(self) -> str:
         """What a report says before its answer."""
+        why = f" It was captured because {self.asked.why}." if self.asked.why else ""
         later = " Times below count from its first event." if self.asked.after_ns else ""
-        return f"Part of the recording: {self.words()}.{later}"
+        return f"Part of the recording: {self.words()}.{why}{later}"
 
     def nothing(self) -> UsageError:
         """What to say where the part holds nothing."""
@@ -104,6 +107,19 @@ class Part:
             "Choose a larger part: a longer time, or fewer of --range, --thread and --process.",
             "part",
         )
+
+
+def selection_of_moment(capture: Capture) -> Selection | None:
+    """The moment at which a flight recorder has made a capture; None where it has none of its own."""
+    trigger, span = capture.manifest.outcome.get("trigger") or {}, timed_span(capture)
+    moment = trigger.get("moment_ns")
+    if not moment or len(moment) != 2 or span is None:
+        return None
+    after, until = (max(int(time) - span[0], 0) for time in moment)
+    if after >= until:
+        return None
+    processes = (str(trigger["pid"]),) if trigger.get("pid") else ()
+    return Selection(after, until, processes=processes, why=str(trigger.get("said", "")))
 
 
 def resolve(capture: Capture, asked: Selection) -> Part:

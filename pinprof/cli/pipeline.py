@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 
 from pinprof import analyze, read
 from pinprof.analyze import Run
+from pinprof.analyze.selection import selection_of_moment
 from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.progress import measured, working
@@ -28,10 +29,17 @@ _FORMS = {
 """Endings of files, without that of a compressed one, and the form of output that each asks for."""
 
 
-def explain(path: Path, options: read.ReadOptions, *, selection: analyze.Selection | None = None) -> Run:
-    """Read a recording, or a part of it, and give every sample its cause."""
+def explain(
+    path: Path, options: read.ReadOptions, *, selection: analyze.Selection | None = None, moment: bool = False
+) -> Run:
+    """Read a recording, or a part of it, and give every sample its cause.
+
+    `moment`: where no part is chosen, that is the one for which a flight recorder has made it, if it has.
+    """
     with measured(f"Reading {path.name}") as progress:
         capture = machine_rates.stored(read.read(path, replace(options, progress=progress)))
+    if moment and selection is None:
+        selection = selection_of_moment(capture)
     return attributed(capture, path, selection=selection)
 
 

@@ -25,6 +25,22 @@ from pinprof.cli.recording import record, recording_options
 @click.option("--pid", type=click.IntRange(1), help="Record a running process. Ctrl-C ends the recording.")
 @click.option("--delay", metavar="TIME", help="Start recording after this time, for example 30s.")
 @click.option("--duration", metavar="TIME", help="How long to record, for example 10s. The program continues.")
+@click.option(
+    "--ring",
+    metavar="TIME",
+    help="Flight recorder: keep the last TIME, for example 60s, and make a capture of it at each --trigger.",
+)
+@click.option(
+    "--trigger",
+    "triggers",
+    multiple=True,
+    metavar="WHAT",
+    help="When to make one: 'range:NAME>250ms', 'range:NAME>p99', 'psi:memory>10%', 'pinned>4GiB', "
+    "signal:USR2, crash. Repeatable.  [default: signal:USR2, crash]",
+)
+@click.option(
+    "--captures-per-hour", type=click.IntRange(1), default=6, show_default=True, help="The most captures of --ring."
+)
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(
     program: tuple[str, ...],
@@ -33,6 +49,9 @@ def command(
     pid: int | None,
     delay: str | None,
     duration: str | None,
+    ring: str | None,
+    triggers: tuple[str, ...],
+    captures_per_hour: int,
     **options: Any,
 ) -> int:
     """Record any program and explain where its host-memory time went.
@@ -44,21 +63,27 @@ def command(
 
     Under torchrun, mpirun or srun, pinprof records all ranks into one folder: NAME-DATE.ranks.
     """
+    if triggers and ring is None:
+        raise UsageError("--trigger belongs to a flight recorder.", "Give --ring as well, for example 60s.", "trigger")
     if demo:
         return _demo(program, pid, collectors, options)
     if pid is None and not program:
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
-    delay_s, duration_s = _seconds("--delay", delay), _seconds("--duration", duration)
-    if pid is None:
-        name = naming.name_of(program)
-        return record(collectors, program, name, options, delay_s=delay_s, duration_s=duration_s)
-    if program:
+    if pid is not None and program:
         raise UsageError("--pid records a running process, not a command.", "Leave out the command, or --pid.", "pid")
-    from pinprof.collect import attach
+    delay_s, duration_s = _seconds("--delay", delay), _seconds("--duration", duration)
+    words, name = program, naming.name_of(program)
+    if pid is not None:
+        from pinprof.collect import attach
 
-    words = attach.command_of(pid)
-    name = naming.name_of(words) or attach.name_of(pid)
-    return record(collectors, words, name, options, pid=pid, delay_s=delay_s, duration_s=duration_s)
+        words = attach.command_of(pid)
+        name = naming.name_of(words) or attach.name_of(pid)
+    if ring is not None:
+        from pinprof.cli.ring import RingOptions, record_ring
+
+        asked = RingOptions.of(ring, triggers, captures_per_hour, running=pid is not None)
+        return record_ring(asked, collectors, words, name, options, pid or 0, delay_s, duration_s)
+    return record(collectors, words, name, options, pid=pid or 0, delay_s=delay_s, duration_s=duration_s)
 
 
 def _demo(program: tuple[str, ...], pid: int | None, collectors: str, options: dict[str, Any]) -> int:

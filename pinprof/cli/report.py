@@ -139,7 +139,7 @@ def command(
 
     from pinprof.cli import pipeline
 
-    analyses = [pipeline.explain(path, options, selection=selection) for path in paths]
+    analyses = [pipeline.explain(path, options, selection=selection, moment=True) for path in paths]
     if explain:
         from pinprof.report import explanation
 

@@ -1,4 +1,4 @@
-"""`pinprof top --pid N`: what a running program spends host-memory time on now, refreshed each second."""
+"""`pinprof top`: what a running program spends host-memory time on now, refreshed each second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,18 +35,22 @@ _HOME, _TO_THE_END = "\x1b[H", "\x1b[K"
 _KEYS = "a answer · c causes · l lines · w waits · m memory │ +/- window · p pause · s save · q quit"
 
 
-@click.command(context_settings={"ignore_unknown_options": False})
-@click.option("--pid", type=click.IntRange(1), required=True, help="The running program.")
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.option("--pid", type=click.IntRange(1), help="A running program.")
 @click.option("--window", default="10s", show_default=True, metavar="TIME", help="What is shown: the last seconds.")
 @click.option("--count", type=click.IntRange(1), help="End after this many windows.")
 @click.option("--frequency", type=int, default=199, show_default=True, help="CPU samples per second and thread.")
-def command(pid: int, window: str, count: int | None, frequency: int) -> int:
-    """Watch where a running program spends host-memory time.
+@click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD [ARG]…]")
+def command(program: tuple[str, ...], pid: int | None, window: str, count: int | None, frequency: int) -> int:
+    """Watch where a program spends host-memory time, with --pid one that runs already.
 
     The view shows the last seconds: what to change, causes, lines, waits and memory. `s` saves them as a
-    capture with its page. On a pipe, each whole window is printed once. Ctrl-C or `q` ends the view, not the program.
+    capture with its page. On a pipe, each whole window is printed once.
+
+    Ctrl-C or `q` ends the view, and a program that pinprof started, not one of --pid. What that program prints to the
+    terminal is shown when the view ends, and pinprof exits with its status.
     """
-    from pinprof import collect
+    from pinprof import collect, recording
     from pinprof.collect import attach, run
     from pinprof.collect.pace import NO_LIMITS
     from pinprof.collect.trouble import Trouble
@@ -53,37 +58,51 @@ def command(pid: int, window: str, count: int | None, frequency: int) -> int:
     length_s = parse_duration_ns(window) / 1e9
     if not _EVERY_S <= length_s <= WINDOWS_S[-1]:
         raise UsageError(f"--window {window} is not possible.", "Give a time from 1s to 60s.", "duration")
-    words = attach.command_of(pid)
-    trouble = Trouble(strict=True, raises=True)
+    if bool(pid) == bool(program):
+        raise UsageError("`pinprof top` watches one program.", "Give --pid N, or `-- CMD`.", "pid")
+    words = attach.command_of(pid) if pid else program
+    trouble = Trouble(strict=bool(pid), raises=bool(pid))
     request = collect.RecordRequest(
-        words, collect.parse_names("auto"), pid=pid, frequency=frequency, cuda_calls=False, gpu="off", python="auto",
-        limits=NO_LIMITS,
+        words, collect.parse_names("auto"), pid=pid or 0, frequency=frequency, cuda_calls=False, gpu="off",
+        python="auto", limits=NO_LIMITS, left_out=frozenset({"nvtx"}),
     )  # fmt: skip
-    request = collect.possible(collect.resolve(request), trouble)
-    name = naming.name_of(words) or attach.name_of(pid)
-    with files.temporary_folder() as folder, _keyboard() as keys:
-        recording = folder / "recording"
-        recording.mkdir(files.PRIVATE_FOLDER)
-        view = _View(folder, words, name, f"{name} · {pid}", length_s, count, keys)
-        with view.shown():
-            outcome = run.record(request, recording, trouble, run.RecordingHooks(watch=view.watch))
+    request = collect.resolve(request)
+    name = naming.name_of(words) or (attach.name_of(pid) if pid else "")
+    view: _View | None = None
+    with ExitStack() as places:
+        keys = places.enter_context(_keyboard())
+        given_back = places.enter_context(_held_back() if program else contextlib.nullcontext(_nothing))
+
+        def hooks(folder: Path) -> run.RecordingHooks:
+            nonlocal view
+            seen = view = _View(folder, words, f"{name} · {pid}" if pid else name, name, length_s, count, keys)
+
+            def begin() -> None:
+                given_back()
+                places.enter_context(seen.shown())
+
+            return run.RecordingHooks(watch=seen.watch, meanwhile=begin)
+
+        outcome = recording.follow(request, trouble, hooks, places)
+    if outcome.failure is not None:
+        trouble.met(outcome.failure)
+    if view is not None:
         view.end()
-        if outcome.failure is not None:
-            raise outcome.failure
-    return 0
+    return trouble.status(outcome.exit_status)
 
 
 class _View:
     """What is seen of the recording."""
 
     def __init__(
-        self, folder: Path, words: Sequence[str], name: str, title: str, length_s: float, count: int | None, keys: _Keys
+        self, folder: Path, words: Sequence[str], title: str, name: str, length_s: float, count: int | None, keys: _Keys
     ) -> None:
+        """The recording goes into `folder`."""
         from pinprof.portions.following import Following
         from pinprof.read.symbols.kept import KeptSymbols
         from pinprof.report.terminal.layout import console_of
 
-        self._following = Following(folder / "recording", words, WINDOWS_S[-1])
+        self._following = Following(folder, words, WINDOWS_S[-1])
         self._folder, self._name, self._title, self._length_s, self._left = folder, name, title, length_s, count
         self._keys, self._console, self._symbols = keys, console_of(), KeptSymbols()
         self._interactive = self._console.is_terminal
@@ -120,7 +139,11 @@ class _View:
 
     def _refresh(self) -> float:
         """Explain the last window and show it; the CPU time that took, in seconds."""
-        if not self._following.seen_s or (not self._interactive and self._following.seen_s < 0.9 * self._length_s):
+        if (
+            self._left == 0
+            or not self._following.seen_s
+            or (not self._interactive and self._following.seen_s < 0.9 * self._length_s)
+        ):
             return 0.0
         from pinprof.report.gather import live_of
 
@@ -141,7 +164,7 @@ class _View:
 
     def _window(self) -> Path:
         self._cut += 1
-        return self._following.write(self._folder / f"{self._cut}.pinprof", self._length_s)
+        return self._following.write(self._folder.with_name(f"{self._cut}.pinprof"), self._length_s)
 
     def _explained(self, path: Path) -> Run:
         from pinprof import analyze, read
@@ -184,21 +207,53 @@ class _View:
     def _save(self) -> None:
         """The window as a capture with its page, in the current directory."""
         from pinprof.cli import pipeline
-        from pinprof.read import seal_symbols
         from pinprof.streams import store
 
         if not self._following.seen_s:
             return
-        path = self._window()
         try:
-            seal_symbols(path)
-            target = store.captured(store.default_name(self._name))
-            shutil.move(path, target)
+            target = self._following.save(store.default_name(self._name), self._length_s, self._folder.parent)()
             page = pipeline.default_page(target)
             pipeline.write_page([self._explained(target)], page)
             self._said = f"Saved: {target}, {page}"
         except (OSError, PinprofError) as error:
             self._said = str(error)
+
+
+def _nothing() -> None: ...
+
+
+@contextlib.contextmanager
+def _held_back() -> Iterator[Callable[[], None]]:
+    """What a program that starts in the block prints to the terminal comes after it, where the view is seen there.
+
+    Nor does it read the terminal, whose keys are the view's. The function that the block is given has this process
+    use the terminal again, once the program has begun.
+    """
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield _nothing
+        return
+    with files.nameless() as held, Path(os.devnull).open("rb") as nothing:
+        kept: dict[int, int] = {}
+
+        def give_back() -> None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            while kept:
+                number, terminal_of = kept.popitem()
+                os.dup2(terminal_of, number)
+                os.close(terminal_of)
+
+        for number in [one for one in (0, 1, 2) if os.isatty(one)]:
+            kept[number] = os.dup(number)
+            os.dup2(held.fileno() if number else nothing.fileno(), number)
+        try:
+            yield give_back
+        finally:
+            give_back()
+            held.seek(0)
+            shutil.copyfileobj(held, sys.stdout.buffer)
+            sys.stdout.flush()
 
 
 class _Keys:

@@ -163,7 +163,8 @@ def possible(request: RecordRequest, trouble: Trouble) -> RecordRequest:
     _check_launch(request)
     collectors = [name for name in request.collectors if _recordable(name, request, trouble)]
     request = replace(request, collectors=tuple(collectors))
-    return replace(request, left_out=frozenset(name for name in BESIDE if not _recordable(name, request, trouble)))
+    refused = {name for name in BESIDE if name not in request.left_out and not _recordable(name, request, trouble)}
+    return replace(request, left_out=request.left_out | refused)
 
 
 def _recordable(name: str, request: RecordRequest, trouble: Trouble) -> bool:

@@ -57,7 +57,7 @@ class RecordRequest:
     python_rate: int | None = None
     """Looks at Python's frames a second; None: as many as the reader is made for."""
     left_out: frozenset[str] = frozenset()
-    """What takes no part beside the collectors because it cannot record here."""
+    """What takes no part beside the collectors, because it cannot record here or is not wanted."""
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""
 

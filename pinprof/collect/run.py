@@ -97,6 +97,12 @@ class CollectorRun:
         for tool in self.tools:
             tool.flush()
 
+    @property
+    def recording(self) -> bool:
+        """Whether the samples' recorder still runs."""
+        first = next((tool.recorder for tool in self.tools if tool.recorder is not None), None)
+        return first is not None and not first.reap()
+
     def under_way(self) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
         """The collectors' facts and notes before the end, as a manifest has them."""
         known = [tool.under_way() for tool in self.tools]

@@ -122,7 +122,7 @@ class OwnRecording:
     @property
     def recording(self) -> bool:
         """Whether the samples' recorder still runs."""
-        return not self._patience.recorders[0].reap()
+        return self._run.recording
 
     def stop(self, *, interrupted: bool = False) -> Outcome:
         """End; what was recorded lies in the capture's directory then."""

@@ -77,6 +77,7 @@ _OUTCOME = Facts(
     {
         **_texts("state started_utc"),
         "recorded_ns": Each(COUNT),
+        "trigger": Facts({"said": TEXT, "moment_ns": Each(COUNT), "pid": PID}),
         "incomplete": Facts(others=TEXT),
         "exit_status": Whole(-(1 << 31), 1 << 31),
         "duration_ns": COUNT,
@@ -125,7 +126,7 @@ class Manifest:
     outcome: Mapping[str, Any]
     """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`, and in
     `incomplete` what of the program was not recorded: `children` that were there before, and `outlived` for processes
-    that went on."""
+    that went on. `trigger`: what a flight recorder has captured this at, as `portions.triggers.Fired`."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What who recorded called it, name by name: `host`, `job`; empty unless they said so."""
 

@@ -2,6 +2,9 @@
 
     captures.py   a window of a recording as a capture
     following.py  the last seconds of a recording of any program
+    watching.py   what such a recording has told since the last look
+    triggers.py   what a flight recorder waits for
+    flight.py     captures of the last seconds, when that happens
 
 A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` have the recorders
 write what they hold, and mark how far their files go: a portion is the window between the two marks

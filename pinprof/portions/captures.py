@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pinprof.base import files
@@ -25,11 +26,14 @@ def write(
     notes: Sequence[str],
     *,
     ended_ns: int,
-    used: Mapping[str, int],
+    used: Mapping[str, int] = MappingProxyType({}),
+    labels: Mapping[str, str] = MappingProxyType({}),
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Make the directory `target`, with what the window has of every stream, and a manifest.
 
-    `ended_ns`: when what was recorded ended, on CLOCK_MONOTONIC. `used` is what a manifest has as `resources`.
+    `ended_ns`: when what was recorded ended, on CLOCK_MONOTONIC. `used` is what a manifest has as `resources`; `more`
+    is added to its outcome.
     """
     begun_ns = window.begin.time_ns
     started = time.time() - (clock_ns() - begun_ns) / 1e9
@@ -42,11 +46,15 @@ def write(
         "resources": dict(used),
         "counters": {},
         "notes": list(notes),
+        **more,
     }
     target.mkdir(files.PRIVATE_FOLDER)
     window.cut(target)
     write_manifest(
-        target, new_manifest(command=tuple(command), host=host, collectors=tuple(collectors), outcome=outcome)
+        target,
+        new_manifest(
+            command=tuple(command), host=host, collectors=tuple(collectors), outcome=outcome, labels=dict(labels)
+        ),
     )
 
 

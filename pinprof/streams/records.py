@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pinprof.data import perf_format as perf
+from pinprof.streams.tasks import Tasks
 
-_KEPT = frozenset({perf.RECORD_MMAP, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_MMAP2})
-"""What later samples are read by, but for mappings without code, which no sample is in."""
-
+_FINISHED_ROUND = perf.record(perf.RECORD_FINISHED_ROUND, 0, b"")
 
 HEAD = ".head"
 """Ends the name of a file beside a growing one: what it has without records, with the features that name its events."""
@@ -19,8 +18,7 @@ class RecordsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.kept = bytearray()
-        """Among the records up to `gathered`, those that later ones are read by."""
+        self._tasks = Tasks()
         self.head = b""
         self.begins = self.gathered = self._whole = 0
 
@@ -31,6 +29,10 @@ class RecordsFile:
         if written < perf.FILE_HEAD.size:
             return 0
         self.begin()
+        if ended := perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_SIZE]:
+            written = min(written, self._first + ended)
+        if written > self._whole and between(self.path, written - len(_FINISHED_ROUND), written) == _FINISHED_ROUND:
+            self._whole = written
         behind = between(self.path, self._whole, written)
         end = max((end for _, _, _, end in perf.records(behind)), default=0)
         if len(behind) >= end + perf.RECORD_HEADER.size:
@@ -43,21 +45,21 @@ class RecordsFile:
         """Read the head, once it is written."""
         if not self.head:
             self.gathered = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
-            self.begins = self._whole = self.gathered
+            self.begins = self._whole = self._first = self.gathered
             described = self.path.with_name(self.path.name + HEAD)
             self.head = described.read_bytes() if described.exists() else between(self.path, 0, self.gathered)
+
+    @property
+    def kept(self) -> bytes:
+        """Among the records up to `gathered`, those that later ones are read by: of what has not ended by then."""
+        return self._tasks.records()
 
     def keep_until(self, place: int) -> None:
         """Gather what is kept of the records up to a place, which lies between records."""
         self.begin()
         if place > self.gathered:
-            self._keep(between(self.path, self.gathered, place))
+            self._tasks.take(between(self.path, self.gathered, place))
             self.gathered = place
-
-    def _keep(self, records: bytes) -> None:
-        for kind, misc, place, end in perf.records(records):
-            if kind in _KEPT and not misc & perf.MISC_MMAP_DATA:
-                self.kept += records[place:end]
 
 
 def composed(head: bytes, *records: bytes | bytearray) -> bytes:

@@ -35,6 +35,16 @@ print("ready", flush=True)
 while True:
     fresh()
 """
+STARTED = """
+import sys, time
+from pathlib import Path
+
+print("from the program", sys.stdin.read(), sys.stdin.isatty(), flush=True)
+deadline = time.monotonic() + 200
+while not Path("seen").exists() and time.monotonic() < deadline:
+    sum(range(10000))
+sys.exit(3)
+"""
 PATIENCE_S = 240
 
 
@@ -83,6 +93,27 @@ def test_keys_choose_a_view_and_save_a_window(program: int, tmp_path: Path) -> N
     recorded = read.read(capture)
     assert len(recorded.samples) > 50
     assert any(symbol.startswith("fresh") for symbol in recorded.stacks.frames.symbol)
+
+
+def test_a_program_that_top_starts_prints_after_the_view_and_has_its_own_status(tmp_path: Path) -> None:
+    script = tmp_path / "toucher.py"
+    script.write_text(STARTED)
+    with Screen(["top", "--window", "3s", "--", sys.executable, str(script)], tmp_path) as screen:
+        screen.until("cores busy")
+        assert "from the program" not in screen.shown
+        (tmp_path / "seen").touch()
+        screen.until("from the program  False")
+        assert screen.status() == 3
+        assert screen.modes() == screen.before, "the terminal is as it was"
+
+
+def test_top_watches_one_program(tmp_path: Path) -> None:
+    for options in ([], ["--pid", "1", "--", "touch", "begun"]):
+        command = [sys.executable, "-m", "pinprof", "top", *options]
+        told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert told.returncode == 2
+        assert "watches one program" in told.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_process_that_is_not_there_is_said(tmp_path: Path) -> None:
@@ -166,6 +197,11 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         os.close(self._terminal)
 
+    @property
+    def shown(self) -> str:
+        """What came since the last key, without commands to the terminal."""
+        return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self._shown)
+
     def modes(self) -> list[object]:
         return termios.tcgetattr(self._terminal)
 
@@ -176,7 +212,7 @@ class Screen:
     def until(self, text: str) -> None:
         """Read until a text is on the screen."""
         deadline = time.monotonic() + PATIENCE_S
-        while text not in re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", self._shown):
+        while text not in self.shown:
             assert time.monotonic() < deadline, self._shown
             self._read()
 
