@@ -375,7 +375,8 @@ def test_counters_read_at_samples_add_up_to_what_perf_says(program: Path, option
     except subprocess.CalledProcessError as error:
         pytest.skip(f"perf itself ended with {error.returncode}")
     expected = counts_of_perf(path)
-    assert all(expected.values())
+    # With processors to spare, nobody takes one away.
+    assert all(count for event, count in expected.items() if event != "context-switches")
     capture = read.read(path)
     assert counts_of(capture) == expected
     assert capture.losses.corrupt_bytes == 0

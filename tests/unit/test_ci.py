@@ -211,7 +211,7 @@ def test_reports_of_an_earlier_run_are_gone(job: Job) -> None:
 
 @pytest.mark.slow
 def test_the_script_and_pinprof_understand_each_other(job: Job) -> None:
-    (job.folder / "run.folded").write_text("main;asm_exc_page_fault_[k];do_anonymous_page_[k] 7000\nmain;read 3000\n")
+    (job.folder / "run.folded").write_text("main;asm_exc_page_fault_[k];do_anonymous_page_[k] 7001\nmain;read 3002\n")
     (job.folder / "pinprof.toml").write_text('[[budget]]\ncause = { fault = "20 %" }\n\n[[budget]]\npairs = 0\n')
     done = job.run(
         PINPROF_CAPTURES="*.folded", PINPROF_PYTHON=sys.executable, PYTHONPATH=str(ROOT), GITHUB_ACTIONS="true",

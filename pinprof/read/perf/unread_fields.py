@@ -39,7 +39,9 @@ def functions_called(recording: PerfRecording, resolver: Resolver) -> Called:
     stacks = build_stacks(raw.chains.innermost(2), raw.samples.chain, raw.spaces, resolver)
     table, found = stacks.table, {}
     rows = np.flatnonzero(stacks.node != NO_NODE)
-    keys = np.stack([raw.samples.pid[rows].astype(np.uint64), raw.payload[rows, _FUNCTION]])
+    # One stack of a function may be cut where another is whole.
+    node = stacks.node[rows].astype(np.uint64)
+    keys = np.stack([raw.samples.pid[rows].astype(np.uint64), raw.payload[rows, _FUNCTION], node])
     _, first = np.unique(keys, axis=1, return_index=True)
     for row in rows[first].tolist():
         name = plain_name(table.frames.function[int(table.frame[stacks.node[row]])])
