@@ -71,9 +71,10 @@ def record_ring(
     `options` are those of `recording_options`; the others as of `recording.record`.
     """
     from pinprof import collect, recording
+    from pinprof.collect import run
     from pinprof.collect.pace import NO_LIMITS
     from pinprof.collect.run import RecordingHooks
-    from pinprof.collect.trouble import Trouble
+    from pinprof.collect.trouble import UNRECORDED, Trouble
     from pinprof.portions.following import Following
     from pinprof.streams import store
 
@@ -93,13 +94,19 @@ def record_ring(
         limits=NO_LIMITS, cuda_calls=False, gpu="off", left_out=_LEFT_OUT, **about_request,
     )  # fmt: skip
     request = collect.resolve(request)
+    trouble = Trouble(strict=strict or bool(pid), raises=bool(pid))
     if request.collectors != ("native",):
-        raise UsageError(
+        chosen_here = not pid and collectors == collect.AUTO
+        only_native = UsageError(
             f"--ring does not record with {', '.join(request.collectors)}.",
-            "Leave out --with; `pinprof doctor` checks what the native collector needs.",
+            ("" if chosen_here else "Leave out --with; ") + "`pinprof doctor` checks what the native collector needs.",
             "ring",
         )
-    trouble = Trouble(strict=strict or bool(pid), raises=bool(pid))
+        if not chosen_here:
+            raise only_native
+        # The choice was this machine's, and a service is not kept from its work by it.
+        trouble.met(only_native, UNRECORDED)
+        return trouble.status(run.record(request, None, trouble).exit_status)
     rank = None if pid else ranks.this_rank(os.environ)
     named = output or store.default_name(f"{name}-rank{rank.number}" if rank else name)
     recorder: _Captures | None = None

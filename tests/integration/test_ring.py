@@ -21,6 +21,7 @@ from pinprof.collect.trouble import Trouble
 from pinprof.data.model import Capture
 from pinprof.portions.following import Following
 from pinprof.streams.store import read_manifest
+from tests.support.situation import SITUATION
 
 BEGIN = """
 import ctypes, mmap, os, signal, sys, time
@@ -174,6 +175,18 @@ sys.exit(3)
 
 def test_a_program_that_does_nothing_of_it_leaves_nothing(tmp_path: Path) -> None:
     assert recorded(tmp_path, "load(0.1)\nsys.exit(3)", status=3) == []
+
+
+def test_a_program_runs_where_it_cannot_be_recorded(tmp_path: Path) -> None:
+    record = [sys.executable, "-m", "pinprof", "record", "--ring", "5s", "--", sys.executable, "-c"]
+    program = [*record, "import sys; print('done'); sys.exit(3)"]
+    ended = subprocess.run(
+        [*SITUATION, "refuse=EPERM:perf_event_open", "--", *program],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (3, "done\n")
+    assert "The program runs without a recording: --ring does not record with timers." in ended.stderr
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
