@@ -23,6 +23,10 @@ PATIENCE_MS = 120_000
 """What a busy machine takes for what must come."""
 HEARD = """
   window.heard = [];
+  window.missed = false;
+  let pressed = null;
+  addEventListener("pointerdown", ({ target }) => (pressed = target), true);
+  addEventListener("click", ({ target, detail }) => (window.missed = detail > 0 && target !== pressed), true);
   for (const kind of ["pointerdown", "pointerup", "click"]) {
     const keep = ({ target, timeStamp }) => {
       window.heard.push(`${kind} at ${Math.round(timeStamp)} ms: ${(target.outerHTML ?? "document").slice(0, 120)}`);
@@ -30,7 +34,8 @@ HEARD = """
     addEventListener(kind, keep, true);
   }
 """
-"""The page keeps what it hears of the pointer, before anything that stands on it does."""
+"""The page keeps what it hears of the pointer, before anything that stands on it does, and whether the last click
+missed what was pressed: it had moved, or was made anew, when the button was released."""
 UP_TO_DATE = "html:not([data-linked=busy], :has(#flame[aria-busy=true]))"
 """Every view of the page shows what was asked for."""
 
@@ -69,11 +74,17 @@ def heard(page: Page) -> list[str] | None:
     return kept
 
 
-def until_heard(click: Callable[..., None]) -> Callable[..., None]:
-    """A click waits for the views, then one that the browser has lost is made again.
+def missed(page: Page) -> bool:
+    """Whether what a click pressed was no longer there at its release."""
+    return bool(page.evaluate("window.missed ?? false"))
 
-    A view that is made anew between the press and the release of a button takes the button away. A machine with more
-    work than time loses one click in thousands before any script hears of it. What a page has heard is never repeated.
+
+def until_heard(click: Callable[..., None]) -> Callable[..., None]:
+    """A click waits for the views, then one that the browser has lost, or that misses, is made again.
+
+    What moves or is made anew between the press and the release of a button takes the button away: the page is still
+    being laid out. A machine with more work than time loses one click in thousands before any script hears of it. A
+    click that hits is never repeated.
     """
 
     def pressed(self: Page | Locator, *arguments: Any, **options: Any) -> None:
@@ -81,7 +92,7 @@ def until_heard(click: Callable[..., None]) -> Callable[..., None]:
         page.wait_for_selector(UP_TO_DATE, state="attached")
         before = heard(page)
         click(self, *arguments, **options)
-        if before is not None and heard(page) == before:
+        if before is not None and (heard(page) == before or missed(page)):
             click(self, *arguments, **options)
 
     return pressed
