@@ -25,12 +25,13 @@ class Watching:
         self._begun: dict[str, bytes] = {}
         """The line that is not whole yet, by file."""
         self._read: dict[str, int] = {}
+        """How many bytes of each file were read."""
         self._since_ns = 0
         self._stalled: Mapping[str, int] | None = None
         self._pinned = 0
 
     def look(self, mark: Mark, signals: frozenset[int] = frozenset(), ended_by: int = 0) -> LookedAt:
-        """What is new up to a mark."""
+        """What is new up to a mark, ranges in the order of their lines; `ended_by`: the signal that ended it."""
         ranges = [
             Timed(str(line["name"]), int(line["start_ns"]), int(line["end_ns"]), int(line["pid"]))
             for line in self._lines(RANGES, mark)

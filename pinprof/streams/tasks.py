@@ -18,9 +18,7 @@ _MOST_MAPPINGS = 1 << 14
 _IDENTITY, _FAMILY, _START = struct.Struct("<ii"), struct.Struct("<iiiiQ"), struct.Struct("<Q")
 """`pid, tid` of most records; `pid, ppid, tid, ptid, time` of FORK and EXIT; behind a mapping's identity its begin."""
 _BODY = perf.RECORD_HEADER.size
-_WANTED = frozenset(
-    {perf.RECORD_MMAP, perf.RECORD_MMAP2, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_EXIT}
-)  # fmt: skip
+_WANTED = frozenset({perf.RECORD_MMAP, perf.RECORD_MMAP2, perf.RECORD_COMM, perf.RECORD_FORK, perf.RECORD_EXIT})
 
 _Numbered = tuple[int, bytes]
 """A record, and which in the order of the file."""
@@ -45,7 +43,7 @@ class Tasks:
     def __init__(self) -> None:
         self._processes: dict[int, _Process] = {}
         self._gone: dict[tuple[int, int], int] = {}
-        """When threads ended, of the last two rounds."""
+        """By (pid, tid) when threads ended, ns on the recording's clock, of the last two rounds."""
         self._count = 0
 
     def records(self) -> bytes:
