@@ -16,7 +16,8 @@ from tests.support.recorded_programs import BUSY, both_samplers, needs_native, r
 
 DAEMON = f"""
 import os, sys, time
-if os.fork():
+if middle := os.fork():
+    os.waitpid(middle, 0)
     os._exit(0)
 os.setsid()
 if os.fork():
