@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -74,6 +75,9 @@ class Session(Waiter):
         `meanwhile` is called in between.
         """
         for recorder in self.recorders:
+            # Nobody has asked it yet: a signal that ended it was another's, also where the same look found the program
+            # ended.
+            recorder.died_first |= recorder.reap() and os.WIFSIGNALED(recorder.wait_status or 0)
             recorder.finish()
         meanwhile()
         # Waited for, not passed: recorders that were paused together with pinprof had no more time than it had.
