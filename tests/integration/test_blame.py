@@ -75,6 +75,8 @@ QUEUE = (
     + """
 import multiprocessing
 def produce(queue):
+    queue.put(0)  # The queue has its thread before somebody waits for what it sends.
+    got.acquire()
     for number in range(3):
         work()
         queue.put(number)
@@ -83,6 +85,8 @@ context = multiprocessing.get_context("fork")
 queue, got = context.Queue(), context.Semaphore(0)
 process = context.Process(target=produce, args=(queue,))
 process.start()
+queue.get()
+got.release()
 for _ in range(3):
     begin = time.monotonic_ns()
     queue.get()  # waits
