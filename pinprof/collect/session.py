@@ -75,6 +75,7 @@ class Session(Waiter):
         """
         for recorder in self.recorders:
             recorder.finish()
+            recorder.died_first |= recorder.ended_by_others
         meanwhile()
         # Waited for, not passed: recorders that were paused together with pinprof had no more time than it had.
         waited_s = 0.0

@@ -24,6 +24,7 @@ WATCHING = """
 import os, sys
 from pinprof.collect.idle import Preparation
 from pinprof.collect.collector import Tool
+from pinprof.collect.idle import Preparation
 from pinprof.collect.program import Program
 from pinprof.collect.session import Session, signals_held
 
