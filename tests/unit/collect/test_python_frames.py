@@ -157,7 +157,7 @@ def test_a_thread_is_seen_after_it_returned_from_far_below(python: str) -> None:
         process.stdin.write(b"\n")
         process.stdin.flush()
         process.stdout.readline()
-        seen, failed = stacks(interpreter, 5)
+        seen, failed = stacks(interpreter, 5, (("<module>", 12),))
         process.kill()
     functions = {tuple(function for function, _ in chain) for chain in seen[process.pid] if chain}
     assert functions == {("<module>",)}
