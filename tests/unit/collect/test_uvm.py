@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import gc
 import math
 import mmap
 import os
@@ -80,6 +81,8 @@ def following(folder: Path, budget: float = math.inf) -> source.FollowedSpace:
 
 
 def own_descriptors() -> set[Path]:
+    """Without those of other tests' garbage, which may go at any time."""
+    gc.collect()
     return set(Path("/proc/self/fd").iterdir())
 
 
