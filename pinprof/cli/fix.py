@@ -1,4 +1,4 @@
-"""`pinprof fix -- CMD …`: change the code at opportunities' lines in a copy of the work tree, and measure the change."""
+"""`pinprof fix -- CMD …`: change code at opportunities' lines in a copy of the work tree, and measure the change."""
 
 from __future__ import annotations
 

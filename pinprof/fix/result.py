@@ -1,4 +1,4 @@
-"""What `pinprof fix` returns: every change with its proof, and every opportunity that it leaves alone with the reason."""
+"""What `pinprof fix` returns: every change with its proof, and each opportunity that it leaves alone with why."""
 
 from __future__ import annotations
 

@@ -102,6 +102,8 @@ class _Fix:
         )
         found = session.trial(asked, self._given, self._say)
         changes = [self._judged(cure) for cure in found.cures]
+        if found.interrupted:  # nothing is proven until all is measured
+            changes = [replace(one, verdict="not measured") if one.verdict == "keep" else one for one in changes]
         kept = self._proven_together([one for one in changes if one.verdict == "keep"], asked)
         changes = [replace(one, verdict="not measured") if one.verdict == "keep" and one not in kept else one
                    for one in changes]  # fmt: skip

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,6 +32,8 @@ _JOINS = frozenset({"concatenate", "stack"})
 _TORCH_MAKERS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor"})
 _SEES = ("getrefcount", "get_referrers", ".resize(", "register_at_fork", "numba", "getsource")
 """Words of programs that see how many references an object has, what a fork does besides, or their own code."""
+_PRIVATE = re.compile(r"(?<![\w.])_[a-zA-Z]\w*")
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 MARKER = "# ---- inserted\n"
 
 
@@ -51,7 +55,7 @@ class Transformation:
     library: str
     """The module that a file must import; empty: any file."""
     mark: Callable[[File, int], Mapping[cst.CSTNode, Become]]
-    """What changes for a line; empty where it is not about such code; Refused where it is, and the change not certain."""
+    """What changes for a line; empty where no such code is there; Refused where the change is not certain."""
     costs: str
     inserts: str = ""
     """The module of this package whose functions are inserted."""
@@ -100,7 +104,7 @@ class File:
             module = self._wrapper.module.visit(_Marked(marks))
             assert isinstance(module, cst.Module)
             for name in dict.fromkeys(change.transformation.inserts for change in changes):
-                module = _inserted(module, name) if name else module
+                module = self._with_inserted(module, name) if name else module
             text = module.code
             compile(text, "changed", "exec", dont_inherit=True)
         except (SyntaxError, cst.CSTValidationError) as error:
@@ -138,6 +142,19 @@ class File:
         """All nodes that have a place."""
         return iter(self._positions)
 
+    def _with_inserted(self, module: cst.Module, name: str) -> cst.Module:
+        """The module with the functions of `fix/NAME.py` below its docstring and imports of `__future__`."""
+        text = Path(__file__).with_name(f"{name}.py").read_text("utf-8").partition(MARKER)[2]
+        if both := sorted(set(_PRIVATE.findall(self.text)) & set(_PRIVATE.findall(text))):
+            raise Refused(f"The file has the name {both[0]} already.")
+        body = list(module.body)
+        at = 0
+        while at < len(body) and _stands_first(body[at], first=at == 0):
+            at += 1
+        first, *others = cst.parse_module(text).body
+        above = first.with_changes(leading_lines=[cst.EmptyLine(indent=False)]) if at else first
+        return module.with_changes(body=[*body[:at], above, *others, *body[at:]])
+
     def _binds_once(self, name: str, library: str) -> bool:
         for node in ast.walk(self.tree):
             names = [getattr(node, "id", "")] if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del) else []
@@ -145,9 +162,7 @@ class File:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 whole = isinstance(node, ast.Import)
                 names += [one.asname or one.name for one in node.names if not (whole and one.name == library)]
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler):
-                names.append(node.name or "")
-            elif isinstance(node, ast.MatchAs | ast.MatchStar):
+            elif isinstance(node, _NAMED):
                 names.append(node.name or "")
             if name in names or "*" in names:
                 return False
@@ -166,18 +181,6 @@ class _Marked(cst.CSTTransformer):
         return become(updated_node) if become else updated_node
 
 
-def _inserted(module: cst.Module, name: str) -> cst.Module:
-    """The module with the functions of `fix/NAME.py` below its docstring and imports of `__future__`."""
-    text = Path(__file__).with_name(f"{name}.py").read_text("utf-8").partition(MARKER)[2]
-    body = list(module.body)
-    at = 0
-    while at < len(body) and _stands_first(body[at], first=at == 0):
-        at += 1
-    first, *others = cst.parse_module(text).body
-    above = first.with_changes(leading_lines=[cst.EmptyLine(indent=False)]) if at else first
-    return module.with_changes(body=[*body[:at], above, *others, *body[at:]])
-
-
 def _stands_first(node: cst.CSTNode, *, first: bool) -> bool:
     line = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None
     if isinstance(line, cst.Expr):
@@ -186,14 +189,7 @@ def _stands_first(node: cst.CSTNode, *, first: bool) -> bool:
 
 
 def _has_comment(node: cst.CSTNode) -> bool:
-    found: list[cst.CSTNode] = []
-
-    class Finder(cst.CSTVisitor):
-        def visit_Comment(self, node: cst.Comment) -> None:
-            found.append(node)
-
-    node.visit(Finder())
-    return bool(found)
+    return isinstance(node, cst.Comment) or any(map(_has_comment, node.children))
 
 
 def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -231,13 +227,10 @@ def _keep_arrays(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
             if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
                 if not all(isinstance(side, cst.BaseNumber | cst.BaseString) for side in (node.left, node.right)):
                     marks[node] = _operation
-            elif isinstance(node, cst.Call) and (function := _member(node.func, name)):
-                if _positional(node, function):
-                    marks[node] = _function
+            elif isinstance(node, cst.Call) and _positional(node, _member(node.func, name)):
+                marks[node] = _function
     if any(_has_comment(node) for node in marks):
         raise Refused("A comment stands inside the expression.")
-    if "_kept" in file.text:
-        raise Refused("The file has the name _kept already.")
     return marks
 
 
@@ -269,8 +262,6 @@ def _pin_results(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
         for node in _children(statement):
             if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_host(node):
                 marks[node] = _pinned_result
-    if "_to_host" in file.text:
-        raise Refused("The file has the name _to_host already.")
     if any(_has_comment(node) for node in marks):
         raise Refused("A comment stands inside the expression.")
     return marks
@@ -284,7 +275,8 @@ def _to_host(node: cst.Call) -> bool:
 
 
 def _pinned_result(node: cst.CSTNode) -> cst.CSTNode:
-    assert isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
+    assert isinstance(node, cst.Call)
+    assert isinstance(node.func, cst.Attribute)
     return _call("_to_host", _bare(node.func.value)).with_changes(lpar=node.lpar, rpar=node.rpar)
 
 
@@ -333,9 +325,7 @@ def _option(called: str) -> Callable[[File, int], Mapping[cst.CSTNode, Become]]:
         calls = [node for node in file.nodes() if isinstance(node, cst.Call) and _last_name(node.func) == called]
         if len(calls) > 1:
             raise Refused(f"The file calls {called} {len(calls)} times, and the recording does not say which is meant.")
-        if any(
-            argument.star or not argument.keyword and at == 0 for call in calls for at, argument in enumerate(call.args)
-        ):
+        if any(argument.star or not argument.keyword for call in calls for argument in call.args):
             raise Refused(f"The options of {called} are given without their names.")
         return dict.fromkeys(calls, _with_pin_memory)
 
@@ -361,11 +351,12 @@ def _spawn(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
             raise Refused("What the child does is more than to start a program.")
         environment = cst.Arg(cst.parse_expression("os.environ"))
         spawn = cst.Call(cst.parse_expression("os.posix_spawn"), [*executed.args, environment])
-        return {
-            statement.value: lambda _: spawn,
-            following[0]: lambda _: cst.RemoveFromParent(),
-        }
+        return {statement.value: partial(_become, spawn), following[0]: partial(_become, cst.RemoveFromParent())}
     return {}
+
+
+def _become(made: cst.CSTNode | cst.RemovalSentinel, _: cst.CSTNode) -> cst.CSTNode | cst.RemovalSentinel:
+    return made
 
 
 def _executed(node: cst.CSTNode, fork: cst.Assign) -> cst.Call | None:

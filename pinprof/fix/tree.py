@@ -39,7 +39,7 @@ class WorkTree:
             )
 
     def copy(self, target: Path, changed: Mapping[Path, str] | None = None) -> Path:
-        """Copy the tree; `changed` has the texts of changed files by their path in it. Returns where `here` is in it."""
+        """Copy the tree; `changed` has texts of changed files by their path. Returns where `here` is in the copy."""
         for path in self.files:
             made = target / path
             made.parent.mkdir(parents=True, exist_ok=True)

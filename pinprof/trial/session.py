@@ -149,6 +149,7 @@ class _Trial:
             seed=self._request.seed,
             cures=ranked([self._found(one, played, base, len(ready)) for one in candidates]),
             notes=tuple(self._notes),
+            interrupted=played.interrupted,
         )
 
     def _note_what_was_not_reached(self, played: rounds.Rounds, comparisons: int) -> None:

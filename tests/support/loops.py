@@ -32,7 +32,9 @@ def told(value):
     if not isinstance(value, (np.ndarray, np.flatiter)) and hasattr(value, "__next__"):
         value = list(value)
     value = np.asarray(value) if isinstance(value, np.flatiter) else value
-    return repr(value) if not isinstance(value, np.ndarray) else f"{value.shape} {value.dtype} {value.tobytes()[:80]} {value.sum()}"
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    return f"{value.shape} {value.dtype} {value.tobytes()[:80]} {value.sum()}"
 """
 _TAIL = """
 for one in [x, y, z, *kept, *seen.values()]:
@@ -48,7 +50,8 @@ _AFTER = (
     "{x}.flags.writeable = False; {x} = {x} + 0", "seen['ref'] = weakref.ref({x})() is None",
     "kept.append(iter({x}[:2]))if i == 1 else None", "y, z = z, {x}", "{x} = {x}[:-1] if i == 7 else {x}",
     "kept.append(({x}.sum(), {x}.dtype.name))", "{x} = {x}.astype(np.float32) if i == 3 else {x}", "pass",
-    "if i == 2: {x}.shape = (-1, 1); {x} = a", "kept.append({x}.flat)if i == 1 else None", "{x} = np.ravel({x})", "kept.append(np.broadcast_to({x}, (2, *{x}.shape)))", "kept.append(np.frombuffer({x}))",
+    "if i == 2: {x}.shape = (-1, 1); {x} = a", "kept.append({x}.flat)if i == 1 else None", "{x} = np.ravel({x})",
+    "kept.append(np.broadcast_to({x}, (2, *{x}.shape)))", "kept.append(np.frombuffer({x}))",
 )  # fmt: skip
 """What a loop does with an array after it is made."""
 
@@ -78,8 +81,7 @@ def _body(pick: random.Random, indent: str) -> list[str]:
     for _ in range(pick.randint(1, 4)):
         name = pick.choice("xyz")
         lines.append(f"{indent}{name} = {_expression(pick)}  {HERE}")
-        for _ in range(pick.randint(0, 2)):
-            lines.append(f"{indent}{pick.choice(_AFTER).format(x=name)}")
+        lines += [f"{indent}{pick.choice(_AFTER).format(x=name)}" for _ in range(pick.randint(0, 2))]
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +19,8 @@ from pinprof.report.terminal.layout import sentence
 from pinprof.report.trial import words
 
 _STYLES = {"keep": "green", "changes results": "red", "does not run": "red"}
+_MOST_ADDED = 8
+"""Lines in a row; only inserted functions have more."""
 _COLOURS = {"+": "green", "-": "red"}
 
 
@@ -73,14 +76,14 @@ class FixChanges(SubjectSection[FixResult]):
             yield Text("")
             yield Text(f"{one.place}: {one.verdict}", _STYLES.get(one.verdict, "bold"))
             yield sentence(_figures(one))
-            for line in one.diff.splitlines():
-                yield Text(line, _COLOURS.get(line[:1], "dim"))
+            for line in _folded(one.diff.splitlines()):
+                yield Text(line, _COLOURS.get(line[:1], "dim"), overflow="ellipsis", no_wrap=True)
 
     def to_markdown(self) -> Iterator[str]:
         """The same."""
         for one in self.it.changes:
             yield from ("", f"{markdown.code(one.place)}: **{one.verdict}**. {markdown.text(_figures(one))}", "")
-            yield from markdown.block(one.diff.splitlines())
+            yield from markdown.block(list(_folded(one.diff.splitlines())))
 
 
 class FixLeftAlone(SubjectSection[FixResult]):
@@ -105,6 +108,16 @@ class FixLeftAlone(SubjectSection[FixResult]):
         """The same."""
         for one in self.it.left_alone:
             yield from ("", f"{markdown.text(one.title)}: {markdown.text(one.reason)}")
+
+
+def _folded(lines: list[str]) -> Iterator[str]:
+    """A diff without the lines of inserted functions, which the patch has."""
+    for added, group in itertools.groupby(lines, lambda line: line.startswith("+") and not line.startswith("+++")):
+        some = list(group)
+        if added and len(some) > _MOST_ADDED:
+            yield f"+ … {len(some)} lines of inserted functions, which --patch writes"
+        else:
+            yield from some
 
 
 def _figures(one: FixedChange) -> str:
