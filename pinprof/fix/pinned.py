@@ -4,13 +4,13 @@ PyTorch keeps pinned memory when a tensor is freed and gives it out again, so no
 The copy is finished when the call returns, as with `.cpu()`. The text below the marker is inserted as it is.
 """
 
+
 # fmt: off
 # ---- inserted
-import torch as _torch
-
-
 def _to_host(value):
     """value.cpu() in pinned memory, which PyTorch reuses (pinprof fix)."""
+    import torch as _torch
+
     plain = type(value) in (_torch.Tensor, _torch.nn.Parameter) and value.is_cuda and value.layout is _torch.strided
     if not plain or value.is_complex() or value.is_quantized:
         return value.cpu()

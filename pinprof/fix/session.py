@@ -15,19 +15,17 @@ from pinprof.analyze import Run
 from pinprof.analyze.opportunities.results import Opportunity, ToMeasure
 from pinprof.analyze.sites import Sites
 from pinprof.base import files
-from pinprof.base.errors import TrialError, UsageError, packages_named
+from pinprof.base.errors import TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
 from pinprof.fix.result import FixedChange, FixResult, LeftAlone, Verdict
+from pinprof.fix.transformations import CodeChange, File, NotCertain
 from pinprof.fix.tree import WorkTree
 from pinprof.trial import prediction, processes, session
 from pinprof.trial.cures import TrialCure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import CureResult
 from pinprof.trial.session import OUTPUT_DIFFERS, Say, TrialRequest
-
-with packages_named():
-    from pinprof.fix.transformations import Change, File, Refused
 
 MOST_CHANGES = 8
 """More are not tried at once."""
@@ -60,7 +58,7 @@ class _Made:
 
     path: Path
     place: str
-    change: Change
+    change: CodeChange
     text: str
     """The changed file."""
     row: TrialCure
@@ -121,7 +119,7 @@ class _Fix:
         for one in prediction.candidates(analysis):
             try:
                 self._change(one, sites.path(one.site.file))
-            except Refused as refused:
+            except NotCertain as refused:
                 self._left.append(LeftAlone(one.title, one.site.place, one.cure.id, str(refused)))
         return [made.row for made in self._made.values()]
 
@@ -131,7 +129,7 @@ class _Fix:
             try:
                 self._files[path] = File(self._tree.text(path))
             except ValueError as error:
-                raise Refused(f"{path} is not UTF-8.") from error
+                raise NotCertain(f"{path} is not UTF-8.") from error
         file = self._files[path]
         change = file.changes(one.site.line, one.cure.id)
         for made in self._made.values():
@@ -139,12 +137,12 @@ class _Fix:
                 self._also(made, one)
                 return
         if len(self._made) >= MOST_CHANGES:
-            raise Refused(f"Others save more; at most {MOST_CHANGES} are measured at once.")
+            raise NotCertain(f"Others save more; at most {MOST_CHANGES} are measured at once.")
         number = len(self._made) + 1
         row_id, text = f"change-{number}", file.changed([change])
         there = self._tree.copy(self._folder / row_id, {path: text})
         if self._request.test and (problem := self._tested(there)):
-            raise Refused(f"With the change, the test {problem}.")
+            raise NotCertain(f"With the change, the test {problem}.")
         kind = change.transformation
         row = TrialCure(
             row_id,
@@ -174,13 +172,13 @@ class _Fix:
         """The file of an opportunity below the work tree's top."""
         path = Path(recorded)
         if not recorded or path.suffix != ".py":
-            raise Refused("The line is not in a Python file.")
+            raise NotCertain("The line is not in a Python file.")
         if not path.is_absolute():
             path = self._tree.here.relative_to(self._tree.root) / path
         elif path.resolve().is_relative_to(self._as_is.resolve()):
             path = path.resolve().relative_to(self._as_is.resolve())
         if path not in self._tree.files:
-            raise Refused("The file is not in the work tree.")
+            raise NotCertain("The file is not in the work tree.")
         return path
 
     def _tested(self, there: Path) -> str:
@@ -216,7 +214,7 @@ class _Fix:
 
     def _texts(self, made: Sequence[_Made]) -> dict[Path, str]:
         """The changed files, by path."""
-        changes: dict[Path, list[Change]] = {}
+        changes: dict[Path, list[CodeChange]] = {}
         for one in made:
             changes.setdefault(one.path, []).append(one.change)
         return {path: self._files[path].changed(some) for path, some in changes.items()}
@@ -243,8 +241,8 @@ def _verdict(cure: CureResult) -> Verdict:
 
 def _diff(path: Path, before: str, after: str) -> str:
     """A unified diff that `git apply` and `patch -p1` take."""
-    lines = difflib.unified_diff(*(io.StringIO(text, newline="\n").readlines() for text in (before, after)),
-                                 f"a/{path}", f"b/{path}")  # fmt: skip
+    old, new = (io.StringIO(text, newline="\n").readlines() for text in (before, after))
+    lines = difflib.unified_diff(old, new, f"a/{path}", f"b/{path}")
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -16,11 +16,14 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-import libcst as cst
 import numpy as np
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
 
+from pinprof.base.errors import packages_named
 from pinprof.base.lazy_dataclass import dataclass
+
+with packages_named():
+    import libcst as cst
+    from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
 
 Become = Callable[[cst.CSTNode], "cst.CSTNode | cst.RemovalSentinel"]
 """What a marked node becomes, whose children may have changed already."""
@@ -37,7 +40,7 @@ _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler
 MARKER = "# ---- inserted\n"
 
 
-class Refused(Exception):
+class NotCertain(Exception):
     """A line stays as it is; the text is a sentence that says why."""
 
 
@@ -55,14 +58,14 @@ class Transformation:
     library: str
     """The module that a file must import; empty: any file."""
     mark: Callable[[File, int], Mapping[cst.CSTNode, Become]]
-    """What changes for a line; empty where no such code is there; Refused where the change is not certain."""
+    """What changes for a line; empty where no such code is there; NotCertain where the change is not certain."""
     costs: str
     inserts: str = ""
     """The module of this package whose functions are inserted."""
 
 
 @dataclass(frozen=True)
-class Change:
+class CodeChange:
     """One transformation of one statement of a file."""
 
     transformation: Transformation
@@ -71,34 +74,34 @@ class Change:
 
 
 class File:
-    """A Python file with its tree; Refused where its text is none that can be written back."""
+    """A Python file with its tree; NotCertain where its text is none that can be written back."""
 
     def __init__(self, text: str) -> None:
         try:
             self.tree = ast.parse(text)
             self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
         except (SyntaxError, ValueError, RecursionError, cst.ParserSyntaxError) as error:
-            raise Refused("The file's syntax is unknown to LibCST or to this Python.") from error
+            raise NotCertain("The file's syntax is unknown to LibCST or to this Python.") from error
         self.text = text
         self._positions = self._wrapper.resolve(PositionProvider)
         self._parents = self._wrapper.resolve(ParentNodeProvider)
 
-    def changes(self, line: int, cure: str) -> Change:
-        """The first transformation that carries out a cure at a line; Refused where there is none."""
+    def changes(self, line: int, cure: str) -> CodeChange:
+        """The first transformation that carries out a cure at a line; NotCertain where there is none."""
         if seen := next((word for word in _SEES if word in self.text), ""):
-            raise Refused(f"The file has {seen}: it may see the change.")
+            raise NotCertain(f"The file has {seen}: it may see the change.")
         rows = [row for row in TRANSFORMATIONS.values() if cure in row.cures]
         if not rows:
-            raise Refused(f"No transformation carries out {cure}.")
+            raise NotCertain(f"No transformation carries out {cure}.")
         for row in rows:
             if row.library and not self.name_of(row.library):
                 continue
             if marks := row.mark(self, line):
-                return Change(row, line, marks)
-        raise Refused(f"Line {line} has no expression that a transformation for {cure} is certain about.")
+                return CodeChange(row, line, marks)
+        raise NotCertain(f"Line {line} has no expression that a transformation for {cure} is certain about.")
 
-    def changed(self, changes: Sequence[Change]) -> str:
-        """The text with changes; Refused where it would not be valid."""
+    def changed(self, changes: Sequence[CodeChange]) -> str:
+        """The text with changes; NotCertain where it would not be valid."""
         marks = {node: become for change in changes for node, become in change.marks.items()}
         try:
             module = self._wrapper.module.visit(_Marked(marks))
@@ -108,7 +111,7 @@ class File:
             text = module.code
             compile(text, "changed", "exec", dont_inherit=True)
         except (SyntaxError, cst.CSTValidationError) as error:
-            raise Refused("The changed line would not be valid Python.") from error
+            raise NotCertain("The changed line would not be valid Python.") from error
         return text
 
     def name_of(self, library: str) -> str:
@@ -121,7 +124,7 @@ class File:
         return ""
 
     def statements(self, line: int) -> list[cst.BaseSmallStatement]:
-        """The simple statements that a line is part of; Refused where something else may compile their function."""
+        """The simple statements that a line is part of; NotCertain where something else may compile their function."""
         found = []
         for node, place in self._positions.items():
             if isinstance(node, cst.BaseSmallStatement) and place.start.line <= line <= place.end.line:
@@ -129,7 +132,9 @@ class File:
         for node in found:
             for around in self.around(node):
                 if isinstance(around, cst.FunctionDef) and around.decorators:
-                    raise Refused(f"{around.name.value} is decorated, so something else may read or compile its code.")
+                    raise NotCertain(
+                        f"{around.name.value} is decorated, so something else may read or compile its code."
+                    )
         return found
 
     def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -146,7 +151,7 @@ class File:
         """The module with the functions of `fix/NAME.py` below its docstring and imports of `__future__`."""
         text = Path(__file__).with_name(f"{name}.py").read_text("utf-8").partition(MARKER)[2]
         if both := sorted(set(_PRIVATE.findall(self.text)) & set(_PRIVATE.findall(text))):
-            raise Refused(f"The file has the name {both[0]} already.")
+            raise NotCertain(f"The file has the name {both[0]} already.")
         body = list(module.body)
         at = 0
         while at < len(body) and _stands_first(body[at], first=at == 0):
@@ -230,7 +235,7 @@ def _keep_arrays(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
             elif isinstance(node, cst.Call) and _positional(node, _member(node.func, name)):
                 marks[node] = _function
     if any(_has_comment(node) for node in marks):
-        raise Refused("A comment stands inside the expression.")
+        raise NotCertain("A comment stands inside the expression.")
     return marks
 
 
@@ -263,7 +268,7 @@ def _pin_results(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
             if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_host(node):
                 marks[node] = _pinned_result
     if any(_has_comment(node) for node in marks):
-        raise Refused("A comment stands inside the expression.")
+        raise NotCertain("A comment stands inside the expression.")
     return marks
 
 
@@ -324,9 +329,11 @@ def _option(called: str) -> Callable[[File, int], Mapping[cst.CSTNode, Become]]:
     def mark(file: File, _line: int) -> Mapping[cst.CSTNode, Become]:
         calls = [node for node in file.nodes() if isinstance(node, cst.Call) and _last_name(node.func) == called]
         if len(calls) > 1:
-            raise Refused(f"The file calls {called} {len(calls)} times, and the recording does not say which is meant.")
+            raise NotCertain(
+                f"The file calls {called} {len(calls)} times, and the recording does not say which is meant."
+            )
         if any(argument.star or not argument.keyword for call in calls for argument in call.args):
-            raise Refused(f"The options of {called} are given without their names.")
+            raise NotCertain(f"The options of {called} are given without their names.")
         return dict.fromkeys(calls, _with_pin_memory)
 
     return mark
@@ -341,14 +348,15 @@ def _spawn(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
     for statement in file.statements(line):
         block = next((one for one in file.around(statement) if isinstance(one, cst.IndentedBlock | cst.Module)), None)
         whole = next(file.around(statement))
-        if not isinstance(statement, cst.Assign) or block is None or whole not in block.body:
+        if not isinstance(statement, cst.Assign) or block is None or not any(one is whole for one in block.body):
             continue
         if cst.Module([]).code_for_node(statement.value) != "os.fork()" or file.name_of("os") != "os":
             continue
-        following = block.body[list(block.body).index(whole) + 1 :][:1]
+        body = list(block.body)
+        following = body[[id(one) for one in body].index(id(whole)) + 1 :][:1]
         executed = _executed(following[0], statement) if following else None
         if executed is None:
-            raise Refused("What the child does is more than to start a program.")
+            raise NotCertain("What the child does is more than to start a program.")
         environment = cst.Arg(cst.parse_expression("os.environ"))
         spawn = cst.Call(cst.parse_expression("os.posix_spawn"), [*executed.args, environment])
         return {statement.value: partial(_become, spawn), following[0]: partial(_become, cst.RemoveFromParent())}

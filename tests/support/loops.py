@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.fix.transformations import File, Refused
+from pinprof.fix.transformations import File, NotCertain
 
 HERE = "# HERE"
 _HEAD = """\
@@ -143,14 +143,14 @@ def program(seed: int) -> str:
 
 
 def changed(text: str, cure: str = "reuse-memory") -> str:
-    """The program with all lines changed that a transformation is certain about; Refused where there is none."""
+    """The program with all lines changed that a transformation is certain about; NotCertain where there is none."""
     file = File(text)
-    found, reason = [], Refused("No line is marked.")
+    found, reason = [], NotCertain("No line is marked.")
     for number, line in enumerate(text.splitlines(), 1):
         if line.endswith(HERE):
             try:
                 found.append(file.changes(number, cure))
-            except Refused as refused:
+            except NotCertain as refused:
                 reason = refused
     if not found:
         raise reason
@@ -178,7 +178,7 @@ def judged(seeds: Sequence[int]) -> tuple[int, int, list[int]]:
         text = program(seed)
         try:
             after = changed(text)
-        except Refused:
+        except NotCertain:
             refused += 1
             continue
         if printed(text) == printed(after):

@@ -8,8 +8,9 @@ import difflib
 import numpy as np
 import pytest
 
+from pinprof.base.errors import missing_package
 from pinprof.fix import kept
-from pinprof.fix.transformations import TRANSFORMATIONS, File, Refused
+from pinprof.fix.transformations import TRANSFORMATIONS, File, NotCertain
 from tests.support import loops
 
 SIZE = 20_000
@@ -21,7 +22,7 @@ def changed(text: str, line: int, cure: str = "reuse-memory") -> str:
 
 
 def reason(text: str, line: int, cure: str = "reuse-memory") -> str:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(NotCertain) as refused:
         changed(text, line, cure)
     return str(refused.value)
 
@@ -177,3 +178,9 @@ def test_every_transformation_says_what_it_does() -> None:
     for row in TRANSFORMATIONS.values():
         assert row.does.endswith(".")
         assert row.costs.endswith(".")
+
+
+def test_without_libcst_the_command_that_installs_it_is_named() -> None:
+    missing = missing_package(ModuleNotFoundError(name="libcst"))
+    assert missing is not None
+    assert missing.remedy == "Install it: pip install 'pinprof[fix]'"
