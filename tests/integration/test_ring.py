@@ -61,7 +61,8 @@ def recorded(tmp_path: Path, code: str, *options: str, status: int = 0) -> list[
 
 
 def test_a_long_range_is_captured_and_its_report_is_of_that_moment(tmp_path: Path) -> None:
-    code = "load(0.5)\nsteps(captured)"
+    # There are steps before it: what comes after it may come too late for the capture.
+    code = "steps(iter([False] * 9 + [True]).__next__)\nload(0.5)\nsteps(captured)"
     ((path, trigger),) = recorded(tmp_path, code, "--trigger", "range:load>400ms")
     begin, end = trigger["moment_ns"]
     assert end - begin > 0.5e9
@@ -204,6 +205,20 @@ def test_what_cannot_be_is_refused_before_the_program_starts(tmp_path: Path, opt
     assert told.returncode == 2
     assert said in told.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_the_first_look_is_before_all_that_the_program_does(tmp_path: Path) -> None:
+    begun: list[bool] = []
+
+    def watch(_: run.CollectorRun) -> float:
+        begun.append((tmp_path / "begun").exists())
+        return 1.0
+
+    request = collect.RecordRequest(("touch", str(tmp_path / "begun")), ("native",), cuda_calls=False, gpu="off")
+    (tmp_path / "recording").mkdir()
+    run.record(request, tmp_path / "recording", Trouble(raises=True), run.RecordingHooks(watch=watch))
+    assert not begun[0]
+    assert (tmp_path / "begun").exists()
 
 
 CHILDREN = """
