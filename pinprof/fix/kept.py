@@ -49,7 +49,7 @@ def _forms(function, given):
             return None
         forms = tuple(map(_form, given[0]))
         return forms if all(type(form) is tuple for form in forms) else None
-    if not isinstance(function, _numpy.ufunc) or function.nout != 1 or len(given) != function.nin:
+    if not isinstance(function, _numpy.ufunc) or function.nout != 1 or len(given) + 1 != function.nargs:
         return None
     forms = tuple(map(_form, given))
     return forms if None not in forms and any(type(form) is tuple for form in forms) else None
