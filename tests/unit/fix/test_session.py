@@ -28,6 +28,7 @@ from tests.support.opportunities import opportunity
 from tests.support.schemas import problems, written
 from tests.support.small_capture import small_capture
 
+pytestmark = pytest.mark.slow
 PROGRAM = """\
 import sys
 from pathlib import Path
