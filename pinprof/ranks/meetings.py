@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.analyze.intervals import union
 from pinprof.base.columns import Int32, Int64
-from pinprof.ranks.calls import LATER, MetCalls, matched
+from pinprof.ranks.calls import MetCalls, matched
 from pinprof.ranks.inference import clusters, inferred, members
 from pinprof.ranks.meeting_table import Meetings, numbered
 from pinprof.ranks.rank_run import RankRun, apart
@@ -53,6 +53,7 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
     met = met.take(number[met.meeting] >= 0)
     at = number[met.meeting]
     release, shape = release[kept], (len(kept), len(runs))
+    # Who gets its processor late after a meeting comes late to the next one: its way begins at the release.
     wait, lost, resume = np.full(shape, np.nan), np.full(shape, np.nan), np.repeat(release[:, None], len(runs), axis=1)
     place, placed = np.full(len(kept), NO_PLACE, np.int32), np.full(len(kept), -1.0)
     for rank, (run, rows) in enumerate(zip(runs, met.by_rank(len(runs)), strict=True)):
@@ -63,8 +64,6 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
         wait[of, rank] = release[of] - arrival
         worked = run.busy.covered(arrival, release[of])
         lost[of, rank] = np.maximum(wait[of, rank] - worked, run.blocking.covered(arrival, release[of]))
-        blocks = calls.own & (calls.waits != LATER)
-        resume[of, rank] = np.where(blocks, np.maximum(calls.end_ns, release[of]), release[of])
         where = np.where(calls.own, calls.place, _doing(run, release[of] - 1))
         seen, which = np.unique(where, return_inverse=True)
         new = numbered([None if one == NO_PLACE else run.places[one] for one in seen.tolist()], numbers)[which]

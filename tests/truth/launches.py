@@ -118,7 +118,9 @@ def main() -> int:
     options = parser.parse_args()
     draw, results = random.Random(options.seed), Counter[tuple[str, int, str, str]]()
     kinds = itertools.product(options.library or ("gloo", "mpi"), options.ranks or (2, 4, 8), options.way or WAYS)
-    for number, (library, ranks, way) in enumerate(list(kinds) * options.rounds):
+    launches = list(kinds) * options.rounds
+    draw.shuffle(launches)
+    for number, (library, ranks, way) in enumerate(launches):
         asked = Asked(library, ranks, way, draw.randrange(ranks), options.steps)
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)

@@ -24,7 +24,7 @@ SIZE = 16 << 20
 SETUP, REGISTER, REGISTER_BUFFERS, UNREGISTER_BUFFERS = 425, 427, 0, 1
 """io_uring_setup(2), io_uring_register(2)."""
 libc = ctypes.CDLL(None, use_errno=True)
-_WARM = 5
+_WARM, _PINS = 5, 6
 
 
 class More:
@@ -55,13 +55,14 @@ class More:
 
     def pins(self) -> None:
         """The kernel pins memory."""
-        libc.syscall(REGISTER, self._ring, REGISTER_BUFFERS, self._vector, 1)  # GUILTY
-        libc.syscall(REGISTER, self._ring, UNREGISTER_BUFFERS, None, 0)
+        for _ in range(_PINS):
+            libc.syscall(REGISTER, self._ring, REGISTER_BUFFERS, self._vector, 1)  # GUILTY
+            libc.syscall(REGISTER, self._ring, UNREGISTER_BUFFERS, None, 0)
 
     def disk(self) -> None:
         """It reads a file from the disk."""
         os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.pread(self._file, 4 << 20, self._places.randrange(SIZE - (4 << 20)) & -mmap.PAGESIZE)  # GUILTY
+        os.pread(self._file, SIZE // 2, self._places.randrange(SIZE // 2) & -mmap.PAGESIZE)  # GUILTY
 
     def nothing(self) -> None:
         """It does what the others do."""
