@@ -119,7 +119,8 @@ def outside(spent: Spent, blocking: Intervals, meeting: Intervals) -> Bool:
     """
     length = spent.end_ns - spent.start_ns
     own, others = (2 * calls.covered(spent.start_ns, spent.end_ns) > length for calls in (blocking, meeting))
-    return ((spent.outside | own) & (spent.cause != _RUNNABLE)) | (others & AWAITS[spent.cause])
+    result: Bool = ((spent.outside | own) & (spent.cause != _RUNNABLE)) | (others & AWAITS[spent.cause])
+    return result
 
 
 @dataclass(frozen=True)

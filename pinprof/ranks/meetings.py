@@ -6,7 +6,7 @@ kernels: who has the shortest one came last, whatever their clocks say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from pinprof.ranks.calls import MetCalls, matched
 from pinprof.ranks.inference import clusters, inferred, members
 from pinprof.ranks.meeting_table import Meetings, numbered
 from pinprof.ranks.rank_run import RankRun, apart
-from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from pinprof.ranks.spent import NO_PLACE, PlaceKey, ProgramPlace
 
 _MOST_CELLS = 1 << 23
 """Meetings of calls, times ranks, that are held at most."""
@@ -29,16 +29,19 @@ def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     gpus = _of_gpus(runs, numbers)
     met = matched([run.calls for run in runs], later=not all(len(run.collectives) for run in runs))
     called = _of_calls(runs, met, numbers)
-    others = [_without(run, met.take(rows)) for run, rows in zip(runs, met.by_rank(len(runs)), strict=True)]
+    called_at = {place.key for place in numbers if numbers[place] in set(called.place.tolist())}
+    others = [_without(run, met.take(rows), called_at) for run, rows in zip(runs, met.by_rank(len(runs)), strict=True)]
     whole = gpus.joined(called, inferred(others, numbers))
     whole = replace(whole, places=tuple(numbers))
     whole = whole.take(np.flatnonzero(whole.present.sum(axis=1) > 1))
     return whole.take(np.argsort(whole.release_ns, kind="stable"))
 
 
-def _without(run: RankRun, met: MetCalls) -> RankRun:
-    """The rank without waits that its calls explain."""
-    return replace(run, waits=apart(run.waits, union(met.start_ns, np.maximum(met.end_ns, met.release_ns))))
+def _without(run: RankRun, met: MetCalls, called_at: Container[PlaceKey]) -> RankRun:
+    """The rank without waits that its calls explain: those in them, and those at the places that they are made at."""
+    there = [number for number, place in enumerate(run.places) if place.key in called_at]
+    waits = run.waits.take(~np.isin(run.waits.place, there))
+    return replace(run, waits=apart(waits, union(met.start_ns, np.maximum(met.end_ns, met.release_ns))))
 
 
 def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace, int]) -> Meetings:

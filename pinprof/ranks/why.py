@@ -17,7 +17,7 @@ from pinprof.ranks.late import Late
 from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import CauseExcess, Excess
-from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from pinprof.ranks.spent import NO_PLACE, PlaceKey, ProgramPlace
 
 MOST_LINES, MOST_CAUSES = 8, 12
 RUNNABLE = "wait.runnable"
@@ -30,7 +30,6 @@ _RUNS = np.array([not row.name.startswith("wait.") for row in CATEGORIES])
 _LEAST = 0.02
 """The least part of the whole excess that a row is shown for."""
 
-PlaceKey = tuple[str, str, int]
 _Key = TypeVar("_Key")
 Sums = dict[tuple[PlaceKey | None, int], float]
 """(place, cause) → ns."""

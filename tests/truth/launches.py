@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -130,7 +131,8 @@ def main() -> int:
             print(f"{verdict}: {library}, {ranks} ranks, {way} in rank {asked.late}: {figures}", flush=True)
             results[library, ranks, way, verdict] += 1
             if options.keep and verdict != "right":
-                recorded.rename(options.keep / f"{number}-{library}-{ranks}-{way}-{verdict}.ranks")
+                shutil.move(folder, options.keep / f"{number}-{library}-{ranks}-{way}-{asked.late}-{verdict}")
+                folder.mkdir()
     wrong = sum(count for (*_, verdict), count in results.items() if verdict != "right")
     print(f"{results.total() - wrong} of {results.total()} answers are right.")
     return int(wrong > 0)

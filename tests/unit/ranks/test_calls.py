@@ -12,6 +12,7 @@ from pinprof.analyze.intervals import Intervals
 from pinprof.data.activity import Caller
 from pinprof.data.meeting_calls import Communicator, MeetingCalls
 from pinprof.ranks import calls as of_calls
+from pinprof.ranks import meetings as of_meetings
 from pinprof.ranks.calls import ALL, GATHER, LATER, NEVER, PAIR, ROOT, Group, RankCalls, matched, rank_calls
 from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.engine import explain
@@ -245,3 +246,12 @@ def test_matching_takes_one_row_for_each_call(ranks: int, monkeypatch: pytest.Mo
     met = matched([calls(times, rank=rank) for rank in range(ranks)], later=False)
     assert len(met) == 50 * ranks
     assert sum(sorted_rows) == 2 * 50 * ranks
+
+
+def test_waits_where_calls_are_made_are_no_meetings_of_their_own() -> None:
+    (run,) = launch([[10 * MS] * STEPS], {})
+    at = np.arange(1, 4) * 15 * MS
+    run = replace(run, waits=RankWaits(at, at + MS, np.array([2, 0, 2], np.int32)))
+    none = matched([RankCalls.empty()], later=False)
+    assert of_meetings._without(run, none, {BARRIER.key}).waits.place.tolist() == [0]
+    assert len(of_meetings._without(run, none, set()).waits) == 3
