@@ -115,6 +115,7 @@ def _apart(runs: Sequence[RankRun], every: Meetings) -> tuple[Meetings, Meetings
     arrival = np.where(every.present, every.arrival_ns, -np.inf)
     arrival[np.arange(len(last)), last] = -np.inf
     early = arrival.max(axis=1) < begun[last]
+    early &= early.mean() <= _LATEST_START
     functions = [every.places[number].function_key if number != NO_PLACE else None for number in every.place.tolist()]
     usual = Counter(functions).most_common(1)[0][0]
     there = every.shown & np.array([function == usual for function in functions], np.bool_)[:, None]

@@ -119,6 +119,16 @@ def test_what_ranks_wait_for_at_the_start_is_no_step() -> None:
     assert "At the start, the others wait" in answer.headline
 
 
+def test_ranks_that_met_all_the_time_worked_whatever_their_phases_say() -> None:
+    late = {(1, step): 10 * MS for step in range(STEPS)}
+    runs = [
+        replace(run, phases={"work": (Interval(run.end_ns - 50 * MS, run.end_ns),)}) for run in launch(noisy(2), late)
+    ]
+    (hold,) = told(runs).holds
+    assert hold.ranks == (1,)
+    assert hold.meetings > STEPS / 2
+
+
 def test_who_gets_its_processor_late_is_not_accused() -> None:
     runs = launch(noisy(2), {(1, step): 10 * MS for step in range(STEPS)})
     assert told(runs).holds
