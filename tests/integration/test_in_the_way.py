@@ -338,7 +338,7 @@ def test_two_launches_at_once_with_one_name_have_folders_of_their_own(tmp_path: 
         for rank in ("0", "1")
     ]
     for process in started:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         assert (process.returncode, out) == (7, "done\n"), err
     ranks = [f"{folder}.ranks/rank-{rank}.pinprof" for folder in ("out-2", "out") for rank in (0, 1)]
     assert captures(tmp_path) == ranks
