@@ -67,17 +67,24 @@ class LookTimes:
         self.saw = saw
         number = np.arange(len(saw))
         self._keys = np.sort(pack(saw, number))
-        self._same = self._share(number, saw)
+        self._same = self._share(number - _AROUND, number + _AROUND + 1, saw)
         """Per look the part of the looks around it that saw the same."""
         within = stretch[1:] == stretch[:-1]
         by_chance = np.clip(self._same[:-1], 0.001, 0.999)[within]
         self.tau_ns = _fitted(np.diff(time)[within], (saw[1:] == saw[:-1])[within], by_chance, period_ns)
 
-    def _share(self, look: NDArray[np.intp], stack: Int32) -> Float:
-        """The part of the looks around one that saw a stack."""
-        first, end = np.maximum(look - _AROUND, 0), np.minimum(look + _AROUND + 1, len(self.saw))
+    def _share(self, first: NDArray[np.intp], end: NDArray[np.intp], stack: Int32) -> Float:
+        """The part of these looks that saw a stack."""
+        first, end = np.maximum(first, 0), np.minimum(end, len(self.saw))
         count = np.searchsorted(self._keys, pack(stack, end)) - np.searchsorted(self._keys, pack(stack, first))
         return np.asarray(count / np.maximum(end - first, 1))
+
+    def _on_both_sides(self, before: NDArray[np.intp], stack: Int32) -> Float:
+        """The part of the looks before a gap that saw a stack, or of those after it: the smaller one. What a thread
+        does no longer, or not yet, it does not do between.
+        """
+        after = before + 1
+        return np.minimum(self._share(after - _AROUND, after, stack), self._share(after, after + _AROUND, stack))
 
     def is_near(self, gaps: Gaps) -> Bool:
         """Which samples are next to a look."""
@@ -101,7 +108,9 @@ class LookTimes:
         for number in range(2, stacks.shape[1]):
             rows = np.flatnonzero((stacks[:, :number] != stacks[:, number, None]).all(axis=1))
             chance[:, number] = 0
-            chance[rows, number] = left[rows] * self._share(gaps.before[rows], stacks[rows, number]) * then[rows]
+            chance[rows, number] = (
+                left[rows] * self._on_both_sides(gaps.before[rows], stacks[rows, number]) * then[rows]
+            )
         return stacks, chance
 
 
