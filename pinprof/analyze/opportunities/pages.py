@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import in_words
-from pinprof.analyze.course.labels import STARTS_PROGRAM
+from pinprof.analyze.course.labels import EXIT, START_UP, STARTS_PROGRAM, phase_labels
 from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
 from pinprof.analyze.opportunities.catalogue import cure
@@ -128,6 +128,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     rows = rows[~scene.caused_by("sys.signal")[rows] | marks.signals[rows]]
     rows = rows[~marks.of_objects[rows]]
+    rows = rows[marks.fork[rows] | ~_others_begin_or_end(scene)[rows]]
     least = LEAST_SHARE * scene.own_ns
     # Other programs also delay the end of a process; it takes long by itself only where its fork has a price.
     shares = scene.ns(rows[(marks.fork | marks.copies)[rows]]) >= least
@@ -158,6 +159,13 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         place = np.intersect1d(made, concerned) if kind.only else made
         basis = (*_of_ends(scene.ns(np.intersect1d(concerned, ends))), *((stays.basis,) if stays else ()))
         yield _candidate(scene, kind, place, concerned, remains, blocks, basis)
+
+
+def _others_begin_or_end(scene: Scene) -> Bool:
+    """Per wall row, whether another process loads itself there, imports its modules, or ends: it does so once."""
+    label = phase_labels(scene.capture.stacks)[scene.node]
+    other = scene.capture.samples.pid[scene.course.wall.sample] != scene.course.pid
+    return np.asarray(other & ((label == START_UP) | (label == EXIT)))
 
 
 def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
