@@ -321,7 +321,8 @@ def _much(searched: Searched, explained_ns: int = 0) -> bool:
     """Whether memory takes a good part of the work besides what is explained, and samples suffice to say so."""
     scene = searched.scene
     unexplained = _spent(scene) - explained_ns
-    return unexplained >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and _samples_suffice(scene)
+    least = max(UNEXPLAINED_SHARE * scene.undisturbed_ns("work"), LEAST_NS)
+    return unexplained >= least and _samples_suffice(scene)
 
 
 def _spent(scene: Scene) -> int:

@@ -199,6 +199,13 @@ def test_a_run_that_hardly_works_is_told_as_what_it_does(monkeypatch: pytest.Mon
     assert "tart-up" not in searched(monkeypatch, made=short).headline
 
 
+def test_a_cost_of_some_milliseconds_needs_no_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = ["main@/app", "do_syscall_64", "__x64_sys_clock_nanosleep", "schedule"]
+    for cost, said in ((9, "Nothing to gain"), (11, "pinprof knows no cure")):
+        made = recorded(ran(0, cost, SMALL) + ran(cost, 99) + waited(99, 100, asleep))
+        assert searched(monkeypatch, made=made).headline.startswith(said), cost
+
+
 def test_few_samples_are_enough_where_the_thread_waits_nearly_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(monkeypatch, made=recorded(ran(0, 60))).headline == ""
     asleep = ["main@/app", "do_syscall_64", "__x64_sys_clock_nanosleep", "schedule"]
