@@ -24,6 +24,7 @@ WATCHING = """
 import os, sys
 from pinprof.collect.idle import Preparation
 from pinprof.collect.collector import Tool
+from pinprof.collect.idle import Preparation
 from pinprof.collect.program import Program
 from pinprof.collect.session import Session, signals_held
 
@@ -164,3 +165,17 @@ def test_a_recorder_that_somebody_stopped_goes_on_and_finishes(tmp_path: Path) -
     assert recorder.wait_status == 0
     assert "written" in log.read_text()
     assert time.monotonic() - begun < recorder.finish_timeout_s / 2
+
+
+def test_a_recorder_that_somebody_ended_is_known_to_have_ended_first_however_late_pinprof_looks(tmp_path: Path) -> None:
+    with signals_held() as signals:
+        program = Program(["true"], dict(os.environ), signals)
+        recorder = Recorder(["sleep", "600"], dict(os.environ), tmp_path / "log")
+        session = Session(program, [_Started(recorder)], signals)
+        os.kill(recorder.pid, signal.SIGTERM)
+        until(lambda: state(recorder.pid) == "Z")
+        program.start()
+        until(lambda: state(program.pid) == "Z")
+        session.until_over()
+    assert recorder.ended_well
+    assert recorder.died_first
