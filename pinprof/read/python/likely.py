@@ -126,7 +126,7 @@ def _fitted(apart: Int64, same: Bool, by_chance: Float, period_ns: int) -> float
     return best
 
 
-class Calls:
+class CallHabits:
     """Which stacks call which functions, by samples next to a look."""
 
     def __init__(self, callers: Int64, seen: list[tuple[Int64, Int32]]) -> None:
@@ -201,13 +201,13 @@ def _looked_up(keys: Int32 | Int64, values: NDArray[Any], wanted: Int64, missing
     return np.where(keys[place] == wanted, values[place], missing)
 
 
-def likely_stacks(gaps: Gaps, looks: LookTimes, calls: Calls) -> Int32:
+def likely_stacks(gaps: Gaps, looks: LookTimes, calls: CallHabits) -> Int32:
     """The stack of each sample."""
     blocks = [gaps.take(slice(start, start + _BLOCK)) for start in range(0, len(gaps.since), _BLOCK)]
     return np.concatenate([np.zeros(0, np.int32), *(_likely(block, looks, calls) for block in blocks)])
 
 
-def _likely(gaps: Gaps, looks: LookTimes, calls: Calls) -> Int32:
+def _likely(gaps: Gaps, looks: LookTimes, calls: CallHabits) -> Int32:
     first = looks.saw[gaps.before]
     stacks, chance = looks.chances(gaps, [calls.most_often(gaps.called, rank, first) for rank in range(_OTHERS)])
     for number in range(stacks.shape[1]):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64
-from pinprof.read.python.likely import Calls, Gaps, LookTimes, likely_stacks
+from pinprof.read.python.likely import CallHabits, Gaps, LookTimes, likely_stacks
 from pinprof.read.python.stacks import NO_STACK
 
 NONE, CERTAIN, NEARER, UNDECIDED = range(4)
@@ -98,7 +98,7 @@ def match(threads: list[ThreadSamples], period_ns: int, callers: Int64) -> list[
     for view in views:
         view.match_looks()
     waited = _Habits([(view.thread.wait_called, view.waits) for view in views])
-    called = Calls(callers, [view.near_looks() for view in views])
+    called = CallHabits(callers, [view.near_looks() for view in views])
     for view in views:
         view.match_waits(waited)
         view.match_runs(called)
@@ -243,7 +243,7 @@ class _View:
         open_ = known & ~decided
         self.waits.put(rows[open_], near[open_], UNDECIDED, far[open_])
 
-    def match_runs(self, calls: Calls) -> None:
+    def match_runs(self, calls: CallHabits) -> None:
         """Samples on the processors; between two looks that agree, a thread may have been elsewhere."""
         rows = np.flatnonzero((self.runs.how == NONE) | ~self._is_short())
         if not len(self._run_looked):
@@ -298,7 +298,7 @@ class _View:
         near = self._looks.is_near(gaps)
         return gaps.called[near], self._looks.nearest(gaps)[near]
 
-    def _between(self, rows: NDArray[np.intp], calls: Calls) -> None:
+    def _between(self, rows: NDArray[np.intp], calls: CallHabits) -> None:
         """Samples between two looks."""
         gaps = self._gaps(rows)
         near = gaps.since + gaps.until <= self._farthest
