@@ -105,6 +105,7 @@ class NsysRecorder(Recorder):
 
     def finish(self) -> None:
         """Hang up: the shim ends, and nsys, whose program it is, with it."""
+        self._asked = not self.reap()
         if self.line:
             self.line.close()
             self.send(signal.SIGCONT)

@@ -66,9 +66,12 @@ class Recorder:
         """CPU time that it used, known once it has ended."""
         self.died_first = False
         """It ended, not by itself, while the program was running."""
+        self._asked = False
+        """To end, while it was running."""
 
     def finish(self) -> None:
         """Ask it to write what it still holds and to end; one that somebody stopped goes on for that."""
+        self._asked = not self.reap()
         self.send(signal.SIGINT)
         self.send(signal.SIGCONT)
 
@@ -109,6 +112,11 @@ class Recorder:
                     signal.pidfd_send_signal(self._process, number)
                 else:
                     os.kill(self.pid, number)
+
+    @property
+    def ended_by_others(self) -> bool:
+        """A signal ended it before pinprof asked it to finish."""
+        return not self._asked and self.wait_status is not None and os.WIFSIGNALED(self.wait_status)
 
     def unfinished(self, name: str, slug: str, *, disk_full: bool, reason: str) -> CollectError:
         """Why its recording is not whole, once it has ended: `name` is the tool's, `reason` what it printed itself."""

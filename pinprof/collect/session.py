@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,11 +41,11 @@ class Session(Waiter):
             self._interrupted(self._strays.pop(0), from_terminal=False)
         # Recorders first: when one ends because the program did, the program is found to have ended as well.
         ended = [recorder for recorder in self.recorders if recorder.reap()]
-        if not self.program.reap():
-            for recorder in ended:
-                # One that exits with 0 has seen the program's exit before wait(2) shows it: CUDA's clean-up comes in
-                # between.
-                recorder.died_first |= recorder.wait_status != 0
+        running = not self.program.reap()
+        for recorder in ended:
+            # One that exits with 0 has seen the program's exit before wait(2) shows it: CUDA's clean-up comes in
+            # between. One that somebody's signal ended has not, even if the program has ended too by this look.
+            recorder.died_first |= recorder.ended_by_others or (running and recorder.wait_status != 0)
         if self._pass_on and time.monotonic() >= self._pass_on[0]:
             self.program.send(self._pass_on[1])
             self._pass_on = None
@@ -75,10 +74,8 @@ class Session(Waiter):
         `meanwhile` is called in between.
         """
         for recorder in self.recorders:
-            # Nobody has asked it yet: a signal that ended it was another's, also where the same look found the program
-            # ended.
-            recorder.died_first |= recorder.reap() and os.WIFSIGNALED(recorder.wait_status or 0)
             recorder.finish()
+            recorder.died_first |= recorder.ended_by_others
         meanwhile()
         # Waited for, not passed: recorders that were paused together with pinprof had no more time than it had.
         waited_s = 0.0

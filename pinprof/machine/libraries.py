@@ -185,6 +185,7 @@ CUPTI = Library(
     "libpinprof_cupti.",
     # nodelete: CUPTI calls into it until the process ends. Before glibc 2.34, dlsym is libdl's.
     ("-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl"),
+    (_PACKAGE / "collect" / "cupti" / "apart.h",),
 )
 _SCOPE = _PACKAGE / "trial" / "interpose" / "scope.h"
 # nodelete: what they answered calls with outlives any dlclose.

@@ -43,7 +43,7 @@ lock, taken = threading.Lock(), threading.Event()
 def hold():
     with lock:
         taken.set()
-        work()
+        for _ in range(3): work()  # so long that little is missing where one of those who look on begins late
 thread = threading.Thread(target=hold)
 thread.start()
 taken.wait()
@@ -75,6 +75,8 @@ QUEUE = (
     + """
 import multiprocessing
 def produce(queue):
+    queue.put(0)  # The queue has its thread before somebody waits for what it sends.
+    got.acquire()
     for number in range(3):
         work()
         queue.put(number)
@@ -83,6 +85,8 @@ context = multiprocessing.get_context("fork")
 queue, got = context.Queue(), context.Semaphore(0)
 process = context.Process(target=produce, args=(queue,))
 process.start()
+queue.get()
+got.release()
 for _ in range(3):
     begin = time.monotonic_ns()
     queue.get()  # waits
@@ -132,7 +136,7 @@ static volatile unsigned long sink;
 static atomic_int joined;
 __attribute__((noinline)) static void *work(void *after) {
   struct timespec used = {0}, begun = {0};
-  while ((double)(used.tv_sec - begun.tv_sec) + (double)(used.tv_nsec - begun.tv_nsec) * 1e-9 < 0.3) {
+  while ((double)(used.tv_sec - begun.tv_sec) + (double)(used.tv_nsec - begun.tv_nsec) * 1e-9 < 1) {
     for (int i = 0; i < 1000000; i++) sink += (unsigned long)i;  // works
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);  // works, and leaves its processor to others on a busy machine
     if (after && !atomic_load(&joined)) begun = used;  // works so long after the other

@@ -161,6 +161,92 @@ def test_what_cupti_hands_over_is_in_the_file(running: Running, loaded: bool) ->
     assert "gpu_faults" not in work.recorded
 
 
+ALLOCATOR = """
+c = ctypes.CDLL(None)
+for name in "malloc calloc realloc aligned_alloc strdup".split():
+    getattr(fake, "fake_" + name).restype = ctypes.c_void_p
+for name in "malloc sbrk".split():
+    getattr(c, name).restype = ctypes.c_void_p
+size, pointer = ctypes.c_size_t, ctypes.c_void_p
+"""
+KEPT_ABOVE = """
+c.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: large blocks come from the heap, too
+before = c.sbrk(0)
+large = c.malloc(size(64 << 20))
+assert c.sbrk(0) - before >= 60 << 20
+kept = {kept}
+c.free(pointer(large))
+with open({told!r}, "w") as file:
+    file.write(str(c.sbrk(0) - before))
+"""
+BLOCKS = """
+import random
+chance = random.Random(33)
+blocks, other = [], c.malloc(size(1))
+def check(block):
+    place, length, byte = block
+    assert ctypes.string_at(place, length) == bytes([byte]) * length
+for turn in range(20_000):
+    length = int(2 ** chance.uniform(0, 25 if turn % 100 == 0 else 15))
+    what = chance.randrange(6)
+    if what == 0:
+        place = fake.fake_malloc(size(length))
+    elif what == 1:
+        place = fake.fake_calloc(size(length), size(1))
+        assert ctypes.string_at(place, length).count(0) == length
+    elif what == 2:
+        alignment = 1 << chance.randrange(4, 17)
+        place = fake.fake_aligned_alloc(size(alignment), size(length))
+        assert place % alignment == 0
+    elif what == 3:
+        alignment, made = 1 << chance.randrange(3, 17), pointer()
+        assert fake.fake_posix_memalign(ctypes.byref(made), size(alignment), size(length)) == 0
+        place = made.value
+        assert place % alignment == 0
+    elif blocks and what == 4:
+        old, before, byte = blocks.pop(chance.randrange(len(blocks)))
+        check((old, before, byte))
+        place = fake.fake_realloc(pointer(old), size(length))
+        assert ctypes.string_at(place, min(length, before)) == bytes([byte]) * min(length, before)
+    else:
+        place = fake.fake_strdup(bytes([turn % 255 + 1]) * length)
+        assert ctypes.string_at(place) == bytes([turn % 255 + 1]) * length
+    assert place % 16 == 0
+    ctypes.memset(place, turn % 256, length)
+    blocks.append((place, length, turn % 256))
+    if len(blocks) > 200:
+        block = blocks.pop(chance.randrange(len(blocks)))
+        check(block)
+        fake.fake_free(pointer(block[0]))
+kept = fake.fake_realloc(pointer(c.malloc(size(100))), size(200_000))
+fake.fake_free(pointer(kept))
+assert fake.fake_posix_memalign(ctypes.byref(pointer()), size(3), size(1)) == 22
+assert not fake.fake_malloc(size(1 << 62)) and not fake.fake_calloc(size(1 << 62), size(8))
+for block in blocks:
+    check(block)
+child = os.fork()
+if not child:
+    fake.fake_free(pointer(blocks[0][0]))
+    os._exit(0 if fake.fake_malloc(size(5000)) else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_what_cupti_keeps_holds_no_memory_of_the_programs_heap(running: Running, loaded: bool, tmp_path: Path) -> None:
+    def left(kept: str) -> int:
+        told = tmp_path / "told"
+        running(ALLOCATOR + KEPT_ABOVE.format(kept=kept, told=str(told)), loaded=loaded)
+        return int(told.read_text())
+
+    assert left("c.malloc(size(1 << 20))") >= 60 << 20
+    assert left("fake.fake_malloc(size(1 << 20))") < 1 << 20
+
+
+def test_blocks_of_cupti_are_those_of_an_allocator(running: Running) -> None:
+    running(ALLOCATOR + BLOCKS)
+
+
 def test_unified_memory_is_watched_from_the_first_allocation_of_it(running: Running) -> None:
     records = (
         unified(1, 65536, 1000, 2000, 0x1000, 2)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from pinprof.collect.collector import Tool
-from pinprof.collect.idle import Preparation
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.session import Session, signals_held
@@ -168,18 +167,15 @@ def test_a_recorder_that_somebody_stopped_goes_on_and_finishes(tmp_path: Path) -
     assert time.monotonic() - begun < recorder.finish_timeout_s / 2
 
 
-def test_a_recorder_that_somebody_ended_is_noticed_where_the_program_ends_before_the_next_look(
-    tmp_path: Path,
-) -> None:
+def test_a_recorder_that_somebody_ended_is_known_to_have_ended_first_however_late_pinprof_looks(tmp_path: Path) -> None:
     with signals_held() as signals:
         program = Program(["true"], dict(os.environ), signals)
         recorder = Recorder(["sleep", "600"], dict(os.environ), tmp_path / "log")
         session = Session(program, [_Started(recorder)], signals)
-        recorder.send(signal.SIGTERM)
+        os.kill(recorder.pid, signal.SIGTERM)
+        until(lambda: state(recorder.pid) == "Z")
         program.start()
-        for pid in (recorder.pid, program.pid):
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        session.until_program_ends(Preparation())
-        session.finish_recorders()
-    assert program.wait_status == 0
+        until(lambda: state(program.pid) == "Z")
+        session.until_over()
+    assert recorder.ended_well
     assert recorder.died_first

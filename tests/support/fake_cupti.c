@@ -174,6 +174,15 @@ void fake_return(uint32_t id, uint64_t *kept)
     free(kept);
 }
 
+/* What CUPTI does with the allocator. */
+void *fake_malloc(size_t size) { return malloc(size); }
+void *fake_calloc(size_t count, size_t size) { return calloc(count, size); }
+void *fake_realloc(void *p, size_t size) { return realloc(p, size); }
+void *fake_aligned_alloc(size_t alignment, size_t size) { return aligned_alloc(alignment, size); }
+int fake_posix_memalign(void **p, size_t alignment, size_t size) { return posix_memalign(p, alignment, size); }
+char *fake_strdup(const char *text) { return strdup(text); }
+void fake_free(void *p) { free(p); }
+
 /* The program allocates managed memory: cuMemAllocManaged. */
 void fake_allocate_managed(void) { fake_return(371, fake_call(371)); }
 

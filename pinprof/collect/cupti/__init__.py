@@ -1,6 +1,7 @@
 """What the GPU did, without nsys: a library that CUDA's driver loads into the program, and its environment.
 
     injection.c   the library: what CUPTI records goes into one file for each process
+    apart.h       CUPTI's own memory, apart from the program's heap
 
 `libraries.py` builds it. Files that it writes are read by `read/cupti_file.py`. CUPTI itself comes with CUDA's toolkit
 and with PyTorch; the library takes the copy that the program has loaded, else the first usable one that is found here.

@@ -1018,20 +1018,29 @@ static int watch_calls(struct dl_phdr_info *object, size_t size, void *unused)
     return 0;
 }
 
-/* The symbol table of libcupti itself: what is looked up from now on. */
-static int watch_symbols(struct dl_phdr_info *object, size_t size, void *inside)
+/* Whether an address lies in a library, and from where to where that is loaded. */
+static int spans(const struct dl_phdr_info *object, word inside, word *lowest, word *highest)
 {
-    (void)size;
     int ours = 0;
-    word lowest = UINTPTR_MAX, highest = 0;
+    *lowest = UINTPTR_MAX;
+    *highest = 0;
     for (unsigned i = 0; i < object->dlpi_phnum; i++) {
         word begin = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr, end = begin + object->dlpi_phdr[i].p_memsz;
         if (object->dlpi_phdr[i].p_type != PT_LOAD)
             continue;
-        ours |= begin <= (word)inside && (word)inside < end;
-        lowest = begin < lowest ? begin : lowest;
-        highest = end > highest ? end : highest;
+        ours |= begin <= inside && inside < end;
+        *lowest = begin < *lowest ? begin : *lowest;
+        *highest = end > *highest ? end : *highest;
     }
+    return ours;
+}
+
+/* The symbol table of libcupti itself: what is looked up from now on. */
+static int watch_symbols(struct dl_phdr_info *object, size_t size, void *inside)
+{
+    (void)size;
+    word lowest, highest;
+    int ours = spans(object, (word)inside, &lowest, &highest);
     if (ours) {
         cupti_begin = lowest;
         cupti_end = highest;
@@ -1058,6 +1067,8 @@ static int watch_symbols(struct dl_phdr_info *object, size_t size, void *inside)
     return ours;
 }
 
+#include "apart.h"
+
 /* ---- Finding CUPTI ---- */
 
 static int loaded_cupti(struct dl_phdr_info *object, size_t size, void *path)
@@ -1079,8 +1090,11 @@ static int usable(void *library)
         memcpy(entries[i].function, &symbol, sizeof symbol);
     }
     uint32_t api = 0;
-    if (cupti.get_version(&api) != 0 || api < OLDEST_API || api > NEWEST_API ||
-        cupti.subscribe(&subscriber, called, NULL) != 0)
+    if (cupti.get_version(&api) != 0 || api < OLDEST_API || api > NEWEST_API)
+        return 0;
+    if (reserve_apart())
+        dl_iterate_phdr(lead_apart, (void *)cupti.get_version);
+    if (cupti.subscribe(&subscriber, called, NULL) != 0)
         return 0;
     header.api = api;
     return 1;

@@ -17,7 +17,7 @@ static const size_t SIZE = 4 << 20;
 static char *memory;
 static volatile unsigned whole = 1;
 static volatile double real = 1;
-static std::vector<int> numbers(60000);
+static std::vector<int> mixed(60000), numbers;
 
 __attribute__((noinline)) static void spin_whole() { spin(whole, 1500000); }
 
@@ -29,9 +29,7 @@ __attribute__((noinline)) static void spin_real()
 
 __attribute__((noinline)) static void sort_numbers()
 {
-    unsigned state = 1;
-    for (int &number : numbers)
-        number = state = state * 1664525 + 1013904223;
+    numbers = mixed;
     std::sort(numbers.begin(), numbers.end()); // here: sort
     asm volatile("" : : : "memory");
 }
@@ -45,6 +43,9 @@ __attribute__((noinline)) static void fill_memory()
 int main(int, char **argv)
 {
     memory = static_cast<char *>(malloc(SIZE));
+    unsigned state = 1;
+    for (int &number : mixed)
+        number = state = state * 1664525 + 1013904223;
     void (*const steps[])() = {spin_whole, spin_real, sort_numbers, fill_memory};
     double spent[4] = {}, limit = atof(argv[1]);
     while (cpu_seconds() < limit)
