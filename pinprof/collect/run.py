@@ -179,7 +179,8 @@ class RecordingHooks:
     wanted: Sequence[Step] = ()
     """The same of what can wait."""
     watch: Callable[[CollectorRun], float] = lambda _: float("inf")
-    """Called between waits while the program runs, as `Tool.watch`: in how many seconds at most to call it again."""
+    """Called before the program begins and between waits while it runs, as `Tool.watch`: in how many seconds at most to
+    call it again."""
     program_goes_on: Callable[[], object] = lambda: None
     """When the recording has ended and the program that pinprof started has not."""
 
@@ -225,6 +226,7 @@ def _recorded(
         if not program.over:
             with trouble.kept():
                 run.begin(program, session, hooks.meanwhile)
+                hooks.watch(run)
             program.start()
         with trouble.kept():
             session.until_program_ends(preparation, lambda: hooks.watch(run))

@@ -83,7 +83,7 @@ def pixel(page: Page, part: float, row: int, canvas: str = CANVAS) -> list[int]:
 
 def changed(page: Page, part: float, row: int, before: list[int]) -> list[int]:
     """As `pixel`, once it is drawn in another colour than before."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (now := pixel(page, part, row)) == before and time.monotonic() < deadline:
         page.wait_for_timeout(20)
     return now

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,11 +46,14 @@ def portions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Portions]:
 SYMBOLS = KeptSymbols()
 
 
-def touch(pages: int) -> None:
+def touch(pages: int, pause_s: float = 0.0) -> None:
+    """First touch of pages, with a pause after each thousand: who looks at lines may stand still for a part of it."""
     memory = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
-    for place in range(0, len(memory), 4096):
-        memory[place] = 1
+    for page in range(pages):
+        memory[page * 4096] = 1
+        if pause_s and page % 1000 == 999:
+            time.sleep(pause_s)
 
 
 def explained(path: Path) -> Run:
@@ -66,7 +70,7 @@ def check_faults(analysis: Run, made: int) -> None:
 def test_each_portion_holds_what_happened_in_it(portions: Portions, tmp_path: Path) -> None:
     for number, pages in enumerate((30_000, 10_000)):
         portion = portions.begin(f"number {number}")
-        touch(pages)
+        touch(pages, pause_s=0.05)
         portion.end(tmp_path / f"{number}.pinprof")
         touch(50_000)  # between two portions
     first, second = (explained(tmp_path / f"{number}.pinprof") for number in range(2))

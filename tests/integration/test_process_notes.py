@@ -16,6 +16,8 @@ from tests.support.recorded_programs import BUSY, both_samplers, needs_native, r
 
 DAEMON = f"""
 import os, sys, time
+# Samples enough that a stack or two that are cut are no gap.
+{BUSY.format(0.3)}
 if middle := os.fork():
     os.waitpid(middle, 0)
     os._exit(0)
@@ -23,7 +25,6 @@ os.setsid()
 if os.fork():
     os._exit(0)
 os.close(0), os.close(1), os.close(2)
-{BUSY.format(0.2)}
 time.sleep(float(sys.argv[1]))
 """
 PARENT = f"""

@@ -207,6 +207,20 @@ def test_what_cannot_be_is_refused_before_the_program_starts(tmp_path: Path, opt
     assert not list(tmp_path.iterdir())
 
 
+def test_the_first_look_is_before_all_that_the_program_does(tmp_path: Path) -> None:
+    begun: list[bool] = []
+
+    def watch(_: run.CollectorRun) -> float:
+        begun.append((tmp_path / "begun").exists())
+        return 1.0
+
+    request = collect.RecordRequest(("touch", str(tmp_path / "begun")), ("native",), cuda_calls=False, gpu="off")
+    (tmp_path / "recording").mkdir()
+    run.record(request, tmp_path / "recording", Trouble(raises=True), run.RecordingHooks(watch=watch))
+    assert not begun[0]
+    assert (tmp_path / "begun").exists()
+
+
 CHILDREN = """
 import os, sys, time
 print("ready", flush=True)

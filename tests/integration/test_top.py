@@ -183,12 +183,17 @@ class Screen:
     """pinprof on a terminal of 100 columns and 40 lines."""
 
     def __init__(self, arguments: list[str], folder: Path) -> None:
+        gate, opened = os.pipe()
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
+            os.close(opened)
+            os.read(gate, 1)  # however late this process looks at the modes of its terminal
             os.chdir(folder)
             environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"}
             os.execve(sys.executable, [sys.executable, "-m", "pinprof", *arguments], environment)
         self.before = self.modes()
+        for end in (gate, opened):
+            os.close(end)
         self._shown = ""
 
     def __enter__(self) -> Screen:

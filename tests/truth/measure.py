@@ -59,7 +59,7 @@ def record(python: str, shape: str, step_ms: float, seconds: float, folder: Path
     truth = folder / "truth.json"
     words = [sys.executable, "-m", "pinprof", "record", "--no-report", "--force", "-o", str(folder / "out"), *options]
     words += ["--", python, str(PROGRAM), shape, str(step_ms), str(seconds), str(truth)]
-    result = subprocess.run(words, capture_output=True, text=True, timeout=seconds * 4 + 60, check=False)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=seconds * 4 + 240, check=False)
     if result.returncode:
         raise RuntimeError(result.stderr)
     capture = read(folder / "out.pinprof", ReadOptions())
