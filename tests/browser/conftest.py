@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from pinprof.report.gather import ReportData
 from pinprof.report.page.html import write_html
+from tests.browser.flame import resize
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE_MS = 120_000
@@ -137,10 +138,11 @@ class Pages:
         return new_page(self.browser, viewport=viewport, color_scheme=scheme, reduced_motion=motion, offline=True)
 
     def give_back(self, page: Page, width: int, scheme: str, motion: str) -> None:
-        """Leave nothing of a report: neither the theme that was chosen nor where the pointer is."""
+        """Leave nothing of a report: neither the theme that was chosen, where the pointer is, nor another width."""
         page.mouse.move(0, 0)
         page.evaluate("localStorage.clear()")
         page.goto("about:blank")
+        resize(page, width)
         self.free[width, scheme, motion].append(page)
 
 
