@@ -153,7 +153,7 @@ def pages(browser: Browser) -> Pages:
 
 @pytest.fixture
 def open_page(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """Write a report's page, open it from disk and wait for its flamegraph; all it did is checked afterwards.
+    """Write a report's page, open it from disk and wait for its drawings; all it did is checked afterwards.
 
     `own` is for tests that change more than what the page shows: its scripts, its medium, its permissions.
     """
@@ -191,6 +191,8 @@ def open_page(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         one.page.goto(path.as_uri())
         if data.flame:
             one.page.wait_for_selector("#flame[data-ready]")
+        # Its canvas becomes hundreds of pixels higher, and what lies below moves.
+        one.page.wait_for_selector("html:not(:has(#timeline-canvas:not([data-ready])))", state="attached")
         return one
 
     yield open_report
