@@ -157,7 +157,7 @@ class ToolMissing(PinprofError):
     """An external tool or an optional extra is not installed."""
 
 
-_DISTRIBUTIONS = {"jinja2": "Jinja2", "cuda": "'pinprof[cuda]'", "IPython": "ipython"}
+_DISTRIBUTIONS = {"jinja2": "Jinja2", "cuda": "'pinprof[cuda]'", "IPython": "ipython", "libcst": "'pinprof[fix]'"}
 """Packages whose distribution has another name."""
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "diff": "Compare recordings from before and after a change.",
     "check": "Check captures or a program against budgets for host memory.",
     "try": "Measure what cures save that need no code changes.",
+    "fix": "Change a program's code in a copy, measure what that saves, and write the patch.",
     "fleet": "Find outliers and the largest savings in many captures.",
     "bench": "Measure the cost of memory operations on this machine.",
     "list": "List the scenarios.",

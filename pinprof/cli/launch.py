@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli.lines import most_lines
 from pinprof.cli.progress import working
+from pinprof.cli.ranks import expanded
 
 if TYPE_CHECKING:
     from pinprof.ranks.rank_run import RankRun
@@ -39,6 +42,15 @@ class _Read:
     run: RankRun | None
     problem: str
     """Why there is none."""
+
+
+def captures_of(given: Path) -> list[Path]:
+    """The captures of a launch; another path as it is. A packed launch is unpacked until the command ends."""
+    from pinprof.read import archive
+
+    if archive.is_launch(given):
+        given = click.get_current_context().with_resource(archive.unpacked(given, str(given)))
+    return expanded(given)
 
 
 def rank_of(path: Path) -> int | None:
@@ -80,7 +92,7 @@ def report_launch(
             f"Add --rank N, or give {', '.join(FORMATS)} for the whole launch.",
             "ranks-format",
         )
-    launch, most = _launch(folder, captures, options), most_lines(all_lines=all_lines)
+    launch, most = _launch(captures, options), most_lines(all_lines=all_lines)
     if form in ("text", "json", "markdown"):
         from pinprof.report.ranks.sections import FORMS as WRITTEN
 
@@ -89,12 +101,12 @@ def report_launch(
     return _page(folder, captures, launch, form, output, options, most, pages=pages), launch.damaged
 
 
-def _launch(folder: Path, captures: Sequence[Path], options: ReadOptions) -> Launch:
+def _launch(captures: Sequence[Path], options: ReadOptions) -> Launch:
     from pinprof.ranks.engine import explain
 
     found = list(_all(captures, options))
     problems = {one.number: one.problem for one in found if one.run is None}
-    return explain([one.run for one in found if one.run is not None], folder.resolve().name, problems)
+    return explain([one.run for one in found if one.run is not None], captures[0].resolve().parent.name, problems)
 
 
 def _all(captures: Sequence[Path], options: ReadOptions) -> Sequence[_Read]:

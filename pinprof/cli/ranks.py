@@ -20,9 +20,8 @@ from pathlib import Path
 from pinprof.base import files
 from pinprof.base.errors import CaptureError
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.streams.store import MANIFEST, SUFFIX, read_manifest
+from pinprof.streams.store import MANIFEST, RANKS, SUFFIX, read_manifest
 
-FOLDER_SUFFIX = ".ranks"
 _MARKER = ".launch"
 """In a folder that was given a name: whose it is."""
 _MOST_FOLDERS = 1000
@@ -72,16 +71,16 @@ def output(name: str, rank: Rank, number: int = 1) -> Path:
     A launch that looks like an earlier one has folder number 2, where no rank of the same number is yet.
     """
     again = f"-{number}" if number > 1 else ""
-    return Path(f"{_plain(name) or 'program'}-{rank.launch}{again}{FOLDER_SUFFIX}") / f"rank-{rank.number}{SUFFIX}"
+    return Path(f"{_plain(name) or 'program'}-{rank.launch}{again}{RANKS}") / f"rank-{rank.number}{SUFFIX}"
 
 
 def named_output(given: Path, rank: Rank, number: int = 1, *, force: bool = False) -> Path:
     """The capture of a rank in the folder that a launch has a name for: NAME.ranks, or from this number on the first
     NAME-2.ranks, … that no other launch has. With `force`, another's captures in the folder make room.
     """
-    stem = given.name.removesuffix(SUFFIX).removesuffix(FOLDER_SUFFIX) or "program"
+    stem = given.name.removesuffix(SUFFIX).removesuffix(RANKS) or "program"
     for again in range(number, _MOST_FOLDERS):
-        folder = given.with_name(f"{stem}-{again}{FOLDER_SUFFIX}" if again > 1 else f"{stem}{FOLDER_SUFFIX}")
+        folder = given.with_name(f"{stem}-{again}{RANKS}" if again > 1 else f"{stem}{RANKS}")
         if _is_ours(folder, rank.launch, force=force):
             break
     return folder / f"rank-{rank.number}{SUFFIX}"
@@ -126,7 +125,7 @@ def expanded(path: Path) -> list[Path]:
         return [path]
     named = ((re.fullmatch(r"rank-(\d+)\.pinprof", entry.name), entry) for entry in path.iterdir())
     ranks = {int(match[1]): entry for match, entry in named if match}
-    if not ranks and path.name.endswith(FOLDER_SUFFIX):
+    if not ranks and path.name.endswith(RANKS):
         raise CaptureError(
             f"{path} holds no finished capture of any rank.",
             "Wait until the launch has ended, or record again.",

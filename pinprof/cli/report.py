@@ -15,7 +15,6 @@ from pinprof.cli import launch
 from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import measured, working
-from pinprof.cli.ranks import expanded
 
 if TYPE_CHECKING:
     from pinprof.analyze import Run
@@ -96,16 +95,16 @@ def command(
 ) -> int:
     """Read a recording and show where its time went. Several recordings make one page, side by side.
 
-    PATH is a capture (NAME.pinprof, or packed as NAME.pinprof.tar.xz), a folder of ranks (NAME.ranks), a perf.data
-    file, an Nsight Systems report or export, or a file of another profiler: `perf script` text, folded stacks,
-    speedscope, pprof or a Chrome trace.
+    PATH is a capture (NAME.pinprof), a folder of ranks (NAME.ranks), one of these packed (NAME.ranks.tar.xz), a
+    perf.data file, an Nsight Systems report or export, or a file of another profiler: `perf script` text, folded
+    stacks, speedscope, pprof or a Chrome trace.
 
     Exit status: 5 if a recording is damaged. The report says first what is missing.
     """
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:
-        paths = (launch.one_rank([path for given in paths for path in expanded(given)], rank),)
+        paths = (launch.one_rank([path for given in paths for path in launch.captures_of(given)], rank),)
     if share:
         if selection:
             raise UsageError("--share copies whole captures.", "Leave out the options that choose a part.", "share")
@@ -116,7 +115,7 @@ def command(
 
     _refuse_missing(reading)
     folder = paths[0] if len(paths) == 1 else None
-    paths = tuple(path for given in paths for path in expanded(given))
+    paths = tuple(path for given in paths for path in launch.captures_of(given))
     options = read.ReadOptions(**reading)
     if folder and len(paths) > 1 and not explain:
         if selection:

@@ -97,13 +97,16 @@ class AttachedPerf(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until perf has opened its events, and unless the program does so itself, switch them on."""
-        started = time.monotonic()
+        started = ready = time.monotonic()
         for _ in self._control.asked("ping", waiter):
             self._still_starting()
-            waited = time.monotonic() - started
-            if waited > _PING_PATIENCE_S and _EVENTS_DISABLED in self._log.read_bytes():
+            now = time.monotonic()
+            if _EVENTS_DISABLED not in self._log.read_bytes():
+                ready = now
+            # A perf that takes long to begin may answer later: that answer would pass for the one to `enable`.
+            if now - ready > _PING_PATIENCE_S:
                 break
-            if waited > START_TIMEOUT_S:
+            if now - started > START_TIMEOUT_S:
                 raise CollectError(
                     f"perf was not ready after {START_TIMEOUT_S:.0f} s.",
                     "Try again when the machine is less busy, or leave out --system-wide.",

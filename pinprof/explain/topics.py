@@ -19,6 +19,7 @@ PAGES = {
     "diff": "diff",
     "check": "check",
     "try": "try",
+    "fix": "fix",
     "fleet": "fleet",
     "bench": "bench",
     "list": "scenarios",

@@ -13,7 +13,8 @@ from typing import get_args
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
+from pinprof.analyze.course.critical import AWAITS
 from pinprof.analyze.intervals import Intervals, any_of, union
 from pinprof.base.columns import Bool, Int8, Int32, Int64, Table, pack
 from pinprof.base.lazy_dataclass import dataclass
@@ -26,6 +27,7 @@ WAITS: tuple[Waits, ...] = get_args(Waits)
 ALL, ROOT, GATHER, CHAIN, PAIR, WHOM, LATER, NONE = range(len(WAITS))
 _IDLE = np.array([row.name.startswith(("sync.", "wait.")) and row.name != "wait.runnable" for row in CATEGORIES])
 """Leaf → whether a thread does nothing there."""
+_RUNNABLE = LEAF["wait.runnable"]
 NEVER = any_of(())
 """Intervals of nothing."""
 Group = tuple[int, ...]
@@ -55,16 +57,17 @@ class RankCalls(Table):
 
 def rank_calls(
     calls: MeetingCalls | None, pid: int, tid: int, places: Sequence[ProgramPlace]
-) -> tuple[RankCalls, Intervals, tuple[ProgramPlace, ...]]:
-    """(the calls of a process, when its critical thread is in any, the places with those that call)."""
+) -> tuple[RankCalls, Intervals, Intervals, tuple[ProgramPlace, ...]]:
+    """(the calls of a process, when its critical thread is in any, when any thread is, the places and who calls)."""
     if calls is None:
-        return RankCalls.empty(), NEVER, tuple(places)
+        return RankCalls.empty(), NEVER, NEVER, tuple(places)
     calls = calls.take(calls.pid == pid)
     functions = calls.functions
     waits = np.array([WAITS.index(each.waits) for each in functions] or [NONE], np.int8)[calls.name]
     own = calls.tid == tid
-    blocks = own & (waits != LATER) & (waits != NONE)
-    blocking = union(calls.start_ns[blocks], calls.end_ns[blocks])
+    blocks = (waits != LATER) & (waits != NONE)
+    meeting = union(calls.start_ns[blocks], calls.end_ns[blocks])
+    blocking = union(calls.start_ns[own & blocks], calls.end_ns[own & blocks])
     numbers = {place: number for number, place in enumerate(places)}
     of_site = [numbers.setdefault(_place(site), len(numbers)) for site in calls.sites]
     place = np.array([*of_site, NO_PLACE], np.int32)[calls.site]
@@ -90,7 +93,7 @@ def rank_calls(
         calls.start_ns, calls.end_ns, group, number, waits, rank_in == calls.peer, own, place, tuple(groups),
         tuple((one.identity, one.rank) for one in calls.communicators),
     )  # fmt: skip
-    return table.take(known), blocking, tuple(numbers)
+    return table.take(known), blocking, meeting, tuple(numbers)
 
 
 def _place(site: Caller) -> ProgramPlace:
@@ -99,9 +102,25 @@ def _place(site: Caller) -> ProgramPlace:
 
 
 def busy(spent: Spent) -> Intervals:
-    """When a critical thread does anything: it does not wait, nor spin in a synchronisation."""
-    rows = ~(spent.outside | _IDLE[spent.cause])
+    """When a critical thread does anything: it does not wait, nor spin in a synchronisation.
+
+    That it could run, while the processor ran something else, is a part of what it does most at that place.
+    """
+    idle, ready = spent.outside | _IDLE[spent.cause], spent.cause == _RUNNABLE
+    waits = np.where(ready, 0, np.where(idle, spent.ns, -spent.ns))
+    waits_there = np.bincount(spent.place + 1, waits) > 0
+    rows = ~(idle | (ready & waits_there[spent.place + 1]))
     return union(spent.start_ns[rows], spent.end_ns[rows])
+
+
+def outside(spent: Spent, blocking: Intervals, meeting: Intervals) -> Bool:
+    """Which time of a critical thread is a wait for other ranks: in a call of its own, whatever it does there, and in
+    another thread's what it waits; never that it could run.
+    """
+    length = spent.end_ns - spent.start_ns
+    own, others = (2 * calls.covered(spent.start_ns, spent.end_ns) > length for calls in (blocking, meeting))
+    result: Bool = ((spent.outside | own) & (spent.cause != _RUNNABLE)) | (others & AWAITS[spent.cause])
+    return result
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pinprof.base.columns import Int64
 from pinprof.base.errors import CaptureError
 from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
-from pinprof.ranks.headline import crowded_words, headline
+from pinprof.ranks.headline import headline
 from pinprof.ranks.lanes import lanes_of
 from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
 from pinprof.ranks.meeting_table import Meetings
@@ -82,7 +82,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         size=size,
         missing=tuple(rank for rank in range(size) if rank not in known)[:1000],
         verdict=verdict,
-        headline=headline(verdict, holds, start, opportunities, uneven, work_ns, len(runs), len(meetings)),
+        headline=headline(verdict, holds, crowded, start, opportunities, uneven, work_ns, len(runs), len(meetings)),
         work_ns=work_ns,
         holds=holds,
         uneven_ns=uneven,
@@ -98,7 +98,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         closeup=_closeup(runs, every, found, shown),
         incomplete=tuple(f"Rank {run.number}: {gap.text}" for run in runs for gap in run.gaps)[:_FIRST],
         damaged=any(gap.damaged for run in runs for gap in run.gaps),
-        notes=(*map(crowded_words, crowded), *notes_of(runs, meetings, work_ns, unreadable, size)),
+        notes=tuple(notes_of(runs, meetings, work_ns, unreadable, size)),
     )
 
 
@@ -115,6 +115,7 @@ def _apart(runs: Sequence[RankRun], every: Meetings) -> tuple[Meetings, Meetings
     arrival = np.where(every.present, every.arrival_ns, -np.inf)
     arrival[np.arange(len(last)), last] = -np.inf
     early = arrival.max(axis=1) < begun[last]
+    early &= early.mean() <= _LATEST_START
     functions = [every.places[number].function_key if number != NO_PLACE else None for number in every.place.tolist()]
     usual = Counter(functions).most_common(1)[0][0]
     there = every.shown & np.array([function == usual for function in functions], np.bool_)[:, None]

@@ -16,6 +16,7 @@ _MOSTLY = 0.5
 def headline(
     verdict: Verdict,
     holds: Sequence[Hold],
+    crowded: Sequence[Hold],
     start: Start | None,
     opportunities: Sequence[JobOpportunity],
     uneven_ns: int,
@@ -29,6 +30,9 @@ def headline(
     if verdict == "held":
         parts = [_held(hold, work_ns, ranks, further=bool(number)) for number, hold in enumerate(holds)]
         parts += [_cure(hold, work_ns) for hold in holds[:1] if hold.cure]
+        parts += map(_crowded, crowded)
+    elif crowded:
+        parts = ["No rank does more than the others.", *map(_crowded, crowded), "Give each rank its own CPUs."]
     elif verdict == "turns":
         parts = [
             f"No single rank delays the others. Different ranks come last, which costs the job {share} of its work."
@@ -76,13 +80,13 @@ def when(hold: Hold) -> str:
     return f"{at} {hold.held} of {hold.meetings} {many}"
 
 
-def crowded_words(hold: Hold) -> str:
-    """What is said of such ranks."""
+def _crowded(hold: Hold) -> str:
+    """What is said of ranks that come late for want of a processor alone."""
     late = sum(one.ns - one.others_ns for one in hold.causes if one.cause == RUNNABLE)
     comes, gets = ("comes", "it gets") if len(hold.ranks) == 1 else ("come", "they get")
     return (
         f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because"
-        f" {gets} a CPU {_time(hold, late)} later than the others. Give each rank its own CPUs."
+        f" {gets} a CPU {_time(hold, late)} later than the others."
     )
 
 

@@ -226,6 +226,8 @@ def _outliers(
         tested = "It happened once in this run. One event does not show whether it will recur."
         return Late(_numbers(choice), rows, release_ns, losses, held, "once", 0, None, tested)
     chance = _chance(theirs, theirs + rest, int(choice.sum()), ranks)
+    if chance > LEVEL and not every:
+        return None
     tested = f"{theirs} of the {theirs + rest} longest waits are for {'it' if choice.sum() == 1 else 'them'}"
     tested += ", at equal distances" if every else ""
     tested += f"; this may be due to chance (p {_p(chance)})." if chance > LEVEL else f" (p {_p(chance)})."

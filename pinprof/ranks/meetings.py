@@ -6,18 +6,18 @@ kernels: who has the shortest one came last, whatever their clocks say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.intervals import union
 from pinprof.base.columns import Int32, Int64
-from pinprof.ranks.calls import LATER, MetCalls, matched
+from pinprof.ranks.calls import MetCalls, matched
 from pinprof.ranks.inference import clusters, inferred, members
 from pinprof.ranks.meeting_table import Meetings, numbered
 from pinprof.ranks.rank_run import RankRun, apart
-from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from pinprof.ranks.spent import NO_PLACE, PlaceKey, ProgramPlace
 
 _MOST_CELLS = 1 << 23
 """Meetings of calls, times ranks, that are held at most."""
@@ -29,16 +29,19 @@ def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     gpus = _of_gpus(runs, numbers)
     met = matched([run.calls for run in runs], later=not all(len(run.collectives) for run in runs))
     called = _of_calls(runs, met, numbers)
-    others = [_without(run, met.take(rows)) for run, rows in zip(runs, met.by_rank(len(runs)), strict=True)]
+    called_at = {place.key for place in numbers if numbers[place] in set(called.place.tolist())}
+    others = [_without(run, met.take(rows), called_at) for run, rows in zip(runs, met.by_rank(len(runs)), strict=True)]
     whole = gpus.joined(called, inferred(others, numbers))
     whole = replace(whole, places=tuple(numbers))
     whole = whole.take(np.flatnonzero(whole.present.sum(axis=1) > 1))
     return whole.take(np.argsort(whole.release_ns, kind="stable"))
 
 
-def _without(run: RankRun, met: MetCalls) -> RankRun:
-    """The rank without waits that its calls explain."""
-    return replace(run, waits=apart(run.waits, union(met.start_ns, np.maximum(met.end_ns, met.release_ns))))
+def _without(run: RankRun, met: MetCalls, called_at: Container[PlaceKey]) -> RankRun:
+    """The rank without waits that its calls explain: those in them, and those at the places that they are made at."""
+    there = [number for number, place in enumerate(run.places) if place.key in called_at]
+    waits = run.waits.take(~np.isin(run.waits.place, there))
+    return replace(run, waits=apart(waits, union(met.start_ns, np.maximum(met.end_ns, met.release_ns))))
 
 
 def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace, int]) -> Meetings:
@@ -53,6 +56,7 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
     met = met.take(number[met.meeting] >= 0)
     at = number[met.meeting]
     release, shape = release[kept], (len(kept), len(runs))
+    # Who gets its processor late after a meeting comes late to the next one: its way begins at the release.
     wait, lost, resume = np.full(shape, np.nan), np.full(shape, np.nan), np.repeat(release[:, None], len(runs), axis=1)
     place, placed = np.full(len(kept), NO_PLACE, np.int32), np.full(len(kept), -1.0)
     for rank, (run, rows) in enumerate(zip(runs, met.by_rank(len(runs)), strict=True)):
@@ -63,8 +67,6 @@ def _of_calls(runs: Sequence[RankRun], met: MetCalls, numbers: dict[ProgramPlace
         wait[of, rank] = release[of] - arrival
         worked = run.busy.covered(arrival, release[of])
         lost[of, rank] = np.maximum(wait[of, rank] - worked, run.blocking.covered(arrival, release[of]))
-        blocks = calls.own & (calls.waits != LATER)
-        resume[of, rank] = np.where(blocks, np.maximum(calls.end_ns, release[of]), release[of])
         where = np.where(calls.own, calls.place, _doing(run, release[of] - 1))
         seen, which = np.unique(where, return_inverse=True)
         new = numbered([None if one == NO_PLACE else run.places[one] for one in seen.tolist()], numbers)[which]

@@ -27,7 +27,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.ranks.calls import NEVER, RankCalls, busy, rank_calls
+from pinprof.ranks.calls import NEVER, RankCalls, busy, outside, rank_calls
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
 
@@ -132,10 +132,8 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     spans, range_names = _spans(capture, course)
     found = analysis.opportunities.found if analysis.opportunities else ()
     savings = tuple(_savings(doing, one) for one in found)
-    calls, blocking, places = rank_calls(capture.meetings, course.pid, course.tid, places)
-    # In such a call a thread waits for others, though it may look repeatedly whether they have come.
-    inside = 2 * blocking.covered(spent.start_ns, spent.end_ns) > spent.end_ns - spent.start_ns
-    spent = replace(spent, outside=spent.outside | inside)
+    calls, blocking, meeting, places = rank_calls(capture.meetings, course.pid, course.tid, places)
+    spent = replace(spent, outside=outside(spent, blocking, meeting))
     collectives, names, computing = _gpu(capture, course)
     memory = capture.memory
     return RankRun(

@@ -110,7 +110,7 @@ class Hold:
     gpu_more_ns: int
     """How much longer their GPUs compute than the others' before these meetings."""
     crowded: bool
-    """Whether they come late for want of a processor alone; such ranks are a note of the launch."""
+    """Whether they come late for want of a processor alone; the answer says so, and does not blame them."""
     cure: str
     """What their own reports say to change there; empty where they say nothing."""
     saves_ns: int

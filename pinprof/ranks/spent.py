@@ -6,6 +6,8 @@ from pinprof.base.columns import Bool, Int16, Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 
 NO_PLACE = -1
+PlaceKey = tuple[str, str, int]
+"""The same for one line in all ranks."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class ProgramPlace:
     line: int
 
     @property
-    def key(self) -> tuple[str, str, int]:
+    def key(self) -> PlaceKey:
         """The same for one line in all ranks: files are known by their last component."""
         return (self.file.rpartition("/")[2], self.function, self.line)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.base.columns import Int64
@@ -16,16 +17,19 @@ from pinprof.ranks.late import Late
 from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import CauseExcess, Excess
-from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from pinprof.ranks.spent import NO_PLACE, PlaceKey, ProgramPlace
 
 MOST_LINES, MOST_CAUSES = 8, 12
 RUNNABLE = "wait.runnable"
 _WORKS = 4
 """Waiting for a processor may be the cause where it is this many times what the ranks do more otherwise."""
+_SURE = 3
+"""Standard errors."""
+_RUNS = np.array([not row.name.startswith("wait.") for row in CATEGORIES])
+"""Leaf → whether a thread runs there, and is known by samples."""
 _LEAST = 0.02
 """The least part of the whole excess that a row is shown for."""
 
-PlaceKey = tuple[str, str, int]
 _Key = TypeVar("_Key")
 Sums = dict[tuple[PlaceKey | None, int], float]
 """(place, cause) → ns."""
@@ -66,24 +70,36 @@ def excess(
         for cause in {cause for rank in took_part for cause in by_cause[rank]}
     ]
     gpu = _gpu(runs, windows, theirs, others)
-    crowded = _crowded(causes, gpu)
+    period_ns = max(_period_ns(run) for run in runs)
+    crowded = _crowded(causes, gpu, period_ns / max(len(theirs), 1), period_ns / max(len(others), 1))
     causes.sort(key=lambda one: (one.others_ns - one.ns, one.cause))
     causes = [one for one in causes if abs(one.ns - one.others_ns) >= _LEAST * whole][:MOST_CAUSES]
     return tuple(lines), tuple(causes), gpu, crowded
 
 
-def _crowded(causes: Sequence[CauseExcess], gpu_more_ns: int) -> bool:
+def _period_ns(run: RankRun) -> float:
+    """What a sample of a rank stands for."""
+    ran = run.spent.ns[_RUNS[run.spent.cause]]
+    return float(np.median(ran)) if len(ran) else 0.0
+
+
+def _crowded(causes: Sequence[CauseExcess], gpu_more_ns: int, period_ns: float, others_period_ns: float) -> bool:
     """Whether these ranks come late because a processor is free later for them, and not because they do more.
 
-    On a busy machine whoever works more waits longer for a processor, too: in proportion, as all of its work does.
+    On a busy machine whoever works more waits longer for a processor, too: in proportion, as all of its work does. That
+    they work more is known if it is more than samples differ by chance, each of which stands for a period of one rank.
     """
     ready = [one for one in causes if one.cause == RUNNABLE]
     waited, others = sum(one.ns for one in ready), sum(one.others_ns for one in ready)
     ran = [one for one in causes if not one.cause.startswith("wait.")]
-    runs, runs_more = sum(one.ns for one in ran), sum(one.ns - one.others_ns for one in ran)
-    does_more = sum(max(one.ns - one.others_ns, 0) for one in causes if one.cause != RUNNABLE)
-    by_work = max(runs_more, 0) * waited / max(runs, 1)
-    return waited - others > max(_WORKS * does_more, gpu_more_ns, 2 * by_work)
+    runs, others_run = sum(one.ns for one in ran), sum(one.others_ns for one in ran)
+    runs_more = max(runs - others_run, 0)
+    if runs_more < _SURE * math.sqrt(runs * period_ns + others_run * others_period_ns):
+        runs_more = 0
+    does_more = runs_more + sum(
+        max(one.ns - one.others_ns, 0) for one in causes if one.cause.startswith("wait.") and one.cause != RUNNABLE
+    )
+    return waited - others > max(_WORKS * does_more, gpu_more_ns, 2 * runs_more * waited / max(runs, 1))
 
 
 def _sums(run: RankRun, window: Intervals) -> Sums:
@@ -113,10 +129,11 @@ def _lines(
     others: Sequence[int],
     known: Mapping[PlaceKey, ProgramPlace],
 ) -> Iterable[Excess]:
-    """Per line what the awaited ranks spend there, the largest excess first."""
+    """Per line what the awaited ranks spend there, the largest excess first, but for waits for a processor."""
     by_line = [_by_line(part) for part in sums]
     keys = {key for rank in theirs for key in by_line[rank]}
-    more = {key: _mean(by_line, theirs, key) - _mean(by_line, others, key) for key in keys}
+    runs_there = [_by_line({key: ns for key, ns in part.items() if key[1] != LEAF[RUNNABLE]}) for part in sums]
+    more = {key: _mean(runs_there, theirs, key) - _mean(runs_there, others, key) for key in keys}
     for key in sorted(keys, key=lambda key: (-more[key], key or ("", "", 0)))[:MOST_LINES]:
         if more[key] <= 0:
             return

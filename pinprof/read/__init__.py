@@ -67,6 +67,12 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
         if not archive.is_archive(place):
             capture = _whole(_read(path, place, options), path, options)
         else:
+            if archive.is_launch(place):
+                raise CaptureError(
+                    f"{path} holds the ranks of a launch, not one capture.",
+                    f"Unpack it, and give one of its captures: tar -xf {path.name}",
+                    "ranks",
+                )
             with archive.unpacked(place, str(path)) as folder, _shown_as(path, folder):
                 capture = replace(_whole(_read(folder, folder, options), folder, options), path=str(path))
     options.progress(1)

@@ -1,4 +1,4 @@
-"""Packed captures (`tar -cJf NAME.pinprof.tar.xz NAME.pinprof`), plain or compressed, unpacked for one run.
+"""Packed captures and launches (`tar -cJf NAME.ranks.tar.xz NAME.ranks`), plain or compressed, unpacked for one run.
 
 An archive is hostile input: it may hold files and folders alone, as a capture does, whose names stay inside the folder
 that it is unpacked into; what is written is bounded as every compressed input is (`packed`), and so is their number.
@@ -25,8 +25,8 @@ MOST_MEMBERS = 100_000
 """Files and folders; a capture has a few, and two for each process of the program."""
 _USUAL_MEMBERS = 2000
 _PIECE = 1 << 20
-_DEEPEST = 3
-"""The capture's own folder, one in it, and a file there."""
+_DEEPEST = 4
+"""The folder of a launch, a capture in it, a folder in that, and a file there."""
 _HEAD_BYTES = 512
 _MAGIC = slice(257, 262)
 _MOST_NAME_BYTES = 1 << 16
@@ -50,11 +50,22 @@ def is_archive(path: Path) -> bool:
     return head[_MAGIC] == b"ustar"
 
 
+def is_launch(path: Path) -> bool:
+    """Whether a file is an archive of a launch's folder: its first member says so. CaptureError for a damaged one."""
+    if not path.is_file() or not is_archive(path):
+        return False
+    with _described(str(path)):
+        for _, member, parts in _members(path, str(path)):
+            if parts and (len(parts) > 1 or member.isdir()):
+                return parts[0].endswith(store.RANKS)
+    return False
+
+
 @contextmanager
 def unpacked(path: Path, shown: str) -> Iterator[Path]:
-    """The capture in an archive, as a directory that goes when the block ends; `shown` is its path in messages.
+    """The capture in an archive, or the folder of a launch, which goes when the block ends; `shown` is for messages.
 
-    CaptureError where the archive holds no capture, or anything that a capture does not.
+    CaptureError where the archive holds neither, or anything that these do not.
     """
     with files.temporary_folder() as folder:
         place = folder / "capture"
@@ -66,9 +77,12 @@ def unpacked(path: Path, shown: str) -> Iterator[Path]:
                 if before <= usual < size or number == _USUAL_MEMBERS:
                     _look_through(path, shown, place)
                 _unpack(archive, member, place.joinpath(*parts))
-        found = [one for one in (place, *sorted(place.iterdir())) if one.is_dir() and store.is_capture(one)]
-        if not found:
-            raise _refused(shown, "no capture")
+        folders = [one for one in (place, *sorted(place.iterdir())) if one.is_dir()]
+        found = [one for one in folders if store.is_capture(one)] or [
+            one for one in folders[1:] if one.name.endswith(store.RANKS)
+        ]
+        if len(found) != 1:
+            raise _refused(shown, "several captures" if found else "no capture")
         yield found[0]
 
 
@@ -119,7 +133,7 @@ def _look_through(path: Path, shown: str, place: Path) -> None:
     size, is_capture = 0, False
     for _, member, parts in _members(path, shown):
         size += member.size
-        is_capture = is_capture or (parts[-1:] == [store.MANIFEST] and len(parts) <= 2)
+        is_capture = is_capture or (parts[-1:] == [store.MANIFEST] and len(parts) <= 2 + parts[0].endswith(store.RANKS))
     if not is_capture:
         raise _refused(shown, "no capture")
     refuse_without_room(shown, size, place)
@@ -140,7 +154,7 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
 def _refused(shown: str, what: str) -> CaptureError:
     return CaptureError(
         f"{shown} is an archive that has {what}.",
-        "Give an archive of one capture: tar -cJf NAME.pinprof.tar.xz NAME.pinprof",
+        "Give an archive of one capture, or of one launch: tar -cJf NAME.ranks.tar.xz NAME.ranks",
         "archive",
     )
 

@@ -52,6 +52,8 @@ NSYS_REPORT = "nsys.nsys-rep"
 
 SUFFIX = ".pinprof"
 PARTIAL = ".partial"
+RANKS = ".ranks"
+"""How the folder of a launch ends."""
 
 _TAKEN = -2
 RESERVE = ".reserve"

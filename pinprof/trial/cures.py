@@ -1,4 +1,4 @@
-"""What can be tried without a change of code, as rows.
+"""What can be tried without a change of code, as rows; `fix/` makes such rows of changed code.
 
 A row answers opportunities by the ids of their cures (`analyze/opportunities/catalogue.py`). Where the row does what
 that cure does, the opportunity's saving is its prediction; where it is another way round the same trouble, it is tried
@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from pinprof.analyze.opportunities.knobs import setting
+from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, Library
 from pinprof.trial.environment import Setting
@@ -50,11 +51,19 @@ class TrialCure:
     """Loaded into the program."""
     needs: Literal["", "torch", "cuda"] = ""
     """What the program must use for it to act."""
+    command: tuple[str, ...] = ()
+    """What runs instead of the program: a changed copy of it; empty: the program itself."""
+    places: frozenset[str] = frozenset()
+    """Where the opportunities are whose savings are its prediction (`FILE:LINE`); empty: anywhere."""
 
     @property
     def answers(self) -> frozenset[str]:
         """Cures of opportunities for which it is tried."""
         return self.predicted_by | self.tried_for
+
+    def is_at(self, site: Site) -> bool:
+        """Whether it acts on what an opportunity is about."""
+        return not self.places or site.place in self.places
 
 
 def _settings(knob: str) -> tuple[Setting, ...]:

@@ -30,7 +30,7 @@ def candidates(analysis: Run | None) -> tuple[Opportunity | ToMeasure, ...]:
 
 def answered(found: Sequence[Opportunity | ToMeasure], cure: TrialCure) -> tuple[Opportunity | ToMeasure, ...]:
     """Those that a cure is tried for."""
-    return tuple(one for one in found if one.cure.id in cure.answers)
+    return tuple(one for one in found if one.cure.id in cure.answers and cure.is_at(one.site))
 
 
 def predicted(analysis: Run, cure: TrialCure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
@@ -39,7 +39,9 @@ def predicted(analysis: Run, cure: TrialCure, measure: Measure, as_is: float, wa
     `as_is` is what was measured in the recorded run, and `wall_ns` how long that took.
     """
     found = analysis.opportunities.found if analysis.opportunities else ()
-    carried = [one for one in found if one.cure.id in cure.predicted_by and _counts(one, measure)]
+    carried = [
+        one for one in found if one.cure.id in cure.predicted_by and cure.is_at(one.site) and _counts(one, measure)
+    ]
     base = _base_ns(analysis, measure, as_is, wall_ns)
     if not carried or base <= 0:
         return None

@@ -122,6 +122,8 @@ class TrialResult:
     """Seed for the order of runs."""
     cures: tuple[CureResult, ...]
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
+    """Whether the user ended the rounds."""
 
     @property
     def measured(self) -> list[CureResult]:

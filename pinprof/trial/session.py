@@ -18,6 +18,7 @@ from pinprof.base.units import format_share
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, TrialCure, answering
 from pinprof.trial.measure import Measure
+from pinprof.trial.output import Reference
 from pinprof.trial.processes import EndedRun
 from pinprof.trial.result import CureResult, Ratio, TrialResult, TrialSide, ranked
 from pinprof.trial.rounds import AS_IS, Failed, Pairs
@@ -33,6 +34,8 @@ _CURED_MARGIN_S = 10.0
 _LIBRARIES = {"torch": ("libtorch", "libc10"), "cuda": ("libcuda.so", "libcudart")}
 """What shows that a program uses what a cure needs."""
 
+OUTPUT_DIFFERS = "The program's output differs."
+
 Say = Callable[[str], None]
 
 
@@ -47,6 +50,10 @@ class TrialRequest:
     time_s: float = 300.0
     error: float = 0.02
     same_output: bool = False
+    alike_output: bool = False
+    """Require the same output but for numbers that differ between two runs as is."""
+    rows: Callable[[Run], Sequence[TrialCure]] | None = None
+    """What makes the cures for the recorded run; None: they are those of the table."""
     record: bool = True
     """Record the program once first; without, nothing is predicted, and the cures must be named."""
     seed: int = 1
@@ -108,7 +115,8 @@ class _Trial:
         self._began = clock()
         self._until = self._began + request.time_s
         self._runs = 0
-        self._reference: bytes | None = None
+        self._reference: Reference | None = None
+        self._commands: dict[str, tuple[str, ...]] = {}
         self._peaks: dict[str, list[int]] = {}
         self._analysis: Run | None = None
         self._recorded_run: EndedRun | None = None
@@ -141,6 +149,7 @@ class _Trial:
             seed=self._request.seed,
             cures=ranked([self._found(one, played, base, len(ready)) for one in candidates]),
             notes=tuple(self._notes),
+            interrupted=played.interrupted,
         )
 
     def _note_what_was_not_reached(self, played: rounds.Rounds, comparisons: int) -> None:
@@ -171,18 +180,22 @@ class _Trial:
         measure = self._request.measure
         if not measure.recorded and measure.of_run(ended) is None:
             raise _nothing(measure)
-        if self._request.same_output:
-            self._reference = measure.masked(ended.output)
+        if self._request.same_output or self._request.alike_output:
+            self._reference = Reference(measure.masked(ended.output), alike=self._request.alike_output)
             self._run(AS_IS, {}, self._request.limit_s, recorded_run=False)
+            self._reference.fixed = True
         return ended
 
     def _candidates(self) -> list[_Candidate]:
         """What is to be tried, most promising first: as asked for, else what the recorded run speaks for."""
         if self._request.record:
             self._record(needed=not self._request.cures or self._request.measure.recorded)
-        asked = [CURES[name] for name in dict.fromkeys(self._request.cures)]
-        rows: Sequence[TrialCure] = asked or self._selected()
+        rows: Sequence[TrialCure] = [CURES[name] for name in dict.fromkeys(self._request.cures)]
+        if not rows:
+            assert self._analysis is not None
+            rows = self._request.rows(self._analysis) if self._request.rows else self._selected()
         candidates = [_Candidate(row) for row in rows]
+        self._commands = {row.id: row.command for row in rows if row.command}
         for one in candidates:
             answered = prediction.answered(prediction.candidates(self._analysis), one.cure)
             one.titles = tuple(answer.title for answer in answered)
@@ -288,22 +301,22 @@ class _Trial:
 
         `recorded_run`: whether to record it; None: as the measure needs it.
         """
-        measure = self._request.measure
+        measure, command = self._request.measure, self._commands.get(name, self._request.command)
         if changed and REPORT_VARIABLE not in changed:
             changed = {**changed, REPORT_VARIABLE: str(self._folder / "report")}
         self._runs += 1
         with self._blamed(name):
             if measure.recorded if recorded_run is None else recorded_run:
-                found = recorded.record(self._request.command, self._given, changed, self._folder, limit_s)
+                found = recorded.record(command, self._given, changed, self._folder, limit_s)
                 ended = found.ended
                 self._check_ending(ended)
                 value = measure.of_recording(found.capture) if found.capture is not None else None
             else:
-                ended = processes.run(self._request.command, {**self._given, **changed}, self._folder, limit_s)
+                ended = processes.run(command, {**self._given, **changed}, self._folder, limit_s)
                 self._check_ending(ended)
                 value = measure.of_run(ended) if not measure.recorded else float(ended.wall_ns)
-            if self._reference is not None and measure.masked(ended.output) != self._reference:
-                raise Failed("The program's output differs.")
+            if self._reference is not None and not self._reference.holds(measure.masked(ended.output)):
+                raise Failed(OUTPUT_DIFFERS)
             if value is None:
                 raise Failed(measure.missing)
         return _Run(value, ended.peak_bytes)

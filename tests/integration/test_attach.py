@@ -87,7 +87,11 @@ def test_children_that_a_running_program_has_are_recorded(tmp_path: Path, sample
             assert program.stdout is not None
             workers = {int(word) for word in program.stdout.readline().split()}
             options = ["--with", sampler, "--pid", str(program.pid), "--duration", "1.5s", "--no-report", "-o", "out"]
-            subprocess.run([*PINPROF, "record", *options], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+            # A busy machine may give the recorder no processor for a while.
+            roomy = os.environ | {"PINPROF_RING_BYTES": str(32 << 20)}
+            subprocess.run(
+                [*PINPROF, "record", *options], cwd=tmp_path, env=roomy, check=True, capture_output=True, timeout=120
+            )
         finally:
             os.killpg(program.pid, signal.SIGKILL)
     found = analyze(read(tmp_path / "out.pinprof"))

@@ -15,6 +15,7 @@ import pytest
 from pinprof.collect import permission
 from pinprof.machine.libraries import compiler
 from pinprof.read import read
+from pinprof.streams.store import read_manifest
 from tests.support import agent
 from tests.support.recorded_programs import BUSY, LEAST, PINPROF, outcome, python
 from tests.support.situation import SITUATION, UNAVAILABLE
@@ -319,4 +320,38 @@ def test_what_the_user_cannot_mean_is_refused_before_the_program_runs(
 ) -> None:
     done = pinprof(tmp_path, *options)
     assert (done.returncode, done.stdout) == (status, "")
+    assert captures(tmp_path) == []
+
+
+def test_two_launches_at_once_with_one_name_have_folders_of_their_own(tmp_path: Path) -> None:
+    command = [*PINPROF, "record", "-o", "out", *LEAST, "--", *PROGRAM]
+    started = [
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"RANK": rank, "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": job},
+        )
+        for job in ("one", "two")
+        for rank in ("0", "1")
+    ]
+    for process in started:
+        out, err = process.communicate(timeout=300)
+        assert (process.returncode, out) == (7, "done\n"), err
+    ranks = [f"{folder}.ranks/rank-{rank}.pinprof" for folder in ("out-2", "out") for rank in (0, 1)]
+    assert captures(tmp_path) == ranks
+    for folder in ("out-2", "out"):
+        launches = {
+            read_manifest(tmp_path / f"{folder}.ranks/rank-{rank}.pinprof").outcome["rank"]["launch"] for rank in (0, 1)
+        }
+        assert len(launches) == 1
+
+
+def test_a_rank_whose_folder_cannot_be_made_runs_and_keeps_its_status(tmp_path: Path) -> None:
+    (tmp_path / "out.ranks").touch()
+    for force in ((), ("--force",)):
+        done = pinprof(tmp_path, "-o", "out", *force, RANK="1", WORLD_SIZE="2", TORCHELASTIC_RUN_ID="job")
+        ran(done, "out.ranks")
     assert captures(tmp_path) == []

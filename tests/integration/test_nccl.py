@@ -48,6 +48,18 @@ def test_the_first_sentence_names_the_rank_its_line_and_what_the_job_loses(folde
     assert f"ddp_rank.py:{GUILTY}" in first
 
 
+def test_a_packed_launch_has_the_same_answer_as_its_folder(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "job.tar.xz"
+    with tarfile.open(path, "w:xz", preset=0) as packed:
+        packed.add(folder / "nccl-cured.ranks", "nccl-cured.ranks")
+    assert answer(path) == answer(folder / "nccl-cured.ranks")
+    of_rank = [
+        pinprof("report", "--format", "folded", "--rank", "1", str(one)).stdout
+        for one in (path, folder / "nccl-cured.ranks")
+    ]
+    assert of_rank[0] == of_rank[1]
+
+
 def test_the_cured_launch_accuses_nobody(folder: Path) -> None:
     said = answer(folder / "nccl-cured.ranks")
     assert said["verdict"] == "even"

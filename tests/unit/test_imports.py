@@ -35,11 +35,13 @@ ALLOWED = {
     "compare": FOUNDATION | {"streams", "analyze"},
     "ranks": FOUNDATION | {"analyze"},
     "trial": FOUNDATION | {"streams", "read", "analyze", "collect"},
+    "fix": FOUNDATION | {"analyze", "collect", "trial"},
     "check": FOUNDATION | {"streams", "read", "analyze", "collect", "compare", "trial"},
     "fleet": FOUNDATION | {"streams", "read", "analyze", "compare"},
-    "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fleet"},
+    "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fix", "fleet"},
     "cli": FOUNDATION
-    | {"streams", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
+    | {"streams", "read", "analyze", "compare", "trial", "check", "fix", "fleet", "report"}
+    | {"collect", "scenario"}
     | {"ranks", "recording", "bench", "explain", "doctor", "portions"},
     "result": FOUNDATION | {"analyze", "report"},
     "api": FOUNDATION | {"streams", "read", "analyze", "collect", "scenario", "recording", "result"},

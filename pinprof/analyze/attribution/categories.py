@@ -382,8 +382,8 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "sys.reclaim", "D", "reclaiming and compacting memory", "Leave more memory free; set huge-page "
             "defragmentation to defer+madvise.", k(
-            r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_(mem_cgroup_)?pages|try_to_compact_pages|compact_zone\w*|balance_pgdat"
-            r"|khugepaged\w*|migrate_pages\w*"
+            r"kswapd|kcompactd|shrink_(?!vma)\w+|(do_)?try_to_free_(mem_cgroup_)?pages|try_to_compact_pages|compact_zone\w*"
+            r"|balance_pgdat|khugepaged(?!_enter)\w*|migrate_pages\w*"
         ), strength=60,
     ),
     Category(

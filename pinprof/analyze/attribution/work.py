@@ -34,7 +34,7 @@ WORK: tuple[tuple[str, tuple[Frames, ...]], ...] = (
     (
         "reclaim",
         k(
-            r"shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_\w+|isolate_migratepages\w*|migrate_pages\w*"
+            r"shrink_(?!vma)\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_\w+|isolate_migratepages\w*|migrate_pages\w*"
             r"|__alloc_pages_direct_\w+|migrate_folio\w*|kswapd|kcompactd|isolate_\w+folios\w*"
         ),
     ),

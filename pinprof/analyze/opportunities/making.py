@@ -16,6 +16,7 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.page_marks import PageMarks
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
+from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns
 from pinprof.data.activity import Caller
@@ -166,15 +167,21 @@ def _in_steps(scene: Scene, making: Int64) -> bool:
 
 
 def _returns(scene: Scene, making: Int64, maker: int) -> int:
-    """How often the thread was elsewhere, outside of what the place of these rows calls, and came back to it."""
-    times = scene.course.wall.time_ns
+    """How often the thread was elsewhere, outside of what the place of these rows calls, and came back to it: its waits
+    count, too, which nobody may have waited for.
+    """
+    samples, capture = scene.capture.samples, scene.capture
+    times = scene.course.wall.time_ns[making]
     place = np.unique(scene.place[making])
-    here = np.zeros(len(scene.capture.stacks.frames), np.bool_)
+    here = np.zeros(len(capture.stacks.frames), np.bool_)
     here[place[place != NOTHING]] = True
-    elsewhere = (scene.thread == maker) & (scene.place != NOTHING) & ~scene.capture.stacks.under(here)[scene.node]
-    other = np.flatnonzero(elsewhere & ~np.isin(scene.place, place))
-    returned = _turns(times[making], times[other])
-    alone = len(returned) == 1 and scene.ns(other[np.isin(times[other], returned[0])]) < AWAY_NS
+    takes_time = np.array([event.costs_time for event in capture.events], np.bool_)[samples.event]
+    mine = np.flatnonzero((pack(samples.pid, samples.tid) == maker) & takes_time)
+    node = samples.stack[mine]
+    at = scene.sites.frames(node)
+    other = mine[(at != NOTHING) & ~capture.stacks.under(here)[node] & ~np.isin(at, place)]
+    returned = _turns(times, samples.time_ns[other])
+    alone = len(returned) == 1 and samples.weight[other][np.isin(samples.time_ns[other], returned[0])].sum() < AWAY_NS
     return 0 if alone else len(returned)
 
 

@@ -22,6 +22,7 @@ _COPYING = re.compile(r"(do_cow_fault|wp_page_copy|__wp_page_copy_user|copy_(mc|
 _OF_FILE = re.compile(r"(do_fault|__do_fault|do_(read|cow)_fault|filemap_\w+|finish_fault)(\.\w+)*")
 _OF_CACHE = re.compile(r"(filemap_\w+|next_uptodate_\w+|do_fault_around|\w+_(filemap|dax)_fault)(\.\w+)*")
 _TO_FILE = re.compile(r"(do_page_mkwrite|\w+_page_mkwrite)(\.\w+)*")
+_MAPPING_CALL = re.compile(r"(__)?(GI_+)?(mmap(64)?|munmap|mremap|madvise|mprotect|brk|sbrk)")
 _SYNC = re.compile(rf"{_CALL}(msync|fsync|fdatasync|sync_file_range)(\.\w+)*")
 _PROTECTS = re.compile(rf"({_CALL}(pkey_)?mprotect|do_mprotect_pkey|mprotect_fixup|change_protection\w*)(\.\w+)*")
 _ADVISES = re.compile(rf"({_CALL}(process_)?madvise|do_madvise)(\.\w+)*")
@@ -87,7 +88,7 @@ class PageMarks:
         """Each looked up once for all places."""
         copies = (scene.has(_COPIES) & scene.caused_by("fault.anon", "fault.file")) | scene.caused_by("fault.cow")
         fork, own = scene.has(_FORK), ~scene.has(_ALLOCATOR)
-        given = scene.caused_by(*FREES) & ~fork
+        given = (scene.caused_by(*FREES) | enters_mappings(scene)) & ~fork
         protects = given & scene.has(_PROTECTS) & own
         drops = given & own & (scene.has(_DROPS) | (scene.has(_ADVISES) & scene.caused_by("free.unmap")))
         lazily = drops & scene.has(_FREE_LAZILY)
@@ -117,6 +118,11 @@ class PageMarks:
             handlers=protects & scene.has(_OF_SIGNAL),
             pins=scene.caused_by(*PINS),
         )
+
+
+def enters_mappings(scene: Scene) -> Bool:
+    """Per wall row, whether the thread enters or leaves the kernel for a change of mappings: that is a part of it."""
+    return np.asarray(scene.caused_by("sys.entry") & scene.has(_MAPPING_CALL))
 
 
 def _inferred(scene: Scene) -> Bool:

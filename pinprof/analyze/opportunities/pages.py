@@ -12,12 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import in_words
-from pinprof.analyze.course.labels import STARTS_PROGRAM
+from pinprof.analyze.course.labels import EXIT, START_UP, STARTS_PROGRAM, phase_labels
 from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.making import LEAST_FREED, PlaceBlocks, blocks_at, made_again
-from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks
+from pinprof.analyze.opportunities.page_marks import FREES, PINS, PageMarks, enters_mappings
 from pinprof.analyze.opportunities.pressure import pressed
 from pinprof.analyze.opportunities.refills import renewal
 from pinprof.analyze.opportunities.results import Evidence
@@ -120,18 +120,21 @@ _NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
 
 def page_costs(scene: Scene) -> Iterator[Candidate]:
     """What pages cost outside CUDA's calls, by the place of the program that it belongs to."""
-    rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_own() & ~_inside_calls(scene))
+    costs = scene.caused_by(*_LEAVES) | enters_mappings(scene)
+    rows = np.flatnonzero(costs & scene.in_own() & ~_inside_calls(scene))
     if not len(rows):
         return
     marks = PageMarks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     rows = rows[~scene.caused_by("sys.signal")[rows] | marks.signals[rows]]
     rows = rows[~marks.of_objects[rows]]
+    rows = rows[marks.fork[rows] | ~_others_begin_or_end(scene)[rows]]
     least = LEAST_SHARE * scene.own_ns
     # Other programs also delay the end of a process; it takes long by itself only where its fork has a price.
     shares = scene.ns(rows[(marks.fork | marks.copies)[rows]]) >= least
     ends = _unseen_ends(scene) if shares else np.zeros(0, np.int64)
-    for made, group in _with_their_frees(scene, marks, _with_handlers(scene, marks, rows), ends):
+    places = _protected_by_turns(scene, marks, _with_handlers(scene, marks, rows))
+    for made, group in _with_their_frees(scene, marks, places, ends):
         if scene.ns(group) < least:
             continue
         again, huge_again = made_again(scene, marks, made, group, rows)
@@ -156,6 +159,13 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         place = np.intersect1d(made, concerned) if kind.only else made
         basis = (*_of_ends(scene.ns(np.intersect1d(concerned, ends))), *((stays.basis,) if stays else ()))
         yield _candidate(scene, kind, place, concerned, remains, blocks, basis)
+
+
+def _others_begin_or_end(scene: Scene) -> Bool:
+    """Per wall row, whether another process loads itself there, imports its modules, or ends: it does so once."""
+    label = phase_labels(scene.capture.stacks)[scene.node]
+    other = scene.capture.samples.pid[scene.course.wall.sample] != scene.course.pid
+    return np.asarray(other & ((label == START_UP) | (label == EXIT)))
 
 
 def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
@@ -222,6 +232,19 @@ def _with_handlers(scene: Scene, marks: PageMarks, rows: Int64) -> list[Int64]:
     groups = [group[~marks.handlers[group]] for group in groups]
     groups[most] = np.sort(np.concatenate([groups[most], *handled]))
     return [group for group in groups if len(group)]
+
+
+def _protected_by_turns(scene: Scene, marks: PageMarks, groups: list[Int64]) -> list[Int64]:
+    """The places; lines of one function that change protections are one, since each takes back what the other did."""
+    joined: dict[tuple[str, str, str], list[Int64]] = {}
+    others = []
+    for group in groups:
+        site = scene.site_of(group)
+        if site.function and 2 * scene.ns(group[marks.protects[group]]) > scene.ns(group):
+            joined.setdefault((site.file, site.function, site.thread), []).append(group)
+        else:
+            others.append(group)
+    return [*others, *(np.sort(np.concatenate(parts)) for parts in joined.values())]
 
 
 def _with_their_frees(

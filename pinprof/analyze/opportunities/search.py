@@ -94,6 +94,10 @@ DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
 RUNS = 0.3
 """By this share of itself, a saving differs from run to run, and beside a recorder: docs/accuracy.md."""
+STARTS: tuple[PhaseName, ...] = ("start-up", "imports", "context", "compile")
+"""What a program does before it does anything of its own."""
+STARTS_SHARE, LEAST_START_NS = 0.75, 500_000_000
+"""The share of a run from which on it is mostly that, and how long that takes at least."""
 COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 """Of causes that are costs of host memory."""
 
@@ -251,6 +255,26 @@ def _best_change(searched: Searched) -> str:
     )
 
 
+def _mostly_starts(searched: Searched) -> str:
+    """A run that hardly works has no costs in its work that are worth a sentence."""
+    scene = searched.scene
+    lengths = {name: scene.phase_ns(name) for name in PHASE_NAMES}
+    starting = {name: lengths[name] for name in STARTS if lengths[name]}
+    spent, whole = sum(starting.values()), sum(lengths.values())
+    if spent < STARTS_SHARE * whole or spent < LEAST_START_NS or not _begins(scene):
+        return ""
+    names = list(starting)
+    what = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    takes = "takes" if len(names) == 1 else "take"
+    said = f"{what[0].upper()}{what[1:]} {takes} {format_ns(spent)} of {format_ns(whole)}"
+    return f"{said}; {_costs(scene)}." if lengths["work"] else f"{said}."
+
+
+def _begins(scene: Scene) -> bool:
+    """Whether samples suffice to say what it starts with."""
+    return int((~scene.in_work() & ~scene.waits()).sum()) >= MIN_SAMPLES
+
+
 def _cost_to_measure(searched: Searched) -> str:
     if not searched.to_measure or not _samples_suffice(searched.scene):
         return ""
@@ -284,6 +308,7 @@ def _nothing_to_gain(searched: Searched) -> str:
 
 HEADLINES: tuple[Statement[Searched], ...] = (
     Statement("best change", _best_change, (CLOCK,)),
+    Statement("mostly starts", _mostly_starts, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("cost to measure", _cost_to_measure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("no known cure", _no_cure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("cures save little", _cures_save_little, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
@@ -296,7 +321,8 @@ def _much(searched: Searched, explained_ns: int = 0) -> bool:
     """Whether memory takes a good part of the work besides what is explained, and samples suffice to say so."""
     scene = searched.scene
     unexplained = _spent(scene) - explained_ns
-    return unexplained >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and _samples_suffice(scene)
+    least = max(UNEXPLAINED_SHARE * scene.undisturbed_ns("work"), LEAST_NS)
+    return unexplained >= least and _samples_suffice(scene)
 
 
 def _spent(scene: Scene) -> int:

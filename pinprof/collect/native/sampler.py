@@ -232,12 +232,15 @@ class Sampler:
                 self._switch_depth()
 
     def _switch_depth(self) -> None:
-        """Sample time with more of each stack, or with less."""
-        self._switch(perf_event.enable)
-        for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if spec.name == self._opened.specs[0].name and self._is_off(spec):
-                for file in files:
-                    perf_event.disable(file)
+        """Sample time with more of each stack, or with less. What runs in between is lost: nothing counts twice."""
+        times = [
+            (self._is_off(spec), files)
+            for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
+            if spec.name == self._opened.specs[0].name
+        ]
+        for off in (True, False):
+            for file in chain.from_iterable(files for is_off, files in times if is_off == off):
+                (perf_event.disable if off else perf_event.enable)(file)
 
     def _is_off(self, spec: EventSpec) -> bool:
         """Whether it is the one of the two events of time that is not wanted now."""

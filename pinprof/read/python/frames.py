@@ -73,6 +73,8 @@ _MACHINERY = re.compile(
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HIDDEN = -1
+_MOST_CALLED = 12
+"""Native functions below the interpreter that tell samples apart."""
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -370,7 +372,9 @@ def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[I
     # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
     middle = samples.time_ns + np.where(spans, samples.weight // 2, 0)
     times = np.where(waits, samples.time_ns, middle)
-    called = np.append(_called(capture, kinds), 0)[samples.stack]
+    numbers, callers = _called(capture, kinds)
+    called = np.append(numbers, 0)[samples.stack]
+    clock = np.array([event.clocks for event in capture.events], np.bool_)[samples.event]
     stack, how = np.full(len(samples), NO_STACK, np.int32), np.zeros(len(samples), np.uint8)
     order = np.lexsort((times, samples.tid, samples.pid))
     pid, tid = samples.pid[order], samples.tid[order]
@@ -385,14 +389,15 @@ def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[I
             parts.append((running, waiting))
             threads.append(
                 ThreadSamples(
-                    *stacks.looks(*thread), times[running], called[running], start, start + samples.weight[waiting],
-                    called[waiting], samples.time_ns[kept], samples.time_ns[kept] + samples.weight[kept],
+                    *stacks.looks(*thread), times[running], called[running], clock[running],
+                    start, start + samples.weight[waiting], called[waiting],
+                    samples.time_ns[kept], samples.time_ns[kept] + samples.weight[kept],
                 )
             )  # fmt: skip
         elif thread in stacks.changes:
             stack[rows] = stacks.at(*thread, middle[rows])
             how[rows] = np.where(stack[rows] == NO_STACK, NONE, CERTAIN)
-    for both, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns), strict=True):
+    for both, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns, callers), strict=True):
         for mine, result in zip(both, matched, strict=True):
             stack[mine] = _decided(result, stacks)
             how[mine] = np.where(stack[mine] == NO_STACK, NONE, result.how)
@@ -409,19 +414,26 @@ def _decided(matched: Matched, stacks: PythonStacks) -> Int32:
     return decided
 
 
-def _called(capture: Capture, kinds: _Kinds) -> Int64:
-    """Per node a number of the native functions below the interpreter's innermost loop, or what the chain has of them.
+def _called(capture: Capture, kinds: _Kinds) -> tuple[Int64, Int64]:
+    """Per node a number of the native functions below the interpreter's innermost loop, or what the chain has of them;
+    and per number that of the same functions without the innermost one, -1 where there is none.
 
     A chain without frame pointers ends in an address that is none: what lies outside of that does not count.
     """
     table = capture.stacks
     barrier = np.array([*map(any, zip(kinds.loop, kinds.nowhere, kinds.trampoline, strict=True))], np.bool_)
-    called = np.zeros(len(table) + 1, np.uint64)
+    called, callers = np.zeros(len(table) + 1, np.uint64), np.zeros(len(table) + 1, np.uint64)
+    depth = np.zeros(len(table) + 1, np.int64)
     for nodes in table.levels():
-        frame = table.frame[nodes]
-        within = (called[table.parent[nodes]] + frame.astype(np.uint64) + np.uint64(1)) * _FACTOR
-        called[nodes] = np.where(barrier[frame], np.uint64(0), within)
-    return (called[:-1] >> np.uint64(24)).astype(np.int64)
+        frame, parent = table.frame[nodes], table.parent[nodes]
+        deeper = (called[parent] + frame.astype(np.uint64) + np.uint64(1)) * _FACTOR
+        depth[nodes] = np.where(barrier[frame], 0, depth[parent] + 1)
+        far = depth[nodes] > _MOST_CALLED
+        called[nodes] = np.where(barrier[frame], np.uint64(0), np.where(far, called[parent], deeper))
+        callers[nodes] = np.where(far, callers[parent], called[parent])
+    known, first, number = np.unique(called, return_index=True, return_inverse=True)
+    outside = np.where(known == 0, -1, np.searchsorted(known, callers[first]))
+    return number.reshape(-1)[:-1].astype(np.int64), outside.astype(np.int64)
 
 
 def _notes(

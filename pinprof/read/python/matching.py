@@ -4,9 +4,8 @@ A look sees the stack that a thread has; a sample lies between two looks. What i
 
 - a wait is in one line. A look inside a wait says in which one, and says nothing of what ran before and after it;
 - between two waits a thread ran, but for times in which others kept it from running, which do not count: only looks in
-  that stretch speak for the samples in it. Where two of them differ, the nearer look says how many samples are in
-  either line (looks come at random times, so these sums are right), and what the samples called, the native functions
-  below the interpreter, says which ones;
+  that stretch speak for the samples in it. The time to them, and what the samples called, the native functions below
+  the interpreter, say in which line each probably is (likely.py);
 - stretches that begin after the same line's wait, or end before it, are alike: in short ones, and towards the edges of
   others, where looks on one side are missing, that look counts which came as long after such a wait, or before it. But
   only where this tells the line, unlike after waits for a lock, which come anywhere;
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64
+from pinprof.read.python.likely import CallHabits, Gaps, LookTimes, likely_stacks
 from pinprof.read.python.stacks import NO_STACK
 
 NONE, CERTAIN, NEARER, UNDECIDED = range(4)
@@ -58,6 +58,8 @@ class ThreadSamples:
     """Samples on the processors."""
     run_called: Int64
     """What each had called: equal numbers for equal native functions below the interpreter."""
+    run_clock: Bool
+    """Which of them a clock took, so that they say how long the thread was where."""
     wait_start: Int64
     wait_end: Int64
     wait_called: Int64
@@ -87,13 +89,16 @@ class Matched:
         self.how[rows] = how
 
 
-def match(threads: list[ThreadSamples], period_ns: int) -> list[tuple[Matched, Matched]]:
-    """Per thread its samples on the processors, and its waits."""
+def match(threads: list[ThreadSamples], period_ns: int, callers: Int64) -> list[tuple[Matched, Matched]]:
+    """Per thread its samples on the processors, and its waits.
+
+    `callers`: per number of what was called, the number without its innermost function, -1 for none.
+    """
     views = [_View(thread, max(period_ns, 1)) for thread in threads]
     for view in views:
         view.match_looks()
     waited = _Habits([(view.thread.wait_called, view.waits) for view in views])
-    called = _Habits([(view.thread.run_called, view.runs) for view in views])
+    called = CallHabits(callers, [view.near_looks() for view in views])
     for view in views:
         view.match_waits(waited)
         view.match_runs(called)
@@ -108,7 +113,6 @@ class _Habits:
         stack = np.concatenate([np.zeros(0, np.int32), *(matched.stack[matched.how == CERTAIN] for _, matched in seen)])
         self._called = np.unique(called)
         self._pairs, self._count = np.unique(self._packed(called, stack), return_counts=True)
-        self._stacks, self._of_stack = np.unique(stack, return_counts=True)
 
     def _packed(self, called: Int64, stack: Int32) -> Int64:
         place = np.searchsorted(self._called, called)
@@ -125,10 +129,6 @@ class _Habits:
         count = self.count(called, stack)
         total = np.bincount(self._pairs // _TOP, self._count, minlength=len(self._called)).astype(np.int64)
         return (count > 1) & (count >= _BY_MISTAKE * _at(self._called, total, called))
-
-    def likelihood(self, called: Int64, stack: Int32) -> NDArray[np.float64]:
-        """How probable a function is under a stack."""
-        return (self.count(called, stack) + 0.5) / (_at(self._stacks, self._of_stack, stack) + 1.0)
 
     def only_stack(self, called: Int64) -> Int32:
         """The stack under which a function is seen nine times of ten; NO_STACK where there is none."""
@@ -167,6 +167,7 @@ class _View:
         # what it did before as to what it did after.
         self._run_looked, self._run_saw = self._own(looked[self._running]), thread.saw[self._running]
         self._run_time, self._wait_end = self._own(thread.run_time), self._own(thread.wait_end)
+        self._looks = LookTimes(self._run_looked, self._run_saw, self._stretch_of_look, period_ns)
 
     def _kept(self, times: Int64, due: Int64) -> Bool:
         """Whether others kept the thread from running at a time, and had begun to before a look was due.
@@ -242,9 +243,9 @@ class _View:
         open_ = known & ~decided
         self.waits.put(rows[open_], near[open_], UNDECIDED, far[open_])
 
-    def match_runs(self, habits: _Habits) -> None:
-        """Samples that no two looks agree on."""
-        rows = np.flatnonzero(self.runs.how == NONE)
+    def match_runs(self, calls: CallHabits) -> None:
+        """Samples on the processors; between two looks that agree, a thread may have been elsewhere."""
+        rows = np.flatnonzero((self.runs.how == NONE) | ~self._is_short())
         if not len(self._run_looked):
             self._leave_open(rows)
             return
@@ -269,28 +270,44 @@ class _View:
         ).astype(np.int32)
         chosen = np.where((chosen == NO_STACK) & near, by_look, chosen).astype(np.int32)
         decided = chosen != NO_STACK
+        decided &= (before < 0) | (after < 0) | short
         self.runs.put(rows[decided], chosen[decided], NEARER)
-        self._between(rows[~decided & (before >= 0) & (after >= 0)], habits)
+        self._between(rows[~decided & (before >= 0) & (after >= 0)], calls)
         neither = ~decided & (before < 0) & (after < 0)
         some = np.select([always != NO_STACK, some_start != NO_STACK], [always, some_start], some_end).astype(np.int32)
         alike = neither & (some != NO_STACK)
         self.runs.put(rows[alike], some[alike], NEARER)
         self._leave_open(rows[~decided & ~alike & ((before < 0) | (after < 0))])
 
-    def _between(self, rows: NDArray[np.intp], habits: _Habits) -> None:
-        """Samples between two looks that differ."""
-        thread = self.thread
-        before, after = self._before[rows], self._after[rows]
-        first, second = self._run_saw[before], self._run_saw[after]
-        to_first = self._run_time[rows] - self._run_looked[before]
-        to_second = self._run_looked[after] - self._run_time[rows]
-        called = thread.run_called[rows]
-        odds = habits.likelihood(called, first) * (to_second + 1) / (habits.likelihood(called, second) * (to_first + 1))
-        take = _as_many(first.astype(np.int64) * _TOP + second, to_first <= to_second, odds)
-        chosen, other = np.where(take, first, second), np.where(take, second, first)
-        near = to_first + to_second <= self._farthest
-        self.runs.put(rows[near], chosen[near], NEARER)
-        self.runs.put(rows[~near], chosen[~near], UNDECIDED, other[~near])
+    def _is_short(self) -> Bool:
+        """Which samples are in a short stretch."""
+        start, end = self._own(self.thread.wait_start), self._wait_end
+        far = np.array([_TOP], np.int64)
+        length = np.concatenate([far, start[1:] - end[:-1], far]) if len(start) else far
+        return np.asarray(length[self._stretch_of_run] < _SHORT_PERIODS * self._period)
+
+    def _gaps(self, rows: NDArray[np.intp]) -> Gaps:
+        """What lies around samples between two looks."""
+        before, time = self._before[rows], self._run_time[rows]
+        since, until = time - self._run_looked[before], self._run_looked[before + 1] - time
+        return Gaps(before, since, until, self.thread.run_called[rows], self.thread.run_clock[rows])
+
+    def near_looks(self) -> tuple[Int64, Int32]:
+        """What samples next to a look had called, and the stack that it saw."""
+        gaps = self._gaps(np.flatnonzero((self._before >= 0) & (self._after >= 0)))
+        near = self._looks.is_near(gaps)
+        return gaps.called[near], self._looks.nearest(gaps)[near]
+
+    def _between(self, rows: NDArray[np.intp], calls: CallHabits) -> None:
+        """Samples between two looks."""
+        gaps = self._gaps(rows)
+        near = gaps.since + gaps.until <= self._farthest
+        chosen, first = likely_stacks(gaps.take(near), self._looks, calls), gaps.before[near]
+        agree = (self._run_saw[first] == chosen) & (self._run_saw[first + 1] == chosen)
+        self.runs.put(rows[near][agree], chosen[agree], CERTAIN)
+        self.runs.put(rows[near][~agree], chosen[~agree], NEARER)
+        far, other = self._run_saw[gaps.before[~near]], self._run_saw[gaps.before[~near] + 1]
+        self.runs.put(rows[~near][far != other], far[far != other], UNDECIDED, other[far != other])
 
     def _edges(self, stretch: NDArray[np.intp], own_time: Int64) -> tuple[_Edge, _Edge]:
         """The waits before and after a time in a stretch."""
@@ -338,23 +355,6 @@ class _View:
         before, after = np.maximum(place - 1, 0), np.minimum(place, len(looked) - 1)
         near = np.minimum(np.abs(times - looked[before]), np.abs(looked[after] - times)) <= self._farthest
         self.runs.put(rows[near], saw[before[near]], UNDECIDED, saw[after[near]])
-
-
-def _as_many(group: Int64, nearer: Bool, odds: NDArray[np.float64]) -> Bool:
-    """In each group as many as are `nearer`, but those with the highest odds.
-
-    To take whatever is likelier would be right more often and wrong in sum: functions that only one line calls would
-    all go there, and what both do not to the other.
-    """
-    _, number = np.unique(group, return_inverse=True)
-    number = number.reshape(-1)
-    many = np.bincount(number, nearer, minlength=1).astype(np.int64)
-    order = np.lexsort((-odds, number))
-    ordered = number[order]
-    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    taken = np.zeros(len(group), np.bool_)
-    taken[order] = rank < many[ordered]
-    return taken
 
 
 def _telling(context: Int64, saw: Int32) -> Int64:

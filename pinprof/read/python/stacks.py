@@ -41,6 +41,9 @@ MAX_LINE_BYTES = 1 << 27
 
 NO_STACK = -1
 _USUAL_LAG_US = 100
+_GENERATOR = "<genexpr>"
+"""A stack that such a frame begins was read while the generator stopped: something called it before. Recorders of
+earlier versions kept those looks."""
 
 _MOST_NS = 1 << 61
 """Of CLOCK_MONOTONIC, and of all differences in a segment together: sums of both have 64 bits."""
@@ -281,11 +284,13 @@ def _take(
         loaded.impossible_lines += not possible
         frame_of.append(frames.setdefault((function, file, line if possible else 0), len(frames)))
     stack_of = np.full(len(raw["stacks"]) + 1, NO_STACK, np.int32)
+    torn = np.zeros(len(stack_of), np.bool_)
     for number, (caller, frame) in enumerate(raw["stacks"]):
         if caller >= number or frame >= len(frame_of):
             raise ValueError("a stack refers to a later entry")
         key = (int(stack_of[caller]) if caller >= 0 else NO_STACK, frame_of[frame])
         stack_of[number] = stacks.setdefault(key, len(stacks))
+        torn[number] = torn[caller] or (caller < 0 and raw["frames"][frame][0].endswith(_GENERATOR))
     start = raw["start_ns"]
     looks = raw.get("looks", {}).items()
     looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in looks}
@@ -302,7 +307,8 @@ def _take(
             lasts = np.array(thread["lasts"], np.int64)
             if lasts.shape != times.shape or key[0] not in looked:
                 raise ValueError("times of a thread do not match")
-            window = _window(thread, looked[key[0]], times)
+            window, whole = _window(thread, looked[key[0]], times), ~torn[which]
+            times, lasts, which = times[whole], lasts[whole], which[whole]
             runs = Runs(times, times + lasts, stack_of[which], looked[key[0]], due[key[0]], window)
             seen.append((key, str(thread["name"]), runs))
         else:

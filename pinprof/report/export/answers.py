@@ -9,6 +9,7 @@ from pinprof.check.budgets import FILTERS, Budget, BudgetPlace
 from pinprof.check.selftest import Tested
 from pinprof.check.verdicts import BudgetVerdict, Checked, JudgedSite
 from pinprof.compare.results import ComparedStacks, Difference, OpportunityChange, Row, Side, Surrounding
+from pinprof.fix.result import FixedChange, FixResult, LeftAlone
 from pinprof.fleet import results as fleet
 from pinprof.ranks import results as ranks
 from pinprof.ranks.spent import ProgramPlace
@@ -30,6 +31,7 @@ from pinprof.report.export.typed import (
     or_null,
     record,
 )
+from pinprof.report.fix.sections import FORMS as FIX
 from pinprof.report.fleet.sections import FORMS as FLEET
 from pinprof.report.forms import Forms
 from pinprof.report.ranks.sections import FORMS as RANKS
@@ -114,8 +116,21 @@ def _fleet() -> Schema:
     )  # fmt: skip
 
 
+def _cure() -> Schema:
+    return record(CureResult, f"{fields_of(CureResult)} off no_larger_than")
+
+
+def _fix() -> Schema:
+    change = record(FixedChange, fields_of(FixedChange, "measured"), measured=_cure())
+    trial = record(TrialResult, fields_of(TrialResult, "cures"))
+    return record(
+        FixResult, "command patch notes", headline=TEXT, trial=trial, changes=list_of(change),
+        left_alone=list_of(of_type(LeftAlone)),
+    )  # fmt: skip
+
+
 def _trial() -> Schema:
-    cure = record(CureResult, f"{fields_of(CureResult)} off no_larger_than")
+    cure = _cure()
     return record(TrialResult, fields_of(TrialResult, "cures"), headline=TEXT, cures=list_of(cure))
 
 
@@ -127,5 +142,6 @@ SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "ranks": lambda: _document(RANKS, "pinprof report of a launch", _ranks()),
     "fleet": lambda: _document(FLEET, "pinprof fleet", _fleet()),
     "try": lambda: _document(TRIAL, "pinprof try", _trial()),
+    "fix": lambda: _document(FIX, "pinprof fix", _fix()),
 }
 """By what `pinprof schema` takes."""

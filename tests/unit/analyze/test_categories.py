@@ -191,6 +191,8 @@ ROWS = [
     ("sys.entry", "entry", SYSCALL + "__x64_sys_getpid"),
     ("sys.proc", "core", SYSCALL + "__x64_sys_execve do_execveat_common load_elf_binary vma_link"),
     ("sys.reclaim", "reclaim", "ret_from_fork_asm kthread kswapd balance_pgdat shrink_node"),
+    ("mm.vma", "other", SYSCALL + "__do_sys_mremap do_mremap shrink_vma"),
+    ("mm.vma", "core", SYSCALL + "__x64_sys_mmap vm_mmap_pgoff do_mmap __mmap_region khugepaged_enter_vma"),
     ("other.kernel", "other", SYSCALL + "__x64_sys_openat do_sys_openat2 path_openat"),
     ("other.driver", "other", IOCTL + "drm_ioctl[drm]"),
     ("lost.nostack", "other", ""),

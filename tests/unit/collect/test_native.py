@@ -383,3 +383,25 @@ def test_what_calls_cost_is_looked_at_before_records_are_written() -> None:
     recording._drain = lambda: (happened.append("written"), stopped.append(2))
     recording.run(0, stopped)
     assert happened == [7, "written"]
+
+
+@pytest.mark.parametrize("deep", [True, False])
+def test_no_moment_is_sampled_by_both_events_of_time(deep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = [
+        SimpleNamespace(name=name, deep=much) for name, much in (("time", False), ("faults", False), ("time", True))
+    ]
+    sampling = {1: deep, 2: deep, 5: not deep, 6: not deep}
+    most: list[int] = []
+
+    def switched(file: int, on: bool) -> None:
+        sampling[file] = on
+        most.append(sum(sampling.values()))
+
+    monkeypatch.setattr(perf_event, "enable", lambda file: switched(file, True))
+    monkeypatch.setattr(perf_event, "disable", lambda file: switched(file, False))
+    recording: Any = object.__new__(sampler.Sampler)
+    recording._depth = SimpleNamespace(deep=deep)
+    recording._opened = SimpleNamespace(specs=specs, files=[[1, 2], [3, 4], [5, 6]])
+    recording._switch_depth()
+    assert sampling == {1: not deep, 2: not deep, 5: deep, 6: deep}
+    assert max(most) == 2

@@ -12,12 +12,14 @@ from pinprof.analyze.intervals import Intervals
 from pinprof.data.activity import Caller
 from pinprof.data.meeting_calls import Communicator, MeetingCalls
 from pinprof.ranks import calls as of_calls
-from pinprof.ranks.calls import ALL, GATHER, LATER, PAIR, ROOT, Group, RankCalls, matched, rank_calls
+from pinprof.ranks import meetings as of_meetings
+from pinprof.ranks.calls import ALL, GATHER, LATER, NEVER, PAIR, ROOT, Group, RankCalls, matched, rank_calls
 from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.engine import explain
 from pinprof.ranks.meetings import meetings_of
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.spent import NO_PLACE, ProgramPlace
+from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
+from pinprof.ranks.waits import RankWaits
 from tests.support.launches import BARRIER, HOST, LOAD, MS, WORK, Doing, launch, rank_of, with_calls
 
 WORLD: Group = (77,)
@@ -162,7 +164,7 @@ def test_a_recording_says_which_calls_wait_for_whom_and_where() -> None:
         ("MPI_Recv", 0, 0, 3), ("MPI_Send", 0, 0, 3), ("MPI_Recv", 0, 0, -1), ("ncclAllReduce", 1, 1, -1),
         (gloo, 1, 5, -1),
     ]  # fmt: skip
-    found, blocking, places = rank_calls(recorded(rows), 7, 7, (WORK,))
+    found, blocking, meeting, places = rank_calls(recorded(rows), 7, 7, (WORK,))
     assert places[1:] == (ProgramPlace("train.py:9", "/home/me/train.py", "step", 9),)
     groups = [found.groups[one] for one in found.group.tolist()]
     assert groups == [(77,), (77,), (77, 1, 3, 3), (77, 3, 1, 3), (77, 1, 3, 3), (78,), (78,)]
@@ -172,9 +174,61 @@ def test_a_recording_says_which_calls_wait_for_whom_and_where() -> None:
     assert found.own.tolist() == [True] * 6 + [False]
     assert found.place.tolist() == [1] * 6 + [NO_PLACE]
     # A call with an unknown partner is a wait, too; one of NCCL, or of another thread, is none.
-    assert blocking.total == 7 * 4 * MS
-    nothing, none, same = rank_calls(None, 7, 7, (WORK,))
-    assert (len(nothing), none.total, same) == (0, 0, (WORK,))
+    assert (blocking.total, meeting.total) == (7 * 4 * MS, 8 * 4 * MS)
+    nothing, none, never, same = rank_calls(None, 7, 7, (WORK,))
+    assert (len(nothing), none.total, never.total, same) == (0, 0, 0, (WORK,))
+
+
+def done(*pieces: tuple[int, str, int]) -> Spent:
+    """A thread's time: milliseconds, cause and place of each piece."""
+    doing = Doing(0)
+    for ms, cause, place in pieces:
+        doing.spend(ms * MS, cause, place)
+    return rank_of(0, doing).spent
+
+
+def test_in_a_call_a_thread_waits_but_not_while_it_could_run() -> None:
+    spent = done((10, "user.app", 0), (4, "user.app", 2), (3, "wait.runnable", 2), (10, "user.app", 0))
+    call = Intervals(np.array([10 * MS]), np.array([17 * MS]))
+    assert of_calls.outside(spent, call, call).tolist() == [False, True, False, False]
+
+
+def test_in_a_call_of_another_thread_a_thread_waits_only_where_it_does_nothing() -> None:
+    pieces = (4, "user.app", 0), (3, "wait.lock", 2), (2, "wait.runnable", 2), (5, "wait.disk", 0), (6, "wait.lock", 2)
+    call = Intervals(np.array([0]), np.array([14 * MS]))
+    assert of_calls.outside(done(*pieces), NEVER, call).tolist() == [False, True, False, False, False]
+
+
+def test_to_be_ready_is_a_part_of_what_a_thread_does_most_at_a_place() -> None:
+    spent = done((10, "user.app", 0), (5, "wait.runnable", 0), (9, "wait.lock", 2), (3, "wait.runnable", 2))
+    assert of_calls.busy(spent).total == 15 * MS
+
+
+def test_whoever_goes_on_late_after_a_meeting_comes_late_to_the_next_for_want_of_a_processor() -> None:
+    """All do the same; rank 1 gets its processor back 6 ms after each meeting, still in its call."""
+    runs = []
+    for rank in range(3):
+        doing = Doing(10_000 * MS + (6 * MS if rank == 1 else 0))
+        for _ in range(STEPS):
+            doing.spend(10 * MS, "user.app", 0)
+            doing.spend(0 if rank == 1 else 6 * MS, "user.app", 2, outside=True)
+            doing.spend(MS, "user.app", 2, outside=True)
+            doing.spend(6 * MS if rank == 1 else 0, "wait.runnable", 2)
+        run = rank_of(rank, doing)
+        call = run.spent.place == 2
+        first = np.flatnonzero(call & ~np.append(False, call[:-1]))
+        last = np.flatnonzero(call & ~np.append(call[1:], False))
+        start, end = run.spent.start_ns[first], run.spent.end_ns[last]
+        met = RankCalls.of(
+            STEPS, start_ns=start, end_ns=end, number=np.arange(1, STEPS + 1), waits=ALL, own=True, place=2,
+            groups=(WORLD,), roles=((WORLD[0], rank),),
+        )  # fmt: skip
+        busy = of_calls.busy(run.spent)
+        runs.append(replace(run, waits=RankWaits.empty(), calls=met, busy=busy, blocking=Intervals(start, end)))
+    answer = explain(runs, "job.ranks", {})
+    assert not answer.holds
+    assert answer.headline.startswith("No rank does more than the others. Rank 1 comes last")
+    assert "because it gets a CPU" in answer.headline
 
 
 def test_rows_of_ranks_are_found_in_one_pass() -> None:
@@ -192,3 +246,12 @@ def test_matching_takes_one_row_for_each_call(ranks: int, monkeypatch: pytest.Mo
     met = matched([calls(times, rank=rank) for rank in range(ranks)], later=False)
     assert len(met) == 50 * ranks
     assert sum(sorted_rows) == 2 * 50 * ranks
+
+
+def test_waits_where_calls_are_made_are_no_meetings_of_their_own() -> None:
+    (run,) = launch([[10 * MS] * STEPS], {})
+    at = np.arange(1, 4) * 15 * MS
+    run = replace(run, waits=RankWaits(at, at + MS, np.array([2, 0, 2], np.int32)))
+    none = matched([RankCalls.empty()], later=False)
+    assert of_meetings._without(run, none, {BARRIER.key}).waits.place.tolist() == [0]
+    assert len(of_meetings._without(run, none, set()).waits) == 3

@@ -17,7 +17,7 @@ from pinprof.ranks.engine import explain
 from pinprof.ranks.rank_run import RangeSpans, RankRun
 from pinprof.ranks.results import Launch
 from pinprof.ranks.waits import RankWaits
-from tests.support.launches import LOAD, MS, Doing, launch, memory_of, rank_of
+from tests.support.launches import LOAD, MS, Doing, launch, memory_of, rank_of, with_calls
 
 STEPS = 40
 
@@ -119,13 +119,62 @@ def test_what_ranks_wait_for_at_the_start_is_no_step() -> None:
     assert "At the start, the others wait" in answer.headline
 
 
+def test_ranks_that_met_all_the_time_worked_whatever_their_phases_say() -> None:
+    late = {(1, step): 10 * MS for step in range(STEPS)}
+    runs = [
+        replace(run, phases={"work": (Interval(run.end_ns - 50 * MS, run.end_ns),)}) for run in launch(noisy(2), late)
+    ]
+    (hold,) = told(runs).holds
+    assert hold.ranks == (1,)
+    assert hold.meetings > STEPS / 2
+
+
 def test_who_gets_its_processor_late_is_not_accused() -> None:
     runs = launch(noisy(2), {(1, step): 10 * MS for step in range(STEPS)})
     assert told(runs).holds
     cause = np.where(runs[1].spent.place == 1, LEAF["wait.runnable"], runs[1].spent.cause).astype(np.int16)
     answer = told([runs[0], replace(runs[1], spent=replace(runs[1].spent, cause=cause))])
     assert not answer.holds
-    assert any("gets a CPU" in note for note in answer.notes)
+    assert answer.headline.startswith("No rank does more than the others. Rank 1 comes last at 39 of 39 meetings")
+    assert (
+        "because it gets a CPU 10 ms each time later than the others. Give each rank its own CPUs." in answer.headline
+    )
+
+
+def crowded(more: int) -> list[RankRun]:
+    """Two ranks that meet in calls: rank 1 waits 8 ms for its processor in each step, and has `more` samples more."""
+    runs = []
+    for rank in range(2):
+        doing = Doing(10_000 * MS)
+        for step in range(STEPS):
+            doing.spend(MS, "user.app", 0)
+            if rank and step < more:
+                doing.spend(MS, "user.app", 1)
+            doing.spend(8 * MS * rank, "wait.runnable", 0)
+            doing.spend(10_000 * MS + (step + 1) * 12 * MS - doing.now, "wait.ipc", 2, outside=True)
+        runs.append(with_calls(rank_of(rank, doing), rank))
+    return runs
+
+
+def test_a_few_samples_more_do_not_tell_that_a_rank_does_more() -> None:
+    answer = told(crowded(5))
+    assert not answer.holds
+    assert "gets a CPU" in answer.headline
+    assert told(crowded(STEPS)).holds
+
+
+def test_waits_for_a_processor_do_not_choose_the_line() -> None:
+    runs = []
+    for rank in range(2):
+        doing = Doing(10_000 * MS)
+        for step in range(STEPS):
+            doing.spend(4 * MS, "user.app", 0)
+            doing.spend(6 * MS * rank, "wait.runnable", 0)
+            doing.spend(5 * MS * rank, "fault.anon", 1)
+            doing.spend(10_000 * MS + (step + 1) * 20 * MS - doing.now, "wait.ipc", 2, outside=True)
+        runs.append(with_calls(rank_of(rank, doing), rank))
+    (hold,) = told(runs).holds
+    assert hold.lines[0].place == LOAD
 
 
 def test_steps_are_counted_by_the_range_that_repeats() -> None:

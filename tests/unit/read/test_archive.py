@@ -73,7 +73,7 @@ def test_a_packed_capture_reads_as_the_folder(tmp_path: Path, ending: str) -> No
         member("../outside"),
         member("calls.pinprof/../../outside"),
         member("/tmp/outside"),
-        member("a/b/c/d"),
+        member("a/b/c/d/e"),
         member("calls.pinprof/more", tarfile.CONTTYPE, 1 << 20),
     ],
     ids=lambda added: added.name,
@@ -217,3 +217,49 @@ def test_bytes_changed_anywhere_raise_only_errors_of_pinprof(tmp_path: Path) -> 
         path.write_bytes(content)
         with suppress(PinprofError):
             read(path)
+
+
+def packed_launch(path: Path, ranks: int, *more: tarfile.TarInfo) -> Path:
+    """The small capture as each rank of a launch, and members of zeros."""
+    with tarfile.open(path, mode="w:xz") as packed:
+        packed.addfile(member("job.ranks", tarfile.DIRTYPE))
+        for rank in range(ranks):
+            with tarfile.open(fileobj=io.BytesIO(PLAIN)) as given:
+                for one in given:
+                    content = given.extractfile(one) if one.isreg() else None
+                    one.name = "/".join(["job.ranks", f"rank-{rank}.pinprof", *one.name.split("/")[1:]])
+                    packed.addfile(one, content)
+        for one in more:
+            packed.addfile(one, io.BytesIO(bytes(one.size)))
+    return path
+
+
+def test_a_packed_launch_is_unpacked_until_the_block_ends(tmp_path: Path) -> None:
+    path = packed_launch(tmp_path / "x.tar.xz", 2)
+    assert archive.is_launch(path)
+    with archive.unpacked(path, "x") as folder:
+        assert folder.name == "job.ranks"
+        assert sorted(one.name for one in folder.iterdir()) == ["rank-0.pinprof", "rank-1.pinprof"]
+        assert read(folder / "rank-1.pinprof").path == str(folder / "rank-1.pinprof")
+    assert not folder.exists()
+
+
+def test_a_packed_launch_is_no_capture(tmp_path: Path) -> None:
+    path = packed_launch(tmp_path / "x.tar.xz", 2)
+    with pytest.raises(CaptureError, match=rf"^{re.escape(str(path))} holds the ranks of a launch"):
+        read(path)
+    assert not archive.is_launch(PACKED)
+
+
+@pytest.mark.parametrize("name", ["job.ranks/../../outside", "job.ranks/rank-0.pinprof/gpu/more/deeper", "/outside"])
+def test_what_no_launch_holds_is_refused(tmp_path: Path, name: str) -> None:
+    path = packed_launch(tmp_path / "x.tar.xz", 1, member(name))
+    with pytest.raises(CaptureError, match=r"which is not a path inside a capture"), archive.unpacked(path, "x"):
+        pass
+    assert [one.name for one in tmp_path.rglob("*")] == ["x.tar.xz"]
+
+
+def test_two_captures_that_are_no_launch_are_refused(tmp_path: Path) -> None:
+    path = with_members(tmp_path / "x.tar", member("other.pinprof/manifest.json"))
+    with pytest.raises(CaptureError, match="several captures"):
+        read(path)

@@ -201,6 +201,32 @@ def test_an_allocator_that_grows_by_mprotect_is_no_change_of_protection() -> Non
     assert found((50, ("main@/app", "sysmalloc@/libc.so.6", *PROTECTED[1:]))) == []
 
 
+def test_what_another_process_does_as_it_starts_is_done_once() -> None:
+    waits = ("main@/app", "read@/usr/lib/libc.so.6", "__x64_sys_read", "pipe_read", "schedule")
+    for inner, many in ((("_dl_start@/lib64/ld-linux-x86-64.so.2",), 0), (("child@/app",), 1)):
+        samples = waited(0, 200, waits)
+        for turn in range(5):
+            start = 20 * turn
+            samples += ran(start, start + 14, (*inner, *SMALL[1:]), pid=200, tid=200)
+            samples += ran(start + 14, start + 20, (*inner, *FREE[1:]), pid=200, tid=200)
+        assert len(found(extra=samples)) == many, inner
+
+
+def test_lines_of_one_function_that_change_protections_by_turns_are_one_change() -> None:
+    first, second = ((f"main (a.py:{line})@/app/a.py", *PROTECTED[1:]) for line in (3, 5))
+    (one,) = found((40, first), (30, second))
+    assert (one.site.line, one.cure.id, one.cost_ns) == (3, "protect-less", 70 * MS)
+    elsewhere = ("other (a.py:9)@/app/a.py", *PROTECTED[1:])
+    assert [each.cost_ns for each in found((40, first), (30, elsewhere))] == [40 * MS, 30 * MS]
+
+
+def test_entering_the_kernel_to_change_a_mapping_is_a_part_of_that() -> None:
+    entered = ("main@/app", "munmap@/usr/lib/libc.so.6", "entry_SYSCALL_64_after_hwframe", "do_syscall_64")
+    read = ("main@/app", "read@/usr/lib/libc.so.6", *entered[2:])
+    (one,) = found(*((10, SMALL), (2, FREE), (2, entered), (2, read)) * 4)
+    assert one.cost_ns == 56 * MS
+
+
 def test_what_a_handler_does_counts_where_its_signals_come() -> None:
     handler = ("main@/app", "writes@/app", "__restore_rt@/libc.so.6", "handler@/app", *PROTECTED[1:])
     first, *others = found((40, ("main@/app", "writes@/app", *DENIED[1:])), (30, handler))

@@ -187,6 +187,25 @@ def test_a_large_cost_whose_cures_save_little_is_neither_low_nor_unknown(
     assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline.startswith("pinprof knows no cure")
 
 
+def test_a_run_that_hardly_works_is_told_as_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = ("_dl_start@/lib64/ld-linux-x86-64.so.2",)
+    starts = recorded(ran(0, 900, loader) + ran(900, 910, SMALL) + ran(910, 1000))
+    found = searched(monkeypatch, made=starts)
+    assert found.headline == (
+        "Start-up takes 900 ms of 1 s; faults, pins and copies take 10 ms of 100 ms of work (10 %)."
+    )
+    assert searched(monkeypatch, candidate(905, 990, 60), made=starts).headline.startswith("a.py")
+    short = recorded(ran(0, 400, loader) + ran(400, 500, SMALL))
+    assert "tart-up" not in searched(monkeypatch, made=short).headline
+
+
+def test_a_cost_of_some_milliseconds_needs_no_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = ["main@/app", "do_syscall_64", "__x64_sys_clock_nanosleep", "schedule"]
+    for cost, said in ((9, "Nothing to gain"), (11, "pinprof knows no cure")):
+        made = recorded(ran(0, cost, SMALL) + ran(cost, 99) + waited(99, 100, asleep))
+        assert searched(monkeypatch, made=made).headline.startswith(said), cost
+
+
 def test_few_samples_are_enough_where_the_thread_waits_nearly_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(monkeypatch, made=recorded(ran(0, 60))).headline == ""
     asleep = ["main@/app", "do_syscall_64", "__x64_sys_clock_nanosleep", "schedule"]

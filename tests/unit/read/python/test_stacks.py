@@ -119,3 +119,13 @@ def test_any_bytes_are_read_without_a_crash(data: bytes) -> None:
         path.write_bytes(content)
         load(path)
     path.unlink()
+
+
+def test_a_look_at_a_generator_that_stopped_meanwhile_is_none(tmp_path: Path) -> None:
+    frames = [["<genexpr>", "/app/train.py", 3], ["main", "/app/train.py", 8]]
+    path = write(tmp_path / "stacks", looked() | {"frames": frames, "stacks": [[-1, 1], [-1, 0]]})
+    assert load(path).looks(7, 9).stack.tolist() == [0, 0, 0]
+    path = write(tmp_path / "stacks", looked() | {"frames": frames})
+    assert load(path).looks(7, 9).stack.tolist() == []
+    called = looked() | {"frames": frames, "stacks": [[-1, 1], [0, 0]]}
+    assert load(write(tmp_path / "stacks", called)).looks(7, 9).stack.tolist() == [0, 0, 0, 1]

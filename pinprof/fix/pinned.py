@@ -1,0 +1,17 @@
+"""What `pinprof fix` inserts for PyTorch: copies to the host whose memory is pinned.
+
+PyTorch keeps pinned memory when a tensor is freed and gives it out again, so nothing is shared between two tensors.
+The copy is finished when the call returns, as with `.cpu()`. The text below the marker is inserted as it is.
+"""
+
+
+# fmt: off
+# ---- inserted
+def _to_host(value):
+    """value.cpu() in pinned memory, which PyTorch reuses (pinprof fix)."""
+    import torch as _torch
+
+    plain = type(value) in (_torch.Tensor, _torch.nn.Parameter) and value.is_cuda and value.layout is _torch.strided
+    if not plain or value.is_complex() or value.is_quantized:
+        return value.cpu()
+    return _torch.empty_like(value, device="cpu", pin_memory=True).copy_(value)

@@ -1,0 +1,1 @@
+"""What `pinprof fix` found, for people and programs."""
