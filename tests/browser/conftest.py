@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from pinprof.report.gather import ReportData
 from pinprof.report.page.html import write_html
+from tests.browser.flame import resize
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE_MS = 120_000
@@ -137,10 +138,11 @@ class Pages:
         return new_page(self.browser, viewport=viewport, color_scheme=scheme, reduced_motion=motion, offline=True)
 
     def give_back(self, page: Page, width: int, scheme: str, motion: str) -> None:
-        """Leave nothing of a report: neither the theme that was chosen nor where the pointer is."""
+        """Leave nothing of a report: neither the theme that was chosen, where the pointer is, nor another width."""
         page.mouse.move(0, 0)
         page.evaluate("localStorage.clear()")
         page.goto("about:blank")
+        resize(page, width)
         self.free[width, scheme, motion].append(page)
 
 
@@ -151,7 +153,7 @@ def pages(browser: Browser) -> Pages:
 
 @pytest.fixture
 def open_page(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """Write a report's page, open it from disk and wait for its flamegraph; all it did is checked afterwards.
+    """Write a report's page, open it from disk and wait for its drawings; all it did is checked afterwards.
 
     `own` is for tests that change more than what the page shows: its scripts, its medium, its permissions.
     """
@@ -189,6 +191,8 @@ def open_page(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         one.page.goto(path.as_uri())
         if data.flame:
             one.page.wait_for_selector("#flame[data-ready]")
+        # Its canvas becomes hundreds of pixels higher, and what lies below moves.
+        one.page.wait_for_selector("html:not(:has(#timeline-canvas:not([data-ready])))", state="attached")
         return one
 
     yield open_report

@@ -99,7 +99,6 @@ def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Pag
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     resize(page, 400)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    resize(page, 1200)
 
 
 def test_one_run_of_a_side_has_no_colour_unless_asked_for_and_names_stay_text(opened: Page, tmp_path: Path) -> None:
@@ -117,7 +116,6 @@ def test_one_run_of_a_side_has_no_colour_unless_asked_for_and_names_stay_text(op
     assert page.evaluate("document.querySelectorAll('main img').length") == 0
     resize(page, 400)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    resize(page, 1200)
 
 
 def test_the_page_of_a_trial_fits_and_copies(opened: Page, tmp_path: Path) -> None:

@@ -125,7 +125,6 @@ def test_every_page_fits_any_window_and_is_legible_in_both_themes(pages: Pages, 
         page.evaluate("window.dispatchEvent(new Event('afterprint'))")
         assert page.evaluate(THEME) == theme
         page.click("#theme")
-    resize(page, 1280)
     pages.give_back(page, 1280, "light", "reduce")
 
 

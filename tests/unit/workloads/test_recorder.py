@@ -23,7 +23,7 @@ def fifos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     return paths
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for an answer that does not come waits until the test is given up."""
     monkeypatch.setattr(recorder, "ACK_TIMEOUT_S", float("inf"))
@@ -69,7 +69,6 @@ def test_without_a_recorder_nothing_happens(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.usefixtures("waits_for_ever")
 def test_recorder_that_was_never_there_is_said_and_not_waited_for(
     fifos: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,7 +77,6 @@ def test_recorder_that_was_never_there_is_said_and_not_waited_for(
     assert capsys.readouterr().err.count("recorder does not answer") == 1
 
 
-@pytest.mark.usefixtures("waits_for_ever")
 def test_recorder_that_dies_before_answering_is_not_waited_for(
     fifos: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
