@@ -46,7 +46,8 @@ class WorkTree:
             with readable(self.root / path):
                 shutil.copy2(self.root / path, made, follow_symlinks=False)
         for path, text in (changed or {}).items():
-            (target / path).write_text(text, "utf-8", newline="")
+            with files.change(target / path) as file:
+                file.truncate(file.write(text.encode("utf-8")))
         there = target / self.here.relative_to(self.root)
         there.mkdir(parents=True, exist_ok=True)
         return there

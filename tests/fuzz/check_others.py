@@ -77,7 +77,7 @@ def ranks(path: Path, thorough: Thorough, _known: Known) -> bool:
     """What `pinprof report` says of a folder of ranks."""
     with quiet():
         try:
-            found = launch._launch(path, expanded(path), ReadOptions())
+            found = launch._launch(expanded(path), ReadOptions())
         except PinprofError as error:
             refused(error)
             return False
