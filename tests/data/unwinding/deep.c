@@ -55,8 +55,8 @@ __attribute__((noinline)) void request_b(void)
 
 int main(void)
 {
-    /* A host that takes the processor away takes samples with it, and yet that counts as CPU time: it costs the function
-       of that moment no more than a hundredth of its time. */
+    /* A host that takes the processor away takes samples with it, and yet that counts as CPU time: it costs the
+       function of that moment no more than a hundredth of its time. */
     for (int n = 0; n < 100; n++) {
         request_a();
         request_b();
