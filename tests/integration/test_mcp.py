@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,9 @@ def asked(root: Path, tool: str, **arguments: Any) -> tuple[bool, str]:
         async with mcp.Client(server(root)) as client:
             return await client.call_tool(tool, arguments)
 
-    answer = asyncio.run(ask())
+    # In a thread of its own: Playwright's loop runs in this one once a browser test has begun.
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(asyncio.run, ask()).result()
     return answer.is_error, answer.content[0].text
 
 

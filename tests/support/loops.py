@@ -8,6 +8,7 @@ import random
 import traceback
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -158,7 +159,14 @@ def changed(text: str, cure: str = "reuse-memory") -> str:
 
 
 def printed(text: str) -> tuple[str, str]:
-    """What a program prints, and the error that ends it."""
+    """What a program prints, and the error that ends it; in a thread of its own, as the caller's may have an event loop
+    that runs (a browser's), beside which no other one does.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_printed, text).result()
+
+
+def _printed(text: str) -> tuple[str, str]:
     said = io.StringIO()
     error = ""
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
