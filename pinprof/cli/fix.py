@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 
 from pinprof.base import files
-from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.progress import working
+from pinprof.cli.rounds import ERROR, SEED, TIME, bounds
 
 FORMATS = ("text", "markdown", "json")
 """Written out, so that --help imports no report module; a test compares it with `report.fix.sections`."""
@@ -37,15 +37,9 @@ FORMATS = ("text", "markdown", "json")
     metavar="WHAT",
     help="What to measure, as with pinprof try: wall, work, range:NAME, memory, or 'regex:seconds ([0-9.]+)'.",
 )
-@click.option("--time", "duration", default="5m", show_default=True, metavar="TIME", help="Time limit.")
-@click.option(
-    "--error",
-    default="2%",
-    show_default=True,
-    metavar="SHARE",
-    help="Repeat rounds until the error of every ratio is at most this.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed for the order of runs.")
+@TIME
+@ERROR
+@SEED
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
@@ -81,7 +75,6 @@ def command(
     """
     if not program:
         raise click.UsageError("Missing argument 'CAPTURE' or '-- CMD [ARG]…'.")
-    from pinprof.base.units import parse_duration_ns, parse_share
     from pinprof.cli.pipeline import form_of
     from pinprof.fix import session
     from pinprof.trial import measure as measures
@@ -91,20 +84,19 @@ def command(
         from pinprof import read
 
         words = session.command_of(read.read(Path(program[0]), read.ReadOptions()).manifest.command)
+    time_s, share = bounds(duration, error)
     request = session.FixRequest(
         words,
         Path.cwd(),
         measure=measures.parse(measure),
-        time_s=parse_duration_ns(duration) / 1e9,
-        error=parse_share(error),
+        time_s=time_s,
+        error=share,
         same_output=same_output,
         test=tuple(shlex.split(test or "")),
         copied=copied,
         apply=apply,
         seed=seed,
     )
-    if not request.time_s or not request.error:
-        raise UsageError("--time and --error must be above 0.", "Give larger values.", "duration")
     with working("Starting") as tell:
         found = session.fix(request, os.environ, tell)
     from pinprof.report.fix.sections import FORMS as WRITTEN

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.progress import working
+from pinprof.cli.rounds import ERROR, SEED, TIME, bounds
 
 FORMATS = ("text", "markdown", "json", "html")
 """Written out, so that --help imports no report module; a test compares it with `report.trial.sections`."""
@@ -27,19 +27,13 @@ FORMATS = ("text", "markdown", "json", "html")
     help="What to measure: wall, work (the phase), range:NAME, memory (the peak), or a number that the program "
     "prints, for example 'regex:seconds ([0-9.]+)'.",
 )
-@click.option("--time", "duration", default="5m", show_default=True, metavar="TIME", help="Time limit.")
-@click.option(
-    "--error",
-    default="2%",
-    show_default=True,
-    metavar="SHARE",
-    help="Repeat rounds until the error of every ratio is at most this.",
-)
+@TIME
+@ERROR
 @click.option(
     "--no-record", is_flag=True, help="Skip the recorded run. There is no prediction, and --cure is required."
 )
 @click.option("--same-output", is_flag=True, help="Require the same output with each cure.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed for the order of runs.")
+@SEED
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
 )
@@ -84,22 +78,20 @@ def command(
     form = form or form_of(output, FORMATS)
     if form == "html":
         output = page_of(output, "pinprof-try.html")
-    from pinprof.base.units import parse_duration_ns, parse_share
     from pinprof.trial import measure as measures
     from pinprof.trial import session
 
+    time_s, share = bounds(duration, error)
     request = session.TrialRequest(
         command=program,
         cures=cures,
         measure=measures.parse(measure),
-        time_s=parse_duration_ns(duration) / 1e9,
-        error=parse_share(error),
+        time_s=time_s,
+        error=share,
         same_output=same_output,
         record=not no_record,
         seed=seed,
     )
-    if not request.time_s or not request.error:
-        raise UsageError("--time and --error must be above 0.", "Give larger values.", "duration")
     with working("Starting") as tell:
         found = session.trial(request, os.environ, tell)
     from pinprof.report.trial.sections import FORMS as WRITTEN

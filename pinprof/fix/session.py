@@ -42,6 +42,7 @@ class FixRequest:
     measure: Measure = field(default_factory=lambda: Measure("wall"))
     time_s: float = 300.0
     error: float = 0.02
+    """A share of 1: rounds go on until every ratio is known to it, or the time is up."""
     same_output: bool = False
     """Compare bytes, not only what two runs as is have in common."""
     test: tuple[str, ...] = ()

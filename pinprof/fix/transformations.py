@@ -206,6 +206,19 @@ def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from _children(child)
 
 
+def _expressions(file: File, line: int) -> Iterator[cst.CSTNode]:
+    """The nodes of the statements that a line is part of, but for those that `_children` leaves out."""
+    for statement in file.statements(line):
+        yield from _children(statement)
+
+
+def _without_comments(marks: Mapping[cst.CSTNode, Become]) -> Mapping[cst.CSTNode, Become]:
+    """The marks; NotCertain where a comment would be lost."""
+    if any(map(_has_comment, marks)):
+        raise NotCertain("A comment stands inside the expression.")
+    return marks
+
+
 def _member(node: cst.BaseExpression, name: str) -> str:
     """`sqrt` of `np.sqrt` where `np` is the name; else empty."""
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == name:
@@ -227,16 +240,13 @@ def _keep_arrays(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
     """Operators and functions of NumPy on a line write into arrays that nothing refers to."""
     name = file.name_of("numpy")
     marks: dict[cst.CSTNode, Become] = {}
-    for statement in file.statements(line):
-        for node in _children(statement):
-            if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
-                if not all(isinstance(side, cst.BaseNumber | cst.BaseString) for side in (node.left, node.right)):
-                    marks[node] = _operation
-            elif isinstance(node, cst.Call) and _positional(node, _member(node.func, name)):
-                marks[node] = _function
-    if any(_has_comment(node) for node in marks):
-        raise NotCertain("A comment stands inside the expression.")
-    return marks
+    for node in _expressions(file, line):
+        if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
+            if not all(isinstance(side, cst.BaseNumber | cst.BaseString) for side in (node.left, node.right)):
+                marks[node] = _operation
+        elif isinstance(node, cst.Call) and _positional(node, _member(node.func, name)):
+            marks[node] = _function
+    return _without_comments(marks)
 
 
 def _positional(node: cst.Call, function: str) -> bool:
@@ -263,13 +273,10 @@ def _function(node: cst.CSTNode) -> cst.CSTNode:
 def _pin_results(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
     """`x.cpu()` and `x.to("cpu")` on a line copy into pinned memory."""
     marks: dict[cst.CSTNode, Become] = {}
-    for statement in file.statements(line):
-        for node in _children(statement):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_host(node):
-                marks[node] = _pinned_result
-    if any(_has_comment(node) for node in marks):
-        raise NotCertain("A comment stands inside the expression.")
-    return marks
+    for node in _expressions(file, line):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_host(node):
+            marks[node] = _pinned_result
+    return _without_comments(marks)
 
 
 def _to_host(node: cst.Call) -> bool:
@@ -289,12 +296,11 @@ def _pin_new(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
     """`torch.ones(…).to("cuda")`: what is made to be copied is made in pinned memory, which PyTorch keeps."""
     name = file.name_of("torch")
     marks: dict[cst.CSTNode, Become] = {}
-    for statement in file.statements(line):
-        for node in _children(statement):
-            if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_gpu(node):
-                made = node.func.value
-                if isinstance(made, cst.Call) and _member(made.func, name) in _TORCH_MAKERS and _hosted(made):
-                    marks[made] = _with_pin_memory
+    for node in _expressions(file, line):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_gpu(node):
+            made = node.func.value
+            if isinstance(made, cst.Call) and _member(made.func, name) in _TORCH_MAKERS and _hosted(made):
+                marks[made] = _with_pin_memory
     return marks
 
 

@@ -53,7 +53,9 @@ class Gaps(NamedTuple):
     until: Int64
     """The same to the look after it."""
     called: Int64
+    """The number of what it called (`ThreadSamples.run_called`)."""
     clock: Bool
+    """Whether a clock took it, so that it says how long the thread was where."""
 
     def take(self, rows: NDArray[np.intp] | Bool | slice) -> Gaps:
         """Some of them."""
@@ -64,6 +66,9 @@ class LookTimes:
     """The looks at one thread while it ran, in its own time: how long it stays in a stack, and what it does then."""
 
     def __init__(self, time: Int64, saw: Int32, stretch: NDArray[np.intp], period_ns: int) -> None:
+        """Per look, in order: ns of the thread's own time, the stack it saw, and the stretch between two waits that it
+        is in. `period_ns`: between two looks, as they are planned.
+        """
         self.saw = saw
         number = np.arange(len(saw))
         self._keys = np.sort(pack(saw, number))
