@@ -256,7 +256,7 @@ def _best_change(searched: Searched) -> str:
 
 
 def _mostly_starts(searched: Searched) -> str:
-    """A run that hardly works has no costs in its work that are worth a sentence."""
+    """Where the work is too short to be judged, what the run does instead."""
     scene = searched.scene
     lengths = {name: scene.phase_ns(name) for name in PHASE_NAMES}
     starting = {name: lengths[name] for name in STARTS if lengths[name]}
@@ -308,11 +308,11 @@ def _nothing_to_gain(searched: Searched) -> str:
 
 HEADLINES: tuple[Statement[Searched], ...] = (
     Statement("best change", _best_change, (CLOCK,)),
-    Statement("mostly starts", _mostly_starts, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("cost to measure", _cost_to_measure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("no known cure", _no_cure, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("cures save little", _cures_save_little, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
     Statement("nothing to gain", _nothing_to_gain, (*SHOWS_KERNEL, CLOCK, EVERY_CALL, WHOLE)),
+    Statement("mostly starts", _mostly_starts, (*SHOWS_KERNEL, CLOCK, EVERY_CALL)),
 )
 """What the search says first; the first one that applies."""
 
