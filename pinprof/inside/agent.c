@@ -21,6 +21,10 @@
  *   mappings.h   what the program and the driver map
  *   late.h       how it comes into a process that runs already, and rests when the recording is over
  *
+ * Beside this, parts with files of their own, each switched on by a variable: nvtx.c (what the program says through
+ * NVTX) and cupti.c (what the GPU does). The program's NVTX and CUDA's driver load the agent for them, so that they work
+ * as well in a program that it does not come into at its start.
+ *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
  * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
  * folder to write to, every answer is the one that there would be without the library.
@@ -524,11 +528,24 @@ static bool write_into(const char *folder)
     return true;
 }
 
+enum { BEFORE = 1, BEHIND };
+
+/* Where the agent stands, by the order in which libraries were loaded. Behind the C library, it sees no call: NVTX or
+ * CUDA's driver has loaded it, for its other parts.
+ */
+static int place_of_agent(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    struct found_module own = {.address = (word)(uintptr_t)&place_of_agent};
+    struct found_module next = {.address = (word)(uintptr_t)next_dlsym()};
+    (void)unused;
+    return in_module(info, size, &own) ? BEFORE : in_module(info, size, &next) ? BEHIND : 0;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     int error = errno;
     next_dlsym();
-    if (write_into(getenv("PINPROF_INSIDE")))
+    if (dl_iterate_phdr(place_of_agent, NULL) == BEFORE && write_into(secure_getenv("PINPROF_INSIDE")))
         prepare();
     errno = error;
 }

@@ -1,4 +1,4 @@
-/* NVTX injection: what a program says through NVTX v2 or v3, with CLOCK_MONOTONIC, into one file per process.
+/* NVTX: what a program says through NVTX v2 or v3, with CLOCK_MONOTONIC, into one file per process.
  *
  * Every copy of NVTX in a process (each library has its own) loads the library named in NVTX_INJECTION64_PATH at its
  * first call and hands InitializeInjectionNvtx2 a function that gives its tables of function pointers to fill. The

@@ -1,4 +1,4 @@
-/* CUPTI injection: what the GPU did, on CLOCK_MONOTONIC, into one file per process.
+/* CUPTI: what the GPU did, on CLOCK_MONOTONIC, into one file per process.
  *
  * libcuda loads the library named in CUDA_INJECTION64_PATH when the program initialises CUDA, and calls
  * InitializeInjection. CUPTI is not linked: the copy that the process has already loaded is used (PyTorch brings one),
@@ -14,7 +14,7 @@
  * CUPTI serves one tool at a time. Whoever else begins to use it (torch.profiler, a program of its own) calls one of
  * the functions in `watched`. Those calls come to us first, by two ways: the addresses that loaded libraries have
  * bound, and libcupti's own symbol table, which dlsym and libraries loaded later read. At the first such call this
- * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
+ * part of the agent stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
  *
  * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, here one of ours in
  * the other tool's thread, and while no other call is seen to run. cuptiFinalize beside a call that ran inside CUPTI
