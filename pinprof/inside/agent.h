@@ -31,6 +31,7 @@
 #include <unwind.h>
 
 #include "cfi.h"
+#include "cures.h"
 #include "own_file.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__

@@ -93,6 +93,7 @@ static RARE void note_mapping(
 EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
 {
     word begin = now();
+    flags = cured.files ? cured_mapping(length, protection, flags, file) : flags;
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED) {

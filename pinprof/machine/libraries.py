@@ -164,7 +164,6 @@ def target_machine() -> str:
 MACHINES = ("x86_64", "aarch64")
 """Processors for which wheels are built, on machines of either."""
 
-_OWN_FILE = _HERE / "own_file.h"
 _RELRO = ("-Wl,-z,relro,-z,now",)
 _CFI = _HERE / "cfi.h"
 UNWINDING = Library(
@@ -174,20 +173,14 @@ DWARF = Library("library of line numbers", _PACKAGE / "read" / "symbols" / "dwar
 FRAMES = Library(
     "library of Python frames", _PACKAGE / "collect" / "python_frames" / "frames.c", "libpinprof_frames.", _RELRO
 )
-_SCOPE = _PACKAGE / "trial" / "interpose" / "scope.h"
-# nodelete: what they answered calls with outlives any dlclose. Before glibc 2.34, dlsym is libdl's.
-_CURE = ("-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl")
-CURE_MEMORY = Library(
-    "library of memory cures", _SCOPE.with_name("memory.c"), "libpinprof_try_memory.", _CURE, (_SCOPE,)
-)
-CURE_CUDA = Library("library of CUDA cures", _SCOPE.with_name("cuda.c"), "libpinprof_try_cuda.", _CURE, (_SCOPE,))
 _AGENT = _PACKAGE / "inside" / "agent.c"
 INSIDE = Library(
     "agent",
     _AGENT,
     "libpinprof_inside.",
-    ("-fno-omit-frame-pointer", *_CURE),
-    (*sorted(_AGENT.parent.glob("*.h")), _CFI, _OWN_FILE),
+    # nodelete: what it answered calls with outlives any dlclose. Before glibc 2.34, dlsym is libdl's.
+    ("-fno-omit-frame-pointer", "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl"),
+    (*sorted(_AGENT.parent.glob("*.h")), _CFI, _HERE / "own_file.h"),
     tuple(path for path in sorted(_AGENT.parent.glob("*.c")) if path != _AGENT),
 )
-LIBRARIES = (UNWINDING, DWARF, FRAMES, CURE_MEMORY, CURE_CUDA, INSIDE)
+LIBRARIES = (UNWINDING, DWARF, FRAMES, INSIDE)

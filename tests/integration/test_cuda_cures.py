@@ -1,4 +1,4 @@
-"""The library of CUDA cures before a stand-in for libcuda, which does queued work as late as CUDA may."""
+"""The agent's CUDA cures before a stand-in for libcuda, which does queued work as late as CUDA may."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, compiler
+from pinprof.machine.libraries import INSIDE, compiler
 
 SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
@@ -66,11 +66,10 @@ def built(target: Path, source: str, *options: str) -> Path:
 
 
 def environment(driver: Path, words: str, memory: str = "", **more: str) -> dict[str, str]:
-    libraries = [CURE_CUDA, *([CURE_MEMORY] if memory else [])]
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(driver),
-        "LD_PRELOAD": ":".join(str(library.find()) for library in libraries),
+        "LD_PRELOAD": str(INSIDE.find()),
         "PINPROF_TRY_CUDA": words,
         "PINPROF_TRY_MEMORY": memory,
         **more,

@@ -221,11 +221,12 @@ def test_only_names_of_what_it_sees_and_of_its_beginnings_are_exported() -> None
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         names = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name}
     assert {"dlsym", "cuGetProcAddress_v2", "cuMemcpyHtoDAsync_v2_ptsz"} <= names
-    of_memory = r"mmap(64)?|munmap|mremap|madvise|shm_open|[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc"
+    of_mappings = "mmap(64)?|munmap|mremap|madvise|shm_open"
+    of_blocks = "[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc|malloc_usable_size"
     of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
     of_calls = "|".join(MEETING_FUNCTIONS) + r"|cu[A-Z]\w+|ncclCommInitRank(Config|Scalable)?"
     of_beginnings = r"pinprof_inside_(enter|leave|part)|InitializeInjection(Nvtx2)?"
-    known = rf"dlsym|{of_memory}|{of_signals}|{of_calls}|{of_beginnings}"
+    known = rf"dlsym|{of_mappings}|{of_blocks}|{of_signals}|{of_calls}|{of_beginnings}"
     assert [name for name in names if not re.fullmatch(known, name)] == []
 
 
