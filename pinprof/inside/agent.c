@@ -8,7 +8,8 @@
  *
  *   agent.h      what the parts share; the file's layout
  *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
- *   file.h       the file of a process
+ *   own_file.h   a file of a part of the agent
+ *   file.h       that of the calls of a process
  *   modules.h    where code is, and how to leave its functions
  *   python.h     the thread's Python frames
  *   native.h     the thread's return addresses
@@ -85,8 +86,8 @@ typedef int (*wrappee)(REGISTERS, MORE);
 struct slot {
     void *real;
     const struct role *role;
-    cure cure; /* what is done in its place, where that can be; NULL: nothing */
-    bool per_thread;
+    cure cure;       /* what is done in its place, where that can be, and not recorded then; NULL: nothing */
+    bool per_thread; /* the default stream is the thread's */
 };
 
 enum { SLOTS = 400, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };

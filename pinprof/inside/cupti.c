@@ -46,9 +46,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "The file is defined as little-endian."
-#endif
+#include "own_file.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -330,12 +328,7 @@ static uint64_t thread_cpu_ns(void)
 
 /* ---- Writing; all under the lock ---- */
 
-/* A program may close all descriptors, and open its own by the same number. */
-static int file_is_ours(void)
-{
-    struct stat status;
-    return file >= 0 && fstat(file, &status) == 0 && status.st_dev == file_device && status.st_ino == file_inode;
-}
+static bool file_is_ours(void) { return is_same_file(file, file_device, file_inode); }
 
 static void save_header(void)
 {
@@ -1123,24 +1116,13 @@ static void *find_cupti(void)
     return NULL;
 }
 
-/* Below 64: for a larger table of descriptors, the kernel makes a program with threads wait for all processors. */
-enum { HIGH_FILE = 48 };
-
 static int open_file(const char *directory)
 {
-    char path[4096];
     header.pid = (uint32_t)getpid();
     header.opened_ns = now();
-    int length =
-        snprintf(path, sizeof path, "%s/%u-%llx.bin", directory, header.pid, (unsigned long long)header.opened_ns);
-    if (*directory != '/' || length < 0 || length >= (int)sizeof path)
+    if (*directory != '/' || strlen(directory) >= DIRECTORY_BYTES)
         return 0;
-    int low = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    file = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, HIGH_FILE); /* the program's next descriptor stays what it was */
-    if (file < 0)
-        file = low;
-    else
-        close(low);
+    file = open_high(directory, header.pid, header.opened_ns, O_CREAT | O_EXCL);
     struct stat status;
     if (file < 0 || fstat(file, &status) < 0)
         return 0;

@@ -92,8 +92,8 @@ static RARE bool take_block(word address, struct block *block)
 
 static void lose_block(void)
 {
-    if (process->header && is_recording())
-        atomic_fetch_add_explicit(&process->header->lost_blocks, 1, memory_order_relaxed);
+    if (process->own.header && is_recording())
+        atomic_fetch_add_explicit(&head()->lost_blocks, 1, memory_order_relaxed);
 }
 
 /* This thread's state, for a record of a block; NULL where there is to be none. */
@@ -143,7 +143,7 @@ static void write_block(struct thread *t, const struct record *single, const str
     struct tally *tally = tally_of(&t->tallies[OF_BLOCKS], key | 1);
     if (!tally) /* of generated code, sites may be any number */
         tally = tally_of(&t->tallies[OF_BLOCKS], mixed(0, what) | 1);
-    bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
+    bool sparing = atomic_load_explicit(&process->own.bytes, memory_order_relaxed) > SPARING_FILE;
     bool written = false;
     if (tally && tally->singles < (sparing ? SPARING_SINGLES : BLOCK_SINGLES)) {
         if ((written = put_record(t, single)))

@@ -476,9 +476,9 @@ static void rest(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct held held;
-    hold(&held);
-    if (process->header) /* calls that are under way are not lost: they count on this page */
-        map_pages_at(process->header, page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    hold(&held, &process->lock);
+    if (process->own.header) /* calls that are under way are not lost: they count on this page */
+        map_pages_at(process->own.header, page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     atomic_store(&resting, 1);
     atomic_store(&process->stopped, 1);
     atomic_store(&process->generation, 0);
@@ -492,21 +492,21 @@ static void rest(void)
         unmap_pages(process->any, sizeof *process->any);
         process->any = NULL;
     }
-    if (file_is_ours())
-        close(process->file);
-    process->file = -1;
+    if (is_still_open(&process->own))
+        close(process->own.file);
+    process->own.file = -1;
     release(&held);
 }
 
 static void begin_anew(void)
 {
     struct held held;
-    hold(&held);
-    process->bytes = 0;
+    hold(&held, &process->lock);
+    process->own.bytes = 0;
     process->taken = process->chunks = 0;
     process->sites = process->chains = process->codes = 0;
     process->files_mapped = process->copies_mapped = 0;
-    process->file = -1;
+    process->own.file = -1;
     token = 0;
     both_clocks(&begun_ticks, &begun_ns);
     early_blocks = early_bytes = 0;

@@ -82,7 +82,7 @@ static RARE void note_mapping(
         t->busy = 0;
     } else {
         struct held held;
-        hold(&held);
+        hold(&held, &process->lock);
         if (generation == atomic_load(&process->generation) && !atomic_load(&process->stopped))
             put_mapping_of_any(&mapping, path);
         release(&held);

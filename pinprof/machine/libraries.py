@@ -180,7 +180,7 @@ INSIDE = Library(
     "libpinprof_inside.",
     # nodelete: what it answered calls with outlives any dlclose. Before glibc 2.34, dlsym is libdl's.
     ("-fno-omit-frame-pointer", "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl"),
-    (*sorted(_AGENT.parent.glob("*.h")), _CFI, _HERE / "own_file.h"),
+    (*sorted(_AGENT.parent.glob("*.h")), _CFI),
     tuple(path for path in sorted(_AGENT.parent.glob("*.c")) if path != _AGENT),
 )
 LIBRARIES = (UNWINDING, DWARF, FRAMES, INSIDE)

@@ -1,4 +1,4 @@
-"""What the GPU did, by the files of pinprof's CUPTI library (cupti_file.py), one for each process."""
+"""What the GPU did, by the files of the agent (cupti_file.py), one for each process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of pinprof's CUPTI library: what the GPU did for one process; times are CLOCK_MONOTONIC.
+"""What the GPU did for one process, a file of the agent; times are CLOCK_MONOTONIC.
 
 The layout is that of inside/cupti.c. Nothing in a file raises an error: what is no
 whole record is left out and counted. The writer may have been killed at any instruction, the disk may have been full,

@@ -1,4 +1,4 @@
-"""What an NVTX call costs: without a tool, under pinprof's injection library, under nsys where there is one.
+"""What an NVTX call costs: without a tool, under pinprof's agent, under nsys where there is one.
 
     python tests/bench/bench_nvtx.py [--rounds 5]
 

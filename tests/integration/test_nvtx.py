@@ -1,4 +1,4 @@
-"""The NVTX injection library inside real programs: C, C++ and Python, threads, forks, and what goes wrong."""
+"""The agent's part for NVTX inside real programs: C, C++ and Python, threads, forks, and what goes wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs with the CUPTI library and a CUPTI of the tests, and the file that each leaves."""
+"""Programs with the agent and a CUPTI of the tests, and the file that each leaves."""
 
 from __future__ import annotations
 
