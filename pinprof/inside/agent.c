@@ -8,7 +8,7 @@
  *
  *   agent.h      what the parts share; the file's layout
  *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
- *   own_file.h   a file of a part of the agent
+ *   own_file.h   a file of a part of the agent; tables.h: where an object has its names bound
  *   file.h       that of the calls of a process
  *   modules.h    where code is, and how to leave its functions
  *   python.h     the thread's Python frames

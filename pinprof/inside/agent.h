@@ -33,6 +33,7 @@
 #include "cfi.h"
 #include "cures.h"
 #include "own_file.h"
+#include "tables.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 #define INTERNAL __attribute__((visibility("hidden"), used)) /* what assembly refers to */

@@ -47,6 +47,7 @@
 #include <unistd.h>
 
 #include "own_file.h"
+#include "tables.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -937,54 +938,13 @@ static int patch(word *place, word value)
     return 1;
 }
 
-struct tables {
-    const ElfW(Sym) * symbols;
-    const char *strings;
-    const ElfW(Rela) * relocations[2]; /* of data, of calls */
-    size_t sizes[2];
-    const uint32_t *gnu_hash;
-};
-
-static word absolute(const struct dl_phdr_info *object, word value)
+static bool tables_of_object(const struct dl_phdr_info *object, struct tables *found)
 {
-    return value < object->dlpi_addr ? value + object->dlpi_addr : value; /* the loader relocates most of these */
-}
-
-static int tables_of(const struct dl_phdr_info *object, struct tables *found)
-{
-    *found = (struct tables){0};
-    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
-        if (object->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        for (const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
-            entry->d_tag != DT_NULL; entry++) {
-            const void *at = (const void *)absolute(object, entry->d_un.d_ptr);
-            switch (entry->d_tag) {
-            case DT_SYMTAB:
-                found->symbols = at;
-                break;
-            case DT_STRTAB:
-                found->strings = at;
-                break;
-            case DT_RELA:
-                found->relocations[0] = at;
-                break;
-            case DT_RELASZ:
-                found->sizes[0] = entry->d_un.d_val;
-                break;
-            case DT_JMPREL:
-                found->relocations[1] = at;
-                break;
-            case DT_PLTRELSZ:
-                found->sizes[1] = entry->d_un.d_val;
-                break;
-            case DT_GNU_HASH:
-                found->gnu_hash = at;
-                break;
-            }
-        }
-    }
-    return found->symbols && found->strings;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return tables_of(
+                object->dlpi_addr, (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr), found);
+    return false;
 }
 
 /* Addresses that a library has bound already. */
@@ -993,11 +953,10 @@ static int watch_calls(struct dl_phdr_info *object, size_t size, void *unused)
     (void)size;
     (void)unused;
     struct tables tables;
-    if (!object->dlpi_addr || !tables_of(object, &tables))
+    if (!object->dlpi_addr || !tables_of_object(object, &tables))
         return 0;
     for (int which = 0; which < 2; which++) {
-        size_t count = tables.relocations[which] ? tables.sizes[which] / sizeof(ElfW(Rela)) : 0;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < tables.counts[which]; i++) {
             const ElfW(Rela) *relocation = &tables.relocations[which][i];
             size_t symbol = ELF64_R_SYM(relocation->r_info);
             if (!symbol)
@@ -1039,7 +998,7 @@ static int watch_symbols(struct dl_phdr_info *object, size_t size, void *inside)
         cupti_end = highest;
     }
     struct tables tables;
-    if (!ours || !tables_of(object, &tables) || !tables.gnu_hash)
+    if (!ours || !tables_of_object(object, &tables) || !tables.gnu_hash)
         return ours;
     /* Number of symbols: the last chain of the hash table ends with the last symbol. */
     const uint32_t *hash = tables.gnu_hash, buckets = hash[0], first = hash[1];
