@@ -52,13 +52,6 @@ typedef uint64_t word;
 
 static bool counts_ticks; /* else ticks are nanoseconds */
 
-static word nanoseconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (word)time.tv_sec * 1000000000u + (word)time.tv_nsec;
-}
-
 static inline word ticks(void)
 {
 #if defined __x86_64__

@@ -307,13 +307,6 @@ static _Atomic int running;              /* calls that were seen to begin, and n
 static _Atomic unsigned watch;           /* the number of this watch, 0 before the first */
 static int (*count_devices)(int *count); /* a call of the driver that needs no context, and does nothing */
 
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static void nap(long milliseconds)
 {
     struct timespec period = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L};
@@ -333,7 +326,7 @@ static bool file_is_ours(void) { return is_same_file(file, file_device, file_ino
 
 static void save_header(void)
 {
-    header.saved_ns = now();
+    header.saved_ns = nanoseconds();
     if (file_is_ours() && pwrite(file, &header, sizeof header, 0) < 0)
         header.state = NO_ROOM;
 }
@@ -549,7 +542,7 @@ static void requested(uint8_t **buffer, size_t *size, size_t *records)
 /* Under the lock: the time that has passed goes into the account, what calls have cost goes out. */
 static void charge(void)
 {
-    uint64_t time_ns = now();
+    uint64_t time_ns = nanoseconds();
     int64_t share_ns = (int64_t)((time_ns - charged_ns) / 1000 * budget);
     account_ns = (account_ns + share_ns < CREDIT_NS ? account_ns + share_ns : CREDIT_NS) - (int64_t)cost_ns;
     charged_ns = time_ns;
@@ -702,13 +695,13 @@ static void write_window(uint64_t end_ns)
  * once switches nothing; what switching costs is charged. */
 static int switch_windows(int on, uint32_t its_chance)
 {
-    uint64_t begun = now();
+    uint64_t begun = nanoseconds();
     pthread_mutex_lock(&switching);
     int ours = atomic_load(&active), before = in_window;
     for (unsigned i = 0; ours && on != before && i < OF_WINDOWS; i++)
         (on ? cupti.enable : cupti.disable)(activities[i]);
     pthread_mutex_lock(&lock);
-    uint64_t ended = now();
+    uint64_t ended = nanoseconds();
     cost_ns += ended - begun;
     if (ours && before)
         write_window(on ? ended : begun);
@@ -788,7 +781,7 @@ static void stop(enum state state)
     if ((pid_t)header.pid != getpid() || !atomic_exchange(&active, 0))
         return;
     pthread_mutex_lock(&switching);
-    uint64_t ended = now();
+    uint64_t ended = nanoseconds();
     cupti.flush_all(state == ENDED ? FLUSH_FORCED : 0);
     if (state != ENDED) {
         for (unsigned i = 0; i < sizeof activities / sizeof *activities; i++)
@@ -1078,7 +1071,7 @@ static void *find_cupti(void)
 static int open_file(const char *directory)
 {
     header.pid = (uint32_t)getpid();
-    header.opened_ns = now();
+    header.opened_ns = nanoseconds();
     if (*directory != '/' || strlen(directory) >= DIRECTORY_BYTES)
         return 0;
     file = open_high(directory, header.pid, header.opened_ns, O_CREAT | O_EXCL);
@@ -1116,7 +1109,7 @@ static void begin(void)
     pthread_cond_init(&overdrawn, &clock);
     pthread_condattr_destroy(&clock);
     account_ns = CREDIT_NS;
-    charged_ns = now();
+    charged_ns = nanoseconds();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before); /* CUPTI's threads and ours take no signals of the program */
@@ -1124,7 +1117,7 @@ static void begin(void)
     /* One buffer on the GPU has room for 100,000 operations. Three, as by default, make a context take 5 ms longer. */
     size_t buffers_at_first = 1, size = sizeof buffers_at_first;
     cupti.set_attribute(DEVICE_BUFFERS_AT_FIRST, &size, &buffers_at_first);
-    int begun = cupti.register_timestamps(now) == 0 && cupti.register_callbacks(requested, completed) == 0;
+    int begun = cupti.register_timestamps(nanoseconds) == 0 && cupti.register_callbacks(requested, completed) == 0;
     for (unsigned i = 0; begun && i < sizeof activities / sizeof *activities; i++)
         cupti.enable(activities[i]);
     if (begun) {

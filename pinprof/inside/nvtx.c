@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -151,13 +150,6 @@ static pthread_key_t at_thread_exit;
 /* The module of a library that is loaded late has little room for such variables. */
 static _Thread_local struct thread *self;
 
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static void lose(void)
 {
     if (process->own.header)
@@ -167,7 +159,8 @@ static void lose(void)
 /* The file of this process, with its header mapped; under the lock. */
 static int open_file(void)
 {
-    struct own_header header = {.magic = {'P', 'I', 'N', 'P', 'N', 'V', 'T', 'X'}, .version = 1, .opened_ns = now()};
+    struct own_header header = {
+        .magic = {'P', 'I', 'N', 'P', 'N', 'V', 'T', 'X'}, .version = 1, .opened_ns = nanoseconds()};
     return open_own(&process->own, directory, &token, &header, sizeof header, "", 0);
 }
 
@@ -188,7 +181,7 @@ static struct chunk *new_chunk(uint32_t size)
 static void append(enum kind kind, uint64_t value, uint32_t domain, uint32_t category, uint32_t text, uint8_t flags)
 {
     struct record *record = &self->chunk->record[self->records];
-    record->time_ns = now();
+    record->time_ns = nanoseconds();
     record->value = value;
     record->domain = domain;
     record->category = category;

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "The file is defined as little-endian."
@@ -24,6 +25,14 @@
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 enum { DIRECTORY_BYTES = 3072 };
+
+/* CLOCK_MONOTONIC. */
+static inline uint64_t nanoseconds(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
 
 /* ---- The file ---- */
 
