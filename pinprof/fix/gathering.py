@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinprof.base.errors import packages_named
-from pinprof.fix.source import Become, File, Marks, NotCertain, keyword
+from pinprof.fix.source import Become, File, Marks, NotCertain, every, keyword
 
 with packages_named():
     import libcst as cst
@@ -50,7 +50,8 @@ def _rows(statement: cst.BaseSmallStatement) -> tuple[cst.BaseExpression, ...] |
     else:
         return None
     rows = [_row(side) for side in sides]
-    if None in rows or not all(isinstance(one.value, cst.Name | cst.Attribute) for one in sides if isinstance(one, cst.Subscript)):
+    plain = [isinstance(one, cst.Subscript) and isinstance(one.value, cst.Name | cst.Attribute) for one in sides]
+    if None in rows or not all(plain):
         return None
     return (sides[0].value, sides[1].value, rows[0], rows[1], waits)  # type: ignore[attr-defined,return-value]
 
@@ -64,22 +65,16 @@ def _row(side: cst.BaseExpression) -> cst.Name | None:
 
 
 def _used_outside(file: File, loop: cst.For, names: set[str]) -> bool:
-    inside = {id(node) for node in _all(loop)}
-    scope = next((one for one in file.around(loop) if isinstance(one, cst.FunctionDef | cst.Module)), loop)
-    return any(isinstance(node, cst.Name) and node.value in names and id(node) not in inside and not _bound(file, node)
-               for node in _all(scope))  # fmt: skip
+    """Whether something reads a loop's names after it, but for other loops that bind them."""
+    bound = [node for node in every(loop.target) if isinstance(node, cst.Name)]
+    others = [use for name in bound for use in file.uses(name) if loop not in list(file.around(use))]
+    return len(bound) != len(names) or any(not _bound(file, use) for use in others)
 
 
-def _bound(file: File, node: cst.Name) -> bool:
-    """Whether a name is the target of another loop or comprehension, or used in it."""
-    return any(isinstance(one, cst.For | cst.BaseComp) and node.value in file.code(one.target if isinstance(one, cst.For)
-               else one.for_in.target) for one in file.around(node))  # fmt: skip
-
-
-def _all(node: cst.CSTNode):  # type: ignore[no-untyped-def]
-    yield node
-    for child in node.children:
-        yield from _all(child)
+def _bound(file: File, use: cst.Name) -> bool:
+    """Whether a name is read in another loop, or above it, that binds it."""
+    loops = [node for node in file.around(use) if isinstance(node, cst.For)]
+    return any(isinstance(node, cst.Name) and node.value == use.value for loop in loops for node in every(loop.target))
 
 
 def _become(code: str, end: cst.TrailingWhitespace | None) -> Become:

@@ -1,8 +1,9 @@
 """Numbers that a loop reads from the GPU in every step, which then waits: they are kept there until they are used.
 
-Two forms are certain: `numbers.append(x.item())` and `total += x.item()`, also with `float(x)`, where the list or the
-sum has a name of its own. Every other use of the name reads what waits (`kept_numbers.py`). A list that something else
-may hold while the loop goes on, and all other reads, stay as they are, with the reason.
+Certain are `numbers.append(x.item())` and `total += x.item()`, also with `float(x)`, where the list or the sum has a
+name of its own, and `return x.item()` of a function that only the file calls. Every other use reads what waits
+(`inserted/kept_numbers.py`). A list that something else may hold while the loop goes on, and all other reads, stay as
+they are, with the reason.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 
 from pinprof.base.errors import packages_named
-from pinprof.fix.source import Become, File, Marks, NotCertain, called, has_comment, last_name
+from pinprof.fix.source import Become, File, Marks, NotCertain, bare, become, called, has_comment, last_name
 
 with packages_named():
     import libcst as cst
@@ -19,25 +20,18 @@ _SEES = re.compile(r"\b(locals|globals|vars|exec|eval)\(|__all__")
 """What may see a name without naming it."""
 _READERS = frozenset({"len", "sum", "min", "max", "print", "sorted", "list", "tuple", "str", "repr", "any", "all"})
 """Functions that keep no list they are given."""
-_MODULES = frozenset({"np", "numpy", "math", "statistics"})
+_MODULES = frozenset({"np", "numpy", "math", "statistics", "torch", "json"})
 
 
 def keep_numbers(file: File, line: int) -> Marks:
     """What changes for a number that a line reads."""
     reads = [node for node in file.expressions(line) if isinstance(node, cst.Call) and _value(node) is not None]
-    if not reads:
+    outer = [read for read in reads if not any(around in reads for around in file.around(read))]
+    if not outer:
         return {}
     if seen := _SEES.search(file.text):
         raise NotCertain(f"The file has {seen[0].rstrip('(')}, which may see numbers that are not read yet.")
-    for read in reads:
-        parent = file.parent(read)
-        if isinstance(parent, cst.AugAssign):
-            return _sum(file, parent)
-        call = file.parent(parent) if isinstance(parent, cst.Arg) else None
-        if isinstance(call, cst.Call) and _list_of(file, call) is not None:
-            return _list(file, call)
-    code = file.code(reads[0])
-    raise NotCertain(f"What {code} reads is used at once: only where it is appended to a list or added to a sum can it wait.")
+    return _shown(file, _Waiting(file).all_of(outer[0]))
 
 
 def _value(node: cst.CSTNode) -> tuple[cst.BaseExpression, str] | None:
@@ -54,80 +48,177 @@ def _value(node: cst.CSTNode) -> tuple[cst.BaseExpression, str] | None:
     return None
 
 
-def _sum(file: File, statement: cst.AugAssign) -> Marks:
-    """`total += x.item()`."""
-    name, value = statement.target, _value(statement.value)
-    if not isinstance(name, cst.Name) or not isinstance(statement.operator, cst.AddAssign) or value is None:
-        raise NotCertain(f"{file.code(statement.target)} is no name of its own, or not a plain sum.")
-    _own(file, name)
-    marks: dict[cst.CSTNode, Become] = {}
-    for one in file.assignments(name):
-        bound = file.parent(one.node)
-        changes = isinstance(bound, cst.AugAssign)
-        if changes and isinstance(bound.operator, cst.AddAssign) and _value(bound.value):
-            marks[bound] = _added
-        elif changes or not _number(file, one.node):
-            raise NotCertain(f"{name.value} gets something else than numbers in line {file.line(bound)}.")
-    targets = {bound.target for bound in marks if isinstance(bound, cst.AugAssign)}
-    for use in file.uses(name):
-        if use not in targets:
-            marks[use] = lambda node: called("_number", node)  # type: ignore[arg-type]
-    return _shown(file, marks)
+def _later(node: cst.CSTNode) -> cst.CSTNode:
+    value = _value(node)
+    assert value is not None
+    return called("_later", bare(value[0]), cst.Name(value[1]))
+
+
+class _Waiting:
+    """Follows what becomes of numbers that wait, up to where something uses them."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._marks: dict[cst.CSTNode, Become] = {}
+        self._done: set[object] = set()
+
+    def all_of(self, read: cst.Call) -> dict[cst.CSTNode, Become]:
+        """All that changes where a read waits."""
+        self._marks[read] = _later
+        self._passed(read)
+        return self._marks
+
+    def _passed(self, node: cst.BaseExpression) -> None:
+        """Where the value of an expression goes, which is a number that may wait."""
+        file, parent = self._file, self._file.parent(node)
+        while isinstance(parent, cst.IfExp) and parent.test is not node:
+            node, parent = parent, file.parent(parent)
+        if isinstance(parent, cst.AugAssign):
+            self._sum(parent)
+        elif isinstance(parent, cst.Return):
+            self._returned(parent)
+        elif isinstance(parent, cst.Arg) and isinstance(call := file.parent(parent), cst.Call) and _list_of(file, call):
+            self._list(call)
+        else:
+            code = file.code(node)
+            raise NotCertain(
+                f"{code} is used at once: only what is appended to a list, added to a sum or returned can wait."
+            )
+
+    def _sum(self, statement: cst.AugAssign) -> None:
+        """`total += x.item()`."""
+        name, file = statement.target, self._file
+        if not isinstance(name, cst.Name) or not isinstance(statement.operator, cst.AddAssign):
+            raise NotCertain(f"{file.code(name)} is no name of its own, or not a plain sum.")
+        self._marks[statement] = _added
+        bound = file.assignments(name)
+        if not self._first(bound):
+            return
+        _own(file, name)
+        targets = {name}
+        for one in bound:
+            if isinstance(given := file.parent(one.node), cst.AugAssign):
+                self._marks[given] = _added
+                targets.add(given.target)  # type: ignore[arg-type]
+                if not isinstance(given.operator, cst.AddAssign):
+                    raise NotCertain(f"{name.value} is more than a sum, in line {file.line(given)}.")
+            elif not isinstance(_bound_value(file, one.node), cst.Integer | cst.Float):
+                raise NotCertain(f"{name.value} gets something else than a number, in line {file.line(one.node)}.")
+        for use in file.uses(name):
+            if use not in targets:
+                self._marks[use] = lambda node: called("_number", node)  # type: ignore[arg-type]
+
+    def _first(self, key: object) -> bool:
+        """Whether a name is met for the first time."""
+        key = id(key[0]) if isinstance(key, list) else key
+        first = key not in self._done
+        self._done.add(key)
+        return first
+
+    def _list(self, call: cst.Call) -> None:
+        """`numbers.append(x.item())`."""
+        name, file = _list_of(self._file, call), self._file
+        assert name is not None
+        self._marks[call] = _appended
+        bound = file.assignments(name)
+        if not self._first(bound):
+            return
+        _own(file, name)
+        if not all(_fresh(_bound_value(file, one.node)) for one in bound):
+            raise NotCertain(f"{name.value} may be a list that has another name as well.")
+        uses = file.uses(name)
+        appends = [use for use in uses if _append_of(file, use) is not None]
+        for use in uses:
+            if use in appends:
+                self._marks[_append_of(file, use)] = _appended  # type: ignore[index]
+                continue
+            if not _only_reads(file, use) and not _is_last(file, use, appends):
+                where = f"from line {file.line(use)} on"
+                raise NotCertain(f"Something else may hold the list {name.value} {where}, while numbers are appended.")
+            self._marks[use] = lambda node: called("_numbers", node)  # type: ignore[arg-type]
+
+    def _returned(self, statement: cst.Return) -> None:
+        """A function's result: wherever the file calls the function."""
+        file = self._file
+        function = next(one for one in file.around(statement) if isinstance(one, cst.FunctionDef))
+        if not self._first(function):
+            return
+        owner = next((one for one in file.around(function) if isinstance(one, cst.ClassDef | cst.FunctionDef)), None)
+        name = function.name.value
+        if isinstance(owner, cst.ClassDef) or function.asynchronous or function.decorators or _yields(function):
+            raise NotCertain(f"Who calls {name} and gets the number is not certain.")
+        if owner is None and not file.main:
+            raise NotCertain(f"Other files may call {name} and get the number.")
+        if len(file.assignments(function.name)) != 1:
+            raise NotCertain(f"{name} is bound more than once.")
+        for use in file.uses(function.name):
+            call = file.parent(use)
+            if not isinstance(call, cst.Call) or call.func is not use:
+                raise NotCertain(f"{name} is passed on in line {file.line(use)}.")
+            self._called(call)
+
+    def _called(self, call: cst.Call) -> None:
+        """A call whose result may wait: it is read, unless it can go on waiting."""
+        file, parent = self._file, self._file.parent(call)
+        if isinstance(parent, cst.Expr):
+            return
+        comprehension = isinstance(parent, cst.GeneratorExp | cst.ListComp) and parent.elt is call
+        argument = file.parent(parent) if comprehension else None
+        summed = file.parent(argument) if isinstance(argument, cst.Arg) else None
+        if isinstance(summed, cst.Call) and file.code(summed.func) == "sum" and len(summed.args) == 1:
+            self._marks[summed.func] = become(cst.Name("_sum"))
+            return
+        before = dict(self._marks), set(self._done)
+        try:
+            self._passed(call)
+        except NotCertain:
+            self._marks, self._done = before
+            self._marks[call] = lambda node: called("_number", node)  # type: ignore[arg-type]
+
+
+def _yields(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.Yield) or any(map(_yields, node.children))
 
 
 def _added(node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.AugAssign)
-    value = _value(node.value)
-    assert value is not None
-    made = called("_add", node.target, value[0], cst.parse_expression(value[1]))  # type: ignore[arg-type]
+    made = called("_add", node.target, bare(node.value))
     return cst.Assign([cst.AssignTarget(node.target)], made, semicolon=node.semicolon)
-
-
-def _list(file: File, call: cst.Call) -> Marks:
-    """`numbers.append(x.item())`."""
-    name = _list_of(file, call)
-    assert name is not None
-    _own(file, name)
-    if len(bound := file.assignments(name)) != 1 or not _empty(file, bound[0].node):
-        raise NotCertain(f"{name.value} is not bound once, to an empty list.")
-    uses = file.uses(name)
-    appends = {use: found for use in uses if (found := _append(file, use)) is not None}
-    marks: dict[cst.CSTNode, Become] = dict.fromkeys(appends.values(), _appended)
-    for use in uses:
-        if use in appends:
-            continue
-        if not _only_reads(file, use) and not _is_last(file, use, list(appends)):
-            where = f"line {file.line(use)}"
-            raise NotCertain(f"Something else may hold the list {name.value} from {where} on, while numbers are appended.")
-        marks[use] = lambda node: called("_numbers", node)  # type: ignore[arg-type]
-    return _shown(file, marks)
 
 
 def _list_of(file: File, call: cst.Call) -> cst.Name | None:
     """The name of the list that a call appends to as a statement."""
-    fits = isinstance(call.func, cst.Attribute) and call.func.attr.value == "append" and len(call.args) == 1
-    fits = fits and isinstance(file.parent(call), cst.Expr) and isinstance(call.func.value, cst.Name)  # type: ignore[union-attr]
-    return call.func.value if fits else None  # type: ignore[union-attr,return-value]
+    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "append" or len(call.args) != 1:
+        return None
+    name = call.func.value
+    return name if isinstance(name, cst.Name) and isinstance(file.parent(call), cst.Expr) else None
 
 
-def _append(file: File, use: cst.Name) -> cst.Call | None:
-    """The call that appends a number which is read, of whose list this is the name."""
+def _append_of(file: File, use: cst.Name) -> cst.Call | None:
+    """The call that appends to the list of a name."""
     call = file.parent(file.parent(use))
-    fits = isinstance(call, cst.Call) and _list_of(file, call) is use and _value(call.args[0].value) is not None
-    return call if fits else None  # type: ignore[return-value]
+    return call if isinstance(call, cst.Call) and _list_of(file, call) is use else None
 
 
 def _appended(node: cst.CSTNode) -> cst.CSTNode:
     assert isinstance(node, cst.Call)
     assert isinstance(node.func, cst.Attribute)
-    value = _value(node.args[0].value)
-    assert value is not None
-    return called("_append", node.func.value, value[0], cst.parse_expression(value[1]))
+    return called("_append", node.func.value, bare(node.args[0].value))
+
+
+def _fresh(value: cst.BaseExpression | None) -> bool:
+    """Whether an expression makes a list that has no other name."""
+    if isinstance(value, cst.Call):
+        method = isinstance(value.func, cst.Attribute) and value.func.attr.value in ("tolist", "copy")
+        return method or (isinstance(value.func, cst.Name) and value.func.value in ("list", "sorted"))
+    return isinstance(value, cst.List | cst.ListComp)
 
 
 def _own(file: File, name: cst.Name) -> None:
     """NotCertain where a name is not used by its own function, or by a module, alone."""
-    inner = (one for one in file.around(file.assignments(name)[0].node) if isinstance(one, cst.FunctionDef | cst.ClassDef))
+    inner = (
+        one for one in file.around(file.assignments(name)[0].node) if isinstance(one, cst.FunctionDef | cst.ClassDef)
+    )
     if isinstance(next(inner, None), cst.ClassDef):
         raise NotCertain(f"{name.value} belongs to a class.")
 
@@ -146,18 +237,11 @@ def _bound_value(file: File, node: cst.CSTNode) -> cst.BaseExpression | None:
     if at is None:
         return given.value if len(given.targets) == 1 or isinstance(given.value, cst.BaseNumber) else None
     values = given.value.elements if isinstance(given.value, cst.Tuple) else []
-    return values[at].value if at < len(values) and not any(isinstance(one, cst.StarredElement) for one in values) else None
-
-
-def _empty(file: File, node: cst.CSTNode) -> bool:
-    value = _bound_value(file, node)
-    return isinstance(value, cst.List) and not value.elements
-
-
-def _number(file: File, node: cst.CSTNode) -> bool:
-    """Whether an assignment gives a number, or something computed from names that are read as numbers."""
-    value = _bound_value(file, node)
-    return isinstance(value, cst.Integer | cst.Float)
+    return (
+        values[at].value
+        if at < len(values) and not any(isinstance(one, cst.StarredElement) for one in values)
+        else None
+    )
 
 
 def _only_reads(file: File, use: cst.Name) -> bool:

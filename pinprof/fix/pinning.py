@@ -8,7 +8,20 @@ with `non_blocking=True` no longer waits; where something else uses the memory, 
 from __future__ import annotations
 
 from pinprof.base.errors import packages_named
-from pinprof.fix.source import Become, File, Marks, NotCertain, bare, become, called, has_comment, keyword, last_name, with_keyword
+from pinprof.fix.source import (
+    Become,
+    File,
+    Marks,
+    NotCertain,
+    bare,
+    become,
+    called,
+    every,
+    has_comment,
+    keyword,
+    last_name,
+    with_keyword,
+)
 
 with packages_named():
     import libcst as cst
@@ -20,10 +33,12 @@ _MAKERS = frozenset(
 )  # fmt: skip
 _SAME_MEMORY = frozenset(
     {"zero_", "fill_", "uniform_", "normal_", "random_", "copy_", "view", "reshape", "flatten", "unsqueeze", "squeeze",
-     "detach", "narrow", "select", "t", "unbind", "split", "chunk"}
+     "detach", "narrow", "select", "t", "unbind", "split", "chunk", "values", "items"}
 )  # fmt: skip
-"""Methods whose result lies where their tensor lies."""
-_READS = frozenset({"to", "cuda", "size", "dim", "numel", "shape", "dtype", "nbytes", "element_size", "stride"})
+"""Methods whose result lies where their tensor or the tensors of their dictionary lie."""
+_READS = frozenset(
+    {"to", "cuda", "size", "dim", "numel", "shape", "dtype", "nbytes", "element_size", "stride", "pin_memory"}
+)
 _WAITS = frozenset({"torch.cuda.synchronize"})
 
 
@@ -64,11 +79,11 @@ def pin_made(file: File, line: int) -> Marks:
             found = _Origin(file)
             try:
                 found.follow(side)
-                marks = {made: _pinned(file, made) for made in found.makers}
-                reads = side is not copy.func.value or copy.func.attr.value != "copy_"
-                if not found.copied_only(copy, reads=reads):
-                    marks[copy] = with_keyword("non_blocking", "False")
-                return without_comments(marks)
+                if not found.makers:
+                    raise NotCertain(f"What {file.code(side)} is made of is pinned already.")
+                marks: dict[cst.CSTNode, Become] = {made: _pinned(file, made) for made in found.makers}
+                into = side is copy.func.value and copy.func.attr.value == "copy_"
+                return without_comments(marks | dict(_waiting(file, copy, found, reads=not into)))
             except NotCertain as error:
                 refused.append(error)
     if refused:
@@ -76,11 +91,37 @@ def pin_made(file: File, line: int) -> Marks:
     return {}
 
 
+def stage(file: File, line: int) -> Marks:
+    """What a line copies to a GPU goes through pinned memory, where what makes it cannot be changed."""
+    try:
+        if pin_made(file, line):
+            return {}
+    except NotCertain:
+        pass
+    marks: dict[cst.CSTNode, Become] = {}
+    for node in file.expressions(line):
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_gpu(file, node):
+            named = [one.keyword.value for one in node.args if one.keyword]
+            if not any(one.star for one in node.args) and set(named) <= {"device", "non_blocking", "dtype"}:
+                marks[node] = _staged
+    return without_comments(marks)
+
+
+def _staged(node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.Call)
+    assert isinstance(node.func, cst.Attribute)
+    where = [one.value for one in node.args if not one.keyword or one.keyword.value == "device"]
+    how = [one for one in node.args if one.keyword and one.keyword.value != "device"]
+    place = where[0] if where else cst.SimpleString('"cuda"')
+    args = [cst.Arg(bare(node.func.value)), cst.Arg(place), *how]
+    return cst.Call(cst.Name("_to_device"), args, lpar=node.lpar, rpar=node.rpar)
+
+
 def _to_gpu(file: File, node: cst.Call) -> bool:
     """Whether a call is `x.cuda()` or `x.to(…)` of something that is no dtype and not the host."""
     name = last_name(node.func)
     if name == "cuda":
-        return True
+        return not [one for one in node.args if not one.keyword]
     given = [one.value for one in node.args if not one.keyword or one.keyword.value == "device"]
     if name != "to" or len(given) != 1:
         return False
@@ -95,12 +136,24 @@ def _pinned(file: File, made: cst.Call) -> Become:
     return with_keyword("pin_memory", f"{name}.cuda.is_available()" if both and name else "True")
 
 
+def _waiting(file: File, copy: cst.Call, found: _Origin, *, reads: bool) -> Marks:
+    """The copies that wait from now on, where they did before because the memory was not pinned."""
+    calls = [copy, *found.other_copies(copy)]
+    mute = [call for call in calls if keyword(call, "non_blocking") is not None]
+    if "non_blocking" not in file.text or found.copied_only(copy, reads=reads):
+        return {}
+    if file.text.count("non_blocking") > len(mute):
+        raise NotCertain("Other copies with non_blocking may read or write the memory while something else does.")
+    return dict.fromkeys(mute, with_keyword("non_blocking", "False"))
+
+
 class _Origin:
     """Where the memory of an expression is made, and by which names it goes on the way."""
 
     def __init__(self, file: File) -> None:
         self._file = file
         self._seen: set[cst.CSTNode] = set()
+        self._iterated: set[cst.CSTNode] = set()
         self.makers: list[cst.Call] = []
         self.names: list[cst.Name] = []
 
@@ -149,9 +202,9 @@ class _Origin:
             if self._file.code(keyword(node, "pin_memory") or cst.Name("False")) == "True":
                 raise NotCertain(f"{self._file.code(node)} is pinned already.")
             self.makers.append(node)
+        elif isinstance(node.func, cst.Attribute) and node.func.attr.value == "pin_memory" and not node.args:
+            return
         elif isinstance(node.func, cst.Attribute) and node.func.attr.value in _SAME_MEMORY and not name:
-            self.follow(node.func.value)
-        elif isinstance(node.func, cst.Attribute) and node.func.attr.value in ("values", "items") and not node.args:
             self.follow(node.func.value)
         elif isinstance(node.func, cst.Name) and node.func.value in ("list", "tuple", "reversed", "iter") and node.args:
             self.follow(node.args[0].value)
@@ -159,11 +212,11 @@ class _Origin:
             raise self._unknown(node)
 
     def _name(self, name: cst.Name) -> None:
-        bound = self._file.assignments(name)
-        if len(bound) != 1:
-            raise NotCertain(f"{name.value} is bound {len(bound)} times.")
         self.names.append(name)
-        self._bound(bound[0].node, name.value)
+        for one in self._file.assignments(name):
+            if one.node not in self._seen:
+                self._seen.add(one.node)
+                self._bound(one.node, name.value)
 
     def _bound(self, node: cst.CSTNode, name: str) -> None:
         """What an assignment or a loop gives to a name or an attribute."""
@@ -208,18 +261,29 @@ class _Origin:
         """`self.x`, which one line of the file gives."""
         if not isinstance(node.value, cst.Name) or node.value.value != "self":
             raise self._unknown(node)
-        same = [one for one in self._file.nodes() if isinstance(one, cst.Attribute) and last_name(one) == node.attr.value]
+        same = [
+            one for one in self._file.nodes() if isinstance(one, cst.Attribute) and last_name(one) == node.attr.value
+        ]
         given = [one for one in same if isinstance(self._file.parent(one), cst.AssignTarget | cst.AnnAssign)]
         if len(given) != 1 or len({self._file.code(one) for one in same}) != 1:
             raise NotCertain(f"{self._file.code(node)} is given in {len(given)} lines, or used by other names.")
         self.names += [cst.Name("self")] if len(same) > 2 else []
         self._bound(given[0], self._file.code(node))
 
+    def other_copies(self, copy: cst.Call) -> list[cst.Call]:
+        """Other calls of methods of what has one of the names: `x[i].to(…)`."""
+        found = []
+        for name in self.names:
+            for use in self._file.uses(name) if name.value != "self" else ():
+                parent = self._whole(use)[1]
+                call = self._file.parent(parent)
+                if isinstance(parent, cst.Attribute) and isinstance(call, cst.Call) and call is not copy:
+                    found.append(call)
+        return found
+
     def copied_only(self, copy: cst.Call, *, reads: bool) -> bool:
         """Whether nothing else can touch the memory while a copy runs: `reads` says that the copy reads it."""
-        if keyword(copy, "non_blocking") is None:
-            return True
-        inside = set(_all(copy))
+        inside = set(every(copy))
         for name in self.names:
             if name.value == "self":
                 return False
@@ -228,19 +292,34 @@ class _Origin:
                     return False
         return True
 
-    def _harmless(self, use: cst.CSTNode, copy: cst.Call, *, reads: bool) -> bool:
+    def _whole(self, use: cst.CSTNode) -> tuple[cst.CSTNode, cst.CSTNode]:
+        """`x[i]` of a name `x`, and what that is in."""
         node, parent = use, self._file.parent(use)
         while isinstance(parent, cst.Subscript) and parent.value is node:
             node, parent = parent, self._file.parent(parent)
+        return node, parent
+
+    def _harmless(self, use: cst.CSTNode, copy: cst.Call, *, reads: bool) -> bool:
+        node, parent = self._whole(use)
         if isinstance(parent, cst.Arg) and isinstance(call := self._file.parent(parent), cst.Call):
             function = last_name(call.func)
-            if function in ("zip", "enumerate", "len", "reversed", "range"):
+            if function in ("zip", "enumerate", "reversed"):
+                node, parent = call, self._file.parent(call)
+            elif function == "len" or (reads and function == "copy_"):
                 return True
-            return reads and function == "copy_"
-        if isinstance(parent, cst.For | cst.CompFor) and parent.iter is node:
-            return True
         if isinstance(parent, cst.Attribute) and parent.value is node:
-            return reads and parent.attr.value in _READS or (not reads and parent.attr.value == "copy_")
+            read = reads and parent.attr.value in _READS
+            if read or (not reads and parent.attr.value == "copy_"):
+                return True
+            if parent.attr.value in ("items", "values"):
+                node, parent = self._file.parent(parent), self._file.parent(self._file.parent(parent))
+        if isinstance(parent, cst.For | cst.CompFor) and parent.iter is node:
+            targets = (
+                [] if parent in self._iterated else [one for one in every(parent.target) if isinstance(one, cst.Name)]
+            )
+            self._iterated.add(parent)
+            uses = {use for target in targets for use in self._file.uses(target)} - set(every(copy))
+            return all(self._harmless(one, copy, reads=reads) for one in uses)
         return self._after_wait(use, copy)
 
     def _after_wait(self, use: cst.CSTNode, copy: cst.Call) -> bool:
@@ -249,19 +328,14 @@ class _Origin:
         for inner, block in zip([use, *around], around, strict=False):
             if isinstance(block, cst.IndentedBlock | cst.Module) and block in copies:
                 body = list(block.body)
-                at, begun = body.index(inner), next(i for i, one in enumerate(body) if one in copies)
+                lines = [one in copies for one in body]
+                at, begun = [one is inner for one in body].index(True), lines.index(True)
                 between = body[begun + 1 : at] if begun < at else []
                 looped = any(isinstance(one, cst.For | cst.While) for one in self._file.around(block))
-                waits = any(self._file.qualified(node.func) in _WAITS for one in between for node in _all(one)
+                waits = any(self._file.qualified(node.func) in _WAITS for one in between for node in every(one)
                             if isinstance(node, cst.Call))  # fmt: skip
                 return waits and not looped
         return False
-
-
-def _all(node: cst.CSTNode):  # type: ignore[no-untyped-def]
-    yield node
-    for child in node.children:
-        yield from _all(child)
 
 
 def unpin(file: File, line: int) -> Marks:
@@ -277,7 +351,9 @@ def unpin(file: File, line: int) -> Marks:
         elif last_name(node.func) == "pin_memory" and isinstance(node.func, cst.Attribute) and not node.args:
             _same_as_before(file, node)
             statement = file.parent(node)
-            again = isinstance(statement, cst.Assign) and file.code(statement.targets[0].target) == file.code(node.func.value)
+            again = isinstance(statement, cst.Assign) and file.code(statement.targets[0].target) == file.code(
+                node.func.value
+            )
             marks |= {statement: become(cst.Pass())} if again else {node: _unpinned}
     return without_comments(marks)
 

@@ -149,7 +149,7 @@ class _Fix:
     def _file(self, path: Path) -> File:
         if path not in self._files:
             try:
-                self._files[path] = File(self._tree.text(path))
+                self._files[path] = File(self._tree.text(path), main=path == self._main())
             except ValueError as error:
                 raise NotCertain(f"{path} is not UTF-8.") from error
         return self._files[path]

@@ -29,7 +29,16 @@ Become = Callable[[cst.CSTNode], "cst.CSTNode | cst.RemovalSentinel"]
 Marks = Mapping[cst.CSTNode, Become]
 _PRIVATE = re.compile(r"(?<![\w.])_[a-zA-Z]\w*")
 _HARMLESS = frozenset(
-    {"no_grad", "inference_mode", "enable_grad", "staticmethod", "classmethod", "property", "contextmanager", "override"}
+    {
+        "no_grad",
+        "inference_mode",
+        "enable_grad",
+        "staticmethod",
+        "classmethod",
+        "property",
+        "contextmanager",
+        "override",
+    }
 )
 """Decorators that neither read nor compile a function's code."""
 MARKER = "# ---- inserted\n"
@@ -42,7 +51,9 @@ class NotCertain(Exception):
 class File:
     """A Python file with its tree; NotCertain where its text is none that can be written back."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, main: bool = True) -> None:
+        """`main`: the file is the main program, so no other file imports its names."""
+        self.main = main
         try:
             self.tree = ast.parse(text)
             self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
@@ -57,7 +68,7 @@ class File:
         return self._wrapper.resolve(ScopeProvider)
 
     def changed(self, marks: Marks, inserted: Sequence[str]) -> str:
-        """The text with marked nodes changed and functions of this package's modules inserted; NotCertain if invalid."""
+        """The text with marked nodes changed and lines of `inserted/` added; NotCertain where it would not be valid."""
         try:
             module = self._wrapper.module.visit(_Marked(marks))
             assert isinstance(module, cst.Module)
@@ -71,7 +82,10 @@ class File:
 
     def qualified(self, node: cst.CSTNode) -> str:
         """`numpy.memmap` of `np.memmap` or `memmap`, where an import gives a name, and nothing else; else empty."""
-        scope = self._scopes.get(node)
+        first = node
+        while isinstance(first, cst.Attribute):
+            first = first.value
+        scope = self._scopes.get(node) if isinstance(first, cst.Name) else None
         names = list(scope.get_qualified_names_for(node)) if scope else []
         return names[0].name if len(names) == 1 and names[0].source is QualifiedNameSource.IMPORT else ""
 
@@ -99,7 +113,8 @@ class File:
             yield from _below(statement)
         for node, place in self._positions.items():
             if isinstance(node, cst.For | cst.With | cst.If | cst.While) and place.start.line == line:
-                heads = [*node.items] if isinstance(node, cst.With) else [getattr(node, "iter", None) or node.test]
+                loop = [node.iter] if isinstance(node, cst.For) else []
+                heads = [*node.items] if isinstance(node, cst.With) else loop or [node.test]  # type: ignore[union-attr]
                 for head in heads:
                     yield from _below(head)
 
@@ -135,9 +150,7 @@ class File:
 
     def uses(self, name: cst.Name) -> list[cst.Name]:
         """Every place that reads a name, in order; NotCertain where it is used in a way that hides them."""
-        nodes = {access.node for one in self.assignments(name) for access in one.references}
-        if not all(isinstance(node, cst.Name) for node in nodes):
-            nodes = {self._first(node) for node in nodes}
+        nodes = {self._first(access.node) for one in self.assignments(name) for access in one.references}
         return sorted(nodes, key=lambda node: (self.line(node), self._positions[node].start.column))
 
     def _first(self, node: cst.CSTNode) -> cst.Name:
@@ -196,9 +209,16 @@ def _below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         yield from _below(child)
 
 
+def every(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all below it."""
+    yield node
+    for child in node.children:
+        yield from every(child)
+
+
 def has_comment(node: cst.CSTNode) -> bool:
     """Whether a comment would be lost with a node."""
-    return isinstance(node, cst.Comment) or any(map(has_comment, node.children))
+    return any(isinstance(one, cst.Comment) for one in every(node))
 
 
 def last_name(node: cst.BaseExpression) -> str:

@@ -18,7 +18,7 @@ from pinprof.base.errors import packages_named
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fix.gathering import gather_rows
 from pinprof.fix.numbers import keep_numbers
-from pinprof.fix.pinning import pin_made, pin_results, unpin
+from pinprof.fix.pinning import pin_made, pin_results, stage, unpin
 from pinprof.fix.source import File, Marks, NotCertain, become, has_comment, keyword, last_name, with_keyword
 
 with packages_named():
@@ -103,7 +103,9 @@ def _option(called: str, name: str, positional: int = 0, needs: str = "") -> Cal
         if len(calls) > 1:
             calls = [call for call in calls if _on_line(file, line, call)] or calls
         if len(calls) > 1:
-            raise NotCertain(f"The file calls {called} {len(calls)} times, and the recording does not say which is meant.")
+            raise NotCertain(
+                f"The file calls {called} {len(calls)} times, and the recording does not say which is meant."
+            )
         for call in calls:
             if any(one.star for one in call.args) or sum(not one.keyword for one in call.args) > positional:
                 raise NotCertain(f"The options of {called} are given without their names.")
@@ -121,12 +123,16 @@ def _on_line(file: File, line: int, call: cst.Call) -> bool:
     statement = file.parent(call)
     target = file.code(statement.targets[0].target) if isinstance(statement, cst.Assign) else None
     nodes = list(file.expressions(line))
-    return call in nodes or any(isinstance(node, cst.Name | cst.Attribute) and file.code(node) == target for node in nodes)
+    return call in nodes or any(
+        isinstance(node, cst.Name | cst.Attribute) and file.code(node) == target for node in nodes
+    )
 
 
 def _copy_mapped(file: File, line: int) -> Marks:
     """`numpy.memmap(…, "c")` is read at once: the one of a line, of the names in it, or of the file."""
-    calls = [node for node in file.nodes() if isinstance(node, cst.Call) and file.qualified(node.func) == "numpy.memmap"]
+    calls = [
+        node for node in file.nodes() if isinstance(node, cst.Call) and file.qualified(node.func) == "numpy.memmap"
+    ]
     calls = [call for call in calls if '"c"' in file.code(call) or "'c'" in file.code(call)]
     if len(calls) > 1:
         calls = [call for call in calls if _on_line(file, line, call)]
@@ -208,8 +214,12 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
                 _FRESH | _PAGEABLE, "torch", pin_results, _PINNED, ("pinned",),
             ),
             Transformation(
-                "pinned-when-made", "making tensors in pinned memory", "What is copied from or to a GPU is made pinned.",
+                "pinned-when-made", "making tensors in pinned memory", "What a GPU copies is made in pinned memory.",
                 _FRESH | _PAGEABLE, "torch", pin_made, _PINNED,
+            ),
+            Transformation(
+                "staged-copies", "copying through pinned memory", "`.to(device)` copies through pinned memory.",
+                _PAGEABLE, "torch", stage, _PINNED, ("staged",),
             ),
             Transformation(
                 "loader-pinned", "DataLoader(pin_memory=True)", "A thread of the loader pins every batch.",
@@ -245,7 +255,7 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
                 "None: copies of the memory wait.",
             ),
             Transformation(
-                "copied-files", "reading instead of mapping", "A private mapping of a file becomes memory with its bytes.",
+                "copied-files", "reading instead of mapping", "A private mapping becomes memory with the bytes.",
                 frozenset({"read-file"}), "numpy", _copy_mapped, f"The whole file is read. {_KEEPS}", ("kept_memory",),
             ),
             Transformation(

@@ -17,7 +17,8 @@ def _gather(target, source, rows, non_blocking):
     """target[a].copy_(source[b], non_blocking) for each (a, b) of rows, as one copy (pinprof fix)."""
     to, at = [one for one, _ in rows], [other for _, other in rows]
     both, limits = (target, source), ((to, target), (at, source))
-    fits = len(rows) > 1 and all(type(one) is _torch.Tensor and one.layout is _torch.strided and one.ndim for one in both)
+    plain = [type(one) is _torch.Tensor and one.layout is _torch.strided and one.ndim > 0 for one in both]
+    fits = len(rows) > 1 and all(plain)
     fits = fits and not any(one.requires_grad or one.is_quantized or one.is_conj() or one.is_neg() for one in both)
     fits = fits and target.dtype == source.dtype and target.shape[1:] == source.shape[1:] and len({*to}) == len(to)
     fits = fits and target.untyped_storage().data_ptr() != source.untyped_storage().data_ptr()

@@ -9,55 +9,80 @@ inserted as it is.
 # ---- inserted
 import torch as _torch
 
-_PLAIN = (_torch.Tensor, _torch.nn.Parameter)
-_MOST = 1024  # so many tensors wait at most
+_MOST = 1024  # so many numbers of a list wait at most
+_WAITING = {}
+_NEVER = (_torch.complex32, _torch.complex64, _torch.complex128, getattr(_torch, "uint64", None))
 
 
-def _waits(value):
-    fits = type(value) in _PLAIN and value.numel() == 1 and value.layout is _torch.strided
-    return fits and value.device.type in ("cuda", "cpu") and not (value.is_complex() or value.is_quantized)
+class _Later:
+    """A number that is still on the GPU (pinprof fix)."""
+
+    def __init__(self, value):
+        self.value = value
 
 
 def _item(value):
     return value.item()
 
 
-def _append(numbers, value, read):
-    """numbers.append(read(value)), where the GPU's value is read later (pinprof fix)."""
-    if not _waits(value):
-        return numbers.append(read(value))
-    value = value.detach().reshape(()).clone()
-    numbers.append(value.double() if read is float else value)
-    if len(numbers) % _MOST == 0:
-        _numbers(numbers)
+def _later(value, read):
+    """read(value), which waits on the GPU until something uses it (pinprof fix)."""
+    plain = type(value) in (_torch.Tensor, _torch.nn.Parameter) and value.numel() == 1
+    plain = plain and value.layout is _torch.strided and value.device.type in ("cuda", "cpu")
+    if not plain or value.dtype in _NEVER or value.is_quantized:
+        return read(value)
+    real = read is float or value.is_floating_point()
+    kind = _torch.float64 if real else value.dtype if value.dtype is _torch.bool else _torch.int64
+    return _Later(value.detach().reshape(()).to(kind, copy=True))
+
+
+def _number(value):
+    """What a number is, read from the GPU (pinprof fix)."""
+    return value.value.item() if type(value) is _Later else value
+
+
+def _add(total, value):
+    """Total + value, on the GPU (pinprof fix)."""
+    waits = next((one.value for one in (total, value) if type(one) is _Later), None)
+    terms = [_term(one, waits) for one in (total, value)]
+    if waits is None or None in (terms[0], terms[1]):
+        return _number(total) + _number(value)
+    return _Later(terms[0] + terms[1])
+
+
+def _term(one, beside):
+    """A number as a tensor; None where Python adds it."""
+    if type(one) is _Later:
+        fits = one.value.device == beside.device
+        return (one.value.long() if one.value.dtype is _torch.bool else one.value) if fits else None
+    fits = beside is not None and (type(one) is float or (type(one) is int and abs(one) < 1 << 53))
+    kind = _torch.float64 if type(one) is float else _torch.int64
+    return _torch.tensor(one, dtype=kind, device=beside.device) if fits else None
+
+
+def _append(numbers, value):
+    """numbers.append(value), which may wait on the GPU (pinprof fix)."""
+    numbers.append(value)
+    if type(value) is _Later:
+        places = _WAITING.setdefault(id(numbers), [])
+        places.append(len(numbers) - 1)
+        if len(places) >= _MOST:
+            _numbers(numbers)
 
 
 def _numbers(numbers):
     """The list, after all that waits on the GPU is read, with one copy (pinprof fix)."""
-    first = len(numbers)
-    while first and type(numbers[first - 1]) is _torch.Tensor:
-        first -= 1
-    waiting = numbers[first:]
-    alike = len({(one.dtype, one.device) for one in waiting}) == 1
-    numbers[first : first + len(waiting)] = _torch.stack(waiting).tolist() if alike else [one.item() for one in waiting]
+    places = [at for at in _WAITING.pop(id(numbers), ()) if at < len(numbers) and type(numbers[at]) is _Later]
+    values = [numbers[at].value for at in places]
+    alike = len({(one.dtype, one.device) for one in values}) == 1
+    for at, one in zip(places, _torch.stack(values).tolist() if alike else [one.item() for one in values]):
+        numbers[at] = one
     return numbers
 
 
-def _add(total, value, read):
-    """total + read(value), on the GPU (pinprof fix)."""
-    known = type(total) in (int, float, _torch.Tensor) and not (type(total) is int and abs(total) >> 53)
-    if not known or not _waits(value):
-        return _number(total) + read(value)
-    real = read is float or value.is_floating_point()
-    value = value.detach().reshape(()).to(_torch.float64 if real else _torch.int64)
-    if type(total) is not _torch.Tensor:
-        kind = _torch.float64 if type(total) is float else _torch.int64
-        total = _torch.tensor(total, dtype=kind, device=value.device)
-    elif total.device != value.device:
-        return _number(total) + value.item()
-    return total + value
-
-
-def _number(total):
-    """What a sum is, read from the GPU (pinprof fix)."""
-    return total.item() if type(total) is _torch.Tensor else total
+def _sum(values):
+    """sum(values), which may wait on the GPU (pinprof fix)."""
+    numbers = []
+    for one in values:
+        _append(numbers, one)
+    return sum(_numbers(numbers))
