@@ -354,8 +354,18 @@ def unpin(file: File, line: int) -> Marks:
             again = isinstance(statement, cst.Assign) and file.code(statement.targets[0].target) == file.code(
                 node.func.value
             )
-            marks |= {statement: become(cst.Pass())} if again else {node: _unpinned}
+            marks |= _without(file, statement) if again else {node: _unpinned}
     return without_comments(marks)
+
+
+def _without(file: File, statement: cst.CSTNode) -> Marks:
+    """A statement leaves, with its line where that has nothing else and is not all of its block."""
+    line = file.parent(statement)
+    block = file.parent(line)
+    alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 and not has_comment(line)
+    if alone and isinstance(block, cst.IndentedBlock | cst.Module) and len(block.body) > 1:
+        return {line: become(cst.RemoveFromParent())}
+    return {statement: become(cst.Pass())}
 
 
 def _unpinned(node: cst.CSTNode) -> cst.CSTNode:

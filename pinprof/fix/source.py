@@ -41,7 +41,7 @@ _HARMLESS = frozenset(
     }
 )
 """Decorators that neither read nor compile a function's code."""
-MARKER = "# ---- inserted\n"
+MARKER = "# ---- inserted"
 
 
 class NotCertain(Exception):
@@ -168,16 +168,19 @@ class File:
                 raise NotCertain(f"{name} is decorated, so something else may read or compile its code.")
 
     def _with_inserted(self, module: cst.Module, name: str) -> cst.Module:
-        """The module with the lines of `inserted/NAME.py` below its docstring and imports of `__future__`."""
-        text = (Path(__file__).with_name("inserted") / f"{name}.py").read_text("utf-8").partition(MARKER)[2]
+        """The module with the lines of `inserted/NAME.py` below its imports, or `above` those that read variables."""
+        whole = (Path(__file__).with_name("inserted") / f"{name}.py").read_text("utf-8")
+        where, _, text = whole.partition(MARKER)[2].partition("\n")
         if both := sorted(set(_PRIVATE.findall(self.text)) & set(_PRIVATE.findall(text))):
             raise NotCertain(f"The file has the name {both[0]} already.")
-        body = list(module.body)
-        at = 0
+        body, at = list(module.body), 0
         while at < len(body) and _stands_first(body[at], first=at == 0):
             at += 1
+        while at < len(body) and not where and _imports(body[at]):
+            at += 1
         first, *others = cst.parse_module(text).body
-        above = first.with_changes(leading_lines=[cst.EmptyLine(indent=False)]) if at else first
+        lines = 2 if isinstance(first, cst.FunctionDef | cst.ClassDef) else 1
+        above = first.with_changes(leading_lines=[cst.EmptyLine(indent=False)] * lines) if at else first
         return module.with_changes(body=[*body[:at], above, *others, *body[at:]])
 
 
@@ -198,6 +201,10 @@ def _stands_first(node: cst.CSTNode, *, first: bool) -> bool:
     if isinstance(line, cst.Expr):
         return first and isinstance(line.value, cst.SimpleString | cst.ConcatenatedString)
     return isinstance(line, cst.ImportFrom) and isinstance(line.module, cst.Name) and line.module.value == "__future__"
+
+
+def _imports(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.SimpleStatementLine) and isinstance(node.body[0], cst.Import | cst.ImportFrom)
 
 
 def _below(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

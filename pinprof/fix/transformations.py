@@ -256,7 +256,8 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
             ),
             Transformation(
                 "copied-files", "reading instead of mapping", "A private mapping becomes memory with the bytes.",
-                frozenset({"read-file"}), "numpy", _copy_mapped, f"The whole file is read. {_KEEPS}", ("kept_memory",),
+                frozenset({"read-file", "record-mappings"}), "numpy", _copy_mapped, f"The whole file is read. {_KEEPS}",
+                ("kept_memory",),
             ),
             Transformation(
                 "spawned", "posix_spawn instead of fork", "os.posix_spawn starts the program.",

@@ -34,6 +34,7 @@ losses, kept, calls, seen = [], [], [], {}
 total = 0.0
 count = 0
 v = w.sum()
+d = w.double()
 """
 _TAIL = """
 print(losses, repr(total), repr(count), kept, seen)
@@ -44,7 +45,7 @@ print(w.tolist(), host.tolist(), rows.tolist())
 _MAKES = (
     "v = (w * (i + {k})).sum()", "v = w[i % 4]", "v = (w > i / 3).sum()", "v = (w > i).any()", "v = w.half().mean()",
     "v = w[i % 8 : i % 8 + 1]", "v = w.double().prod() / 3", "v = (w * 1e30).sum() * 1e9", "v = torch.tensor(i * 1.1)",
-    "v = np.float32(i)", "v = w.sum().long() << 40",
+    "v = np.float32(i)", "v = w.sum().long() << 40", "v = d[i % 4]",
 )  # fmt: skip
 _READS = (
     "losses.append(v.item())", "losses.append(float(v))", "losses.append(v.item() if i % 2 else {k})",
@@ -52,7 +53,7 @@ _READS = (
     "count += v.item()", "losses.append(float(v.item()))", "total += v.item() * 2", "print(v.item())",
 )  # fmt: skip
 _AFTER = (
-    "w += 1", "w.mul_(0.5)", "v = v + 1", "print(losses[-1:])", "print(f'{{total:.6f}} {{count}}')",
+    "w += 1", "d.mul_(0.5)", "w.mul_(0.5)", "v = v + 1", "print(losses[-1:])", "print(f'{{total:.6f}} {{count}}')",
     "kept.append(total)",
     "total = 0.0", "losses.clear()", "losses.insert(0, 7)", "x = total + 1; print(x)", "print(sum(losses))",
     "losses[0:1] = [3]", "del losses[:1]", "total = total", "y = max(losses, default=0); print(y)", "losses.sort()",

@@ -4,7 +4,9 @@ The same as the cure `torch-exact-pins` of `pinprof try`. A variable that is set
 """
 
 # fmt: off
-# ---- inserted
+# ---- inserted above
 import os as _os
 
-_os.environ.setdefault("PYTORCH_ALLOC_CONF", "pinned_max_round_threshold_mb:64")  # pinned as asked for (pinprof fix)
+_os.environ.setdefault(  # how PyTorch pins memory (pinprof fix)
+    "PYTORCH_ALLOC_CONF", "pinned_max_round_threshold_mb:64"
+)

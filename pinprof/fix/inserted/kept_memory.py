@@ -5,11 +5,17 @@ does not depend on where malloc takes memory from. Without glibc nothing changes
 is -1 in malloc.h; the GNU C Library manual, section 3.2.3, explains them. The text below the marker is inserted as is.
 """
 
+
 # fmt: off
 # ---- inserted
-import ctypes as _ctypes
-import sys as _sys
+def _keep_memory():
+    """The C library keeps freed memory: M_MMAP_MAX, M_TRIM_THRESHOLD (pinprof fix)."""
+    import ctypes
 
-if _sys.platform == "linux" and hasattr(_ctypes.CDLL(None), "mallopt"):  # malloc keeps freed memory (pinprof fix)
-    _ctypes.CDLL(None).mallopt(-4, 0)  # M_MMAP_MAX: large blocks come from the heap too
-    _ctypes.CDLL(None).mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: the heap stays as it is
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(-4, 0)
+        libc.mallopt(-1, 2**31 - 1)
+
+
+_keep_memory()

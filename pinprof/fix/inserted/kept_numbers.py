@@ -7,11 +7,7 @@ inserted as it is.
 
 # fmt: off
 # ---- inserted
-import torch as _torch
-
-_MOST = 1024  # so many numbers of a list wait at most
-_WAITING = {}
-_NEVER = (_torch.complex32, _torch.complex64, _torch.complex128, getattr(_torch, "uint64", None))
+_waiting = {}  # places in lists, by their id
 
 
 class _Later:
@@ -27,12 +23,14 @@ def _item(value):
 
 def _later(value, read):
     """read(value), which waits on the GPU until something uses it (pinprof fix)."""
-    plain = type(value) in (_torch.Tensor, _torch.nn.Parameter) and value.numel() == 1
-    plain = plain and value.layout is _torch.strided and value.device.type in ("cuda", "cpu")
-    if not plain or value.dtype in _NEVER or value.is_quantized:
+    import torch
+
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.numel() == 1
+    plain = plain and value.layout is torch.strided and value.device.type in ("cuda", "cpu")
+    if not plain or value.is_complex() or value.is_quantized or "uint64" in str(value.dtype):
         return read(value)
     real = read is float or value.is_floating_point()
-    kind = _torch.float64 if real else value.dtype if value.dtype is _torch.bool else _torch.int64
+    kind = torch.float64 if real else value.dtype if value.dtype is torch.bool else torch.int64
     return _Later(value.detach().reshape(()).to(kind, copy=True))
 
 
@@ -52,30 +50,34 @@ def _add(total, value):
 
 def _term(one, beside):
     """A number as a tensor; None where Python adds it."""
+    import torch
+
     if type(one) is _Later:
         fits = one.value.device == beside.device
-        return (one.value.long() if one.value.dtype is _torch.bool else one.value) if fits else None
+        return (one.value.long() if one.value.dtype is torch.bool else one.value) if fits else None
     fits = beside is not None and (type(one) is float or (type(one) is int and abs(one) < 1 << 53))
-    kind = _torch.float64 if type(one) is float else _torch.int64
-    return _torch.tensor(one, dtype=kind, device=beside.device) if fits else None
+    kind = torch.float64 if type(one) is float else torch.int64
+    return torch.tensor(one, dtype=kind, device=beside.device) if fits else None
 
 
 def _append(numbers, value):
     """numbers.append(value), which may wait on the GPU (pinprof fix)."""
     numbers.append(value)
     if type(value) is _Later:
-        places = _WAITING.setdefault(id(numbers), [])
+        places = _waiting.setdefault(id(numbers), [])
         places.append(len(numbers) - 1)
-        if len(places) >= _MOST:
+        if len(places) >= 1024:
             _numbers(numbers)
 
 
 def _numbers(numbers):
     """The list, after all that waits on the GPU is read, with one copy (pinprof fix)."""
-    places = [at for at in _WAITING.pop(id(numbers), ()) if at < len(numbers) and type(numbers[at]) is _Later]
+    import torch
+
+    places = [at for at in _waiting.pop(id(numbers), ()) if at < len(numbers) and type(numbers[at]) is _Later]
     values = [numbers[at].value for at in places]
     alike = len({(one.dtype, one.device) for one in values}) == 1
-    for at, one in zip(places, _torch.stack(values).tolist() if alike else [one.item() for one in values]):
+    for at, one in zip(places, torch.stack(values).tolist() if alike else [one.item() for one in values]):
         numbers[at] = one
     return numbers
 

@@ -4,8 +4,9 @@ The same as the cure `torch-register-pins` of `pinprof try`. A variable that is 
 """
 
 # fmt: off
-# ---- inserted
+# ---- inserted above
 import os as _os
 
-_PINS = "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"  # faster pinning (pinprof fix)
-_os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", _PINS)
+_os.environ.setdefault(  # how PyTorch pins memory (pinprof fix)
+    "PYTORCH_CUDA_ALLOC_CONF", "pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+)

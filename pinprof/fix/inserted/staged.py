@@ -9,10 +9,10 @@ copies. The copy waits as the program says. The text below the marker is inserte
 # ---- inserted
 def _to_device(value, where, **how):
     """value.to(where, **how) through pinned memory, which PyTorch reuses (pinprof fix)."""
-    import torch as _torch
+    import torch
 
-    plain = type(value) is _torch.Tensor and value.device.type == "cpu" and value.layout is _torch.strided
+    plain = type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided
     plain = plain and not value.requires_grad and value.is_contiguous() and value.nbytes >= 1 << 20
-    if plain and type(where) in (str, int, _torch.device) and _torch.device(where).type == "cuda":
+    if plain and type(where) in (str, int, torch.device) and torch.device(where).type == "cuda":
         value = value.pin_memory()
     return value.to(where, **how)
