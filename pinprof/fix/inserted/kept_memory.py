@@ -1,4 +1,4 @@
-"""What `pinprof fix` inserts for memory that is allocated and freed again and again: glibc's malloc keeps it.
+"""What `pinprof fix` inserts for memory that is allocated and freed repeatedly: glibc's malloc keeps it.
 
 The same as the cure `glibc-keep-memory` of `pinprof try`, with functions instead of variables. What a program computes
 does not depend on where malloc takes memory from. Without glibc nothing changes. M_MMAP_MAX is -4 and M_TRIM_THRESHOLD

@@ -1,13 +1,14 @@
 """What `pinprof fix` proves on a GPU: each program fixed, and its hand-made cure (`X cured`) measured beside it.
 
-usage: python -m tests.truth.gpu.fixes [PROGRAM...] --out DIR [--time 60s] [--limit 150] [--quick] [--python PATH]
+usage: python -m tests.truth.gpu.fixes [PROGRAM...] --out DIR [--time 60s] [--limit 150] [--quick [--cure ID]...] [--python PATH]
 
 A PROGRAM is a Python file that prints `seconds S`; without one, those of tests/cases that have a cure (host programs
 too). Its lines that choose the cure by `CURED` work as ever. DIR gets NAME.json and NAME.log of every program, and
 all.md: verdict, measured ratio, and the share of the hand-made cure's saving that the fix reaches. Programs that cannot
 be run are named with the reason, one that takes longer than `--limit` seconds is ended; the others go on.
 
-`--quick` records nothing: it changes the lines that end in GUILTY for every cure, and runs as is, changed and cured in
+`--quick` records nothing: it changes the lines that end in GUILTY for every cure, or
+those that are named, and runs as is, changed and cured in
 turns (NAME.py and NAME.diff of the change that is fastest with the same output), for at most 40 s a program.
 """
 
@@ -71,10 +72,10 @@ def row(name: str, answer: dict[str, Any], by_hand: float | None) -> str:
     return f"| {' | '.join([*cells, ratio(found), best['verdict'], share, words])} |"
 
 
-def quick(program: Path, out: Path, python: str) -> str:
+def quick(program: Path, out: Path, python: str, cures: list[str]) -> str:
     """A line of the table, of the changes of the lines that end in GUILTY."""
     begun, text, variants = time.monotonic(), program.read_text(), {}
-    texts, reasons = changes(text)
+    texts, reasons = changes(text, cures)
     for name, changed in texts.items():
         variants[name] = out / f"{program.stem}.{name}.py"
         variants[name].write_text(changed)
@@ -106,22 +107,27 @@ def quick(program: Path, out: Path, python: str) -> str:
     return "\n".join(lines) or f"| {' | '.join([*cells, '–', 'left alone', '–', reasons])} |"
 
 
-def changes(text: str) -> tuple[dict[str, str], str]:
-    """A program's changed texts by their transformation, and why there are no others."""
+def changes(text: str, cures: list[str]) -> tuple[dict[str, str], str]:
+    """A program's changed texts by their transformation, and why there are no others.
+
+    Without `cures`, lines at the top of the program are tried only where no line changes.
+    """
     from pinprof.fix.source import File, NotCertain
     from pinprof.fix.transformations import TRANSFORMATIONS, changed, line_changes, program_changes
 
     file, reasons, found = File(text), {}, {}
     at_fault = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("GUILTY")]
-    cures = sorted({cure for one in TRANSFORMATIONS.values() for cure in one.cures})
-    for number in at_fault:
-        for cure in cures:
-            some = program_changes(file, cure)
+    wanted = cures or sorted({cure for one in TRANSFORMATIONS.values() for cure in one.cures})
+    for cure in wanted:
+        for number in at_fault:
             try:
-                some += line_changes(file, number, cure)
+                some = line_changes(file, number, cure)
             except NotCertain as refused:
                 reasons[str(refused)] = None
+                continue
             found |= {one.transformation.id: changed(file, [one]) for one in some}
+        if cures or not found:
+            found |= {one.transformation.id: changed(file, [one]) for one in program_changes(file, cure)}
     return found, "; ".join(reasons)
 
 
@@ -133,6 +139,7 @@ def main() -> None:
     parser.add_argument("--time", default="60s")
     parser.add_argument("--limit", type=float, default=150.0)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cure", action="append", default=[])
     parser.add_argument("--python", default=sys.executable)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -144,7 +151,7 @@ def main() -> None:
         begun = time.monotonic()
         try:
             if asked.quick:
-                table.append(quick(program.resolve(), asked.out.resolve(), asked.python))
+                table.append(quick(program.resolve(), asked.out.resolve(), asked.python, asked.cure))
             else:
                 with tempfile.TemporaryDirectory() as folder:
                     answer = fixed(program.resolve(), Path(folder), asked.out, asked)
