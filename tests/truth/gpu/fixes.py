@@ -1,15 +1,15 @@
 """What `pinprof fix` proves on a GPU: each program fixed, and its hand-made cure (`X cured`) measured beside it.
 
-usage: python -m tests.truth.gpu.fixes [PROGRAM...] --out DIR [--time 60s] [--limit 150] [--quick [--cure ID]...] [--python PATH]
+usage: python -m tests.truth.gpu.fixes [PROGRAM...] --out DIR [--time 60s] [--limit 150] [--python PATH]
+       python -m tests.truth.gpu.fixes [PROGRAM...] --out DIR --quick [--cure ID]... [--python PATH]
 
 A PROGRAM is a Python file that prints `seconds S`; without one, those of tests/cases that have a cure (host programs
 too). Its lines that choose the cure by `CURED` work as ever. DIR gets NAME.json and NAME.log of every program, and
 all.md: verdict, measured ratio, and the share of the hand-made cure's saving that the fix reaches. Programs that cannot
 be run are named with the reason, one that takes longer than `--limit` seconds is ended; the others go on.
 
-`--quick` records nothing: it changes the lines that end in GUILTY for every cure, or
-those that are named, and runs as is, changed and cured in
-turns (NAME.py and NAME.diff of the change that is fastest with the same output), for at most 40 s a program.
+`--quick` records nothing: it changes the lines that end in GUILTY for every cure, or those that are named, and runs as
+is, changed and cured in turns, for about 40 s a program. DIR gets NAME.TRANSFORMATION.py and .diff.
 """
 
 from __future__ import annotations
