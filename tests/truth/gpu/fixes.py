@@ -87,7 +87,7 @@ def quick(program: Path, out: Path, python: str, cures: list[str]) -> str:
             left = _QUICK_S - (time.monotonic() - begun)
             if name in runs and left < 2 * max(map(max, runs.values())):
                 continue
-            done = _ended([python, *map(str, words)], max(left, 10.0), out)
+            done = _ended([python, *map(str, words)], max(left, 20.0), out)
             match = SECONDS.search(done.stdout)
             runs.setdefault(name, []).append(float(match[1]) if match and not done.returncode else float("inf"))
             outputs.setdefault(name, re.sub(r"seconds [0-9.e+-]+", "", done.stdout))
