@@ -27,13 +27,18 @@ _MARKER = ".launch"
 _MOST_FOLDERS = 1000
 
 _RANKS = (
-    ("RANK", "WORLD_SIZE", "torchrun"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"),
-    ("PMIX_RANK", "", "mpirun"),
-    ("PMI_RANK", "PMI_SIZE", "mpirun"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "srun"),
+    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "torchrun"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"),
+    ("PMIX_RANK", "", "", "mpirun"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpirun"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "srun"),
 )
-"""(rank, number of ranks, launcher). RANK alone is too common a name: it counts with WORLD_SIZE only."""
+"""(rank, number of ranks, number on this machine, launcher).
+
+RANK alone is too common a name: it counts with WORLD_SIZE only. Slurm tells the numbers of all machines, as `8(x2),4`.
+"""
+
+_LONGEST_LIST, _MOST_HERE = 1000, 4096
 
 _NO_IDS = ("", "none")
 """What torchrun sets where nobody gave a run id."""
@@ -48,6 +53,17 @@ class Rank:
     launcher: str
     launch: str
     """The same in every rank of the launch: its id, or when the launcher began."""
+    here: int = 1
+    """How many ranks this machine has, at most; 1 where the launcher does not say."""
+
+    @property
+    def processors(self) -> float:
+        """Those of this machine for each rank: the launcher's, which binds its ranks to some of them."""
+        try:
+            count = len(os.sched_getaffinity(os.getppid()))
+        except OSError:
+            count = os.cpu_count() or 1
+        return count / self.here
 
     def facts(self) -> dict[str, int | str | None]:
         """For the manifest."""
@@ -56,12 +72,15 @@ class Rank:
 
 def this_rank(environment: Mapping[str, str]) -> Rank | None:
     """The rank from the environment; None outside a launch, and for a launch of one."""
-    for rank, size, launcher in _RANKS:
+    for rank, size, local, launcher in _RANKS:
         number, ranks = environment.get(rank, ""), environment.get(size, "") if size else ""
         if not number.isdecimal() or (rank == "RANK" and not ranks.isdecimal()):
             continue
         count = int(ranks) if ranks.isdecimal() else None
-        return None if count == 1 else Rank(int(number), count, launcher, _launch(environment, launcher))
+        if count == 1:
+            return None
+        here = max(map(int, re.findall(r"\d+(?=[(,]|$)", environment.get(local, "")[:_LONGEST_LIST])), default=1)
+        return Rank(int(number), count, launcher, _launch(environment, launcher), min(max(here, 1), _MOST_HERE))
     return None
 
 
