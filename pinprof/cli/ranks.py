@@ -38,6 +38,7 @@ _RANKS = (
 RANK alone is too common a name: it counts with WORLD_SIZE only. Slurm tells the numbers of all machines, as `8(x2),4`.
 """
 
+_RESTARTED = re.compile(r"-restart-\d+$")
 _LONGEST_LIST, _MOST_HERE = 1000, 4096
 
 _NO_IDS = ("", "none")
@@ -95,7 +96,8 @@ def output(name: str, rank: Rank, number: int = 1) -> Path:
 
 def named_output(given: Path, rank: Rank, number: int = 1, *, force: bool = False) -> Path:
     """The capture of a rank in the folder that a launch has a name for: NAME.ranks, or from this number on the first
-    NAME-2.ranks, … that no other launch has. With `force`, another's captures in the folder make room.
+    NAME-2.ranks, … that no other launch has. With `force`, captures of another launch in the folder make room, but not
+    those of the same launch before its ranks were started again.
     """
     stem = given.name.removesuffix(SUFFIX).removesuffix(RANKS) or "program"
     for again in range(number, _MOST_FOLDERS):
@@ -115,9 +117,10 @@ def _is_ours(folder: Path, launch: str, *, force: bool) -> bool:
         try:
             os.link(mine, marker)
         except FileExistsError:
-            if marker.read_text() == launch:
+            there = marker.read_text()
+            if there == launch:
                 return True
-            if not force:
+            if not force or _RESTARTED.sub("", there) == _RESTARTED.sub("", launch):
                 return False
             mine.replace(marker)
             _make_room(folder, launch)

@@ -3,10 +3,11 @@
     memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
 
 It is written by pinprof itself while it waits for the program. Sampling costs time, so it samples less often where it
-costs more: never above COST of a core, and of several recordings where these are more than the cores. Nor does the file outgrow its share of the recording's size (pace.py). Huge
-pages are in smaps_rollup alone, which walks the page tables under the lock of the address space: read once a second at
-most, within HUGE_COST, and no more of a process for which it takes long. Where pages of CUDA programs lie costs apart
-from that (placement.py), and so does what is mapped (mappings.py).
+costs more: never above COST of a core, shared where a launch has more recordings than the machine has cores. Nor does
+the file outgrow its share of the recording's size (pace.py). Huge pages are in smaps_rollup alone, which walks the page
+tables under the lock of the address space: read once a second at most, within HUGE_COST, and no more of a process for
+which it takes long. Where pages of CUDA programs lie costs apart from that (placement.py), and so does what is mapped
+(mappings.py).
 
 Fields are those of proc_pid_status(5), proc_pid_smaps(5) and /proc/vmstat; what a kernel does not have is left out.
 """
