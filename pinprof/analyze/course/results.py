@@ -48,16 +48,20 @@ class Phase:
 
 @dataclass(frozen=True)
 class Steps:
-    """A pattern of calls that repeats."""
+    """What repeats through the work: a range, a call, or large memory that a line makes."""
 
     what: str
-    """The call that begins each step, with its place: `cudaMemcpyAsync in step (train.py:20)`."""
+    """The range around each step, without its number: `ProfilerStep`; else the call that begins it, with its place:
+    `cudaMemcpyAsync in step (train.py:20)`.
+    """
     count: int
     median_ns: int
     slowest_ns: int
     slowest_start_ns: int
     starts_ns: tuple[int, ...] = field(default=(), compare=False)
-    """When each begins."""
+    """When each begins, …"""
+    ends_ns: tuple[int, ...] = field(default=(), compare=False)
+    """… and ends."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

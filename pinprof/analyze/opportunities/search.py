@@ -28,6 +28,7 @@ from pinprof.analyze.opportunities import (
 )
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.options import with_options
+from pinprof.analyze.opportunities.per_step import per_step
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.rules.needs import (
@@ -193,6 +194,7 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         saving=_in_other_runs(saving, scene.phase_ns(candidate.phase)),
         basis=(*candidate.basis, *_busy_machine(scene, candidate.phase)),
         evidence=(*candidate.evidence, *_command(scene, candidate)),
+        per_step=per_step(scene, candidate.rows, saving.likely_ns) if candidate.phase == "work" else None,
         samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),
     )
 

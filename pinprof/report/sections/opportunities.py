@@ -13,7 +13,7 @@ from rich.text import Text
 
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF, in_words
-from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.opportunities.results import Opportunities, Opportunity, PerStep, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
 from pinprof.base import units
@@ -38,8 +38,6 @@ class Card:
     """Wall time of its phase; what it costs, where the phase is not known."""
     event: int
     """The event that shows its samples; -1 where none does."""
-    steps: int = 0
-    """How many steps its phase has; 0 where none were seen."""
 
     @property
     def full_ns(self) -> int:
@@ -62,11 +60,8 @@ class Card:
 
     @property
     def gain(self) -> str:
-        """The same, also per step where steps were seen."""
-        if not self.steps:
-            return self.saves
-        each = units.format_ns_about(self.it.saving.likely_ns / self.steps)
-        return f"{self.saves}, {each} in each of {self.steps:,} steps"
+        """The same, also of a step, and in how many, where steps were seen."""
+        return f"{self.saves}: {step_words(self.it.per_step)}" if self.it.per_step else self.saves
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """(kind, words) of everything that is said below the title, in the order of every form."""
@@ -194,6 +189,12 @@ def saving_words(saving: Saving) -> str:
     return likely if ends == likely else f"{likely} ({ends})"
 
 
+def step_words(part: PerStep) -> str:
+    """`12 ms of 85 ms a step, in 200 of 200 steps`."""
+    each = f"{units.format_ns_about(part.saving_ns)} of {units.format_ns_about(part.step_ns)} a step"
+    return each if part.seen is None else f"{each}, in {part.seen:,} of {part.steps:,} steps"
+
+
 def site_words(site: Site) -> str:
     """`main (a.cu:11) · thread loader · range epoch/step`, as far as each is known."""
     function, place = site.function, site.place
@@ -210,8 +211,7 @@ def _cards(answer: Opportunities, analysis: Run, shared: Shared) -> Iterator[Car
     for number, one in enumerate(answer.found):
         phase = analysis.course.phase(one.phase) if analysis.course else None
         event = _event_of(shared.flame, number, analysis) if shared.flame else -1
-        seen = analysis.course.steps if analysis.course and one.phase == "work" else None
-        yield Card(one, phase.wall_ns if phase else one.cost_ns, event, seen.count if seen else 0)
+        yield Card(one, phase.wall_ns if phase else one.cost_ns, event)
 
 
 def _event_of(flame: FlameData, number: int, analysis: Run) -> int:

@@ -50,8 +50,9 @@ def test_json_has_every_key_of_an_opportunity() -> None:
     first = document["opportunities"][0]
     assert list(first) == [
         "rank", "title", "site", "causes", "phase", "count", "bytes", "cost_ns", "cure", "saving_ns", "basis",
-        "evidence",
+        "evidence", "per_step",
     ]  # fmt: skip
+    assert first["per_step"] == {"saving_ns": 22 * MS, "step_ns": 30 * MS, "seen": 60, "steps": 60}
     assert set(first["site"]) == {"function", "file", "line", "thread", "range"}
     assert set(first["cure"]) == {"id", "text", "code", "environment", "option"}
     assert first["saving_ns"] == {"low": 1100 * MS, "likely": 1300 * MS, "high": 1400 * MS}
@@ -186,7 +187,8 @@ def test_many_recordings_are_a_line_each() -> None:
 def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None:
     shown = whole(with_opportunities(recorded(), 1))
     for part in (
-        "What to change", "saves 1.3 s (1.1–1.4 s) of 1.8 s of work, 22 ms in each of 60 steps; costs 1.41 s:",
+        "What to change",
+        "saves 1.3 s (1.1–1.4 s) of 1.8 s of work: 22 ms of 30 ms a step, in 60 of 60 steps; costs 1.41 s:",
         "pages created while being pinned (pin.faultin) 900 ms",
         "cudaDeviceGetDefaultMemPool(&pool, device);", "PINPROF_POOL=1", "759 µs a pair, measured in this run.",
         "(pinprof report --explain pin.faultin)", "Worth a measurement:", "Depends on the caches.",
