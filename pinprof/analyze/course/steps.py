@@ -11,9 +11,11 @@ from pinprof.analyze.course.critical import Critical
 from pinprof.analyze.course.results import Interval, Phase, Steps
 from pinprof.analyze.groups import group
 from pinprof.base.columns import Int64
+from pinprof.data.activity import Caller
 from pinprof.data.gpu_functions import PURPOSES, Purpose
 from pinprof.data.host_memory import HostEvent
 from pinprof.data.model import Capture
+from pinprof.data.spoken import spoken
 
 LEAST_COUNT = 5
 LEAST_NS = 1_000_000
@@ -68,7 +70,7 @@ def _of_calls(calls: Calls, critical: Critical, within: Interval, least: float) 
     rarest = min(len(parts[place]) for _, _, place in found)
     _, _, place = min(entry for entry in found if len(parts[entry[2]]) <= ALIKE * rarest)
     name, number = calls.names[places.keys[0][place]], int(places.keys[1][place]) - 1
-    what = f"{name} in {table.sites[number].text}" if number >= 0 else name
+    what = f"{name} in {_named(table.sites[number])}" if number >= 0 else name
     return _begun(what, table.start_ns[parts[place]], within)
 
 
@@ -116,7 +118,11 @@ def _of_memory(capture: Capture, critical: Critical, within: Interval, least: fl
         return None
     rarest = min(regular, key=lambda part: (len(part), int(table.time_ns[part[0]])))
     maker = memory.sites[int(table.site[rarest[0]])].caller
-    return _begun(f"memory that {maker.text} makes", table.time_ns[rarest], within)
+    return _begun(f"memory that {_named(maker)} makes", table.time_ns[rarest], within)
+
+
+def _named(caller: Caller) -> str:
+    return caller._replace(function=spoken(caller.function)).text
 
 
 def _regular(length: Int64, least: float) -> bool:

@@ -18,6 +18,7 @@ from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.spoken import spoken
 from pinprof.report import markdown
 from pinprof.report.data import Explained, Shared
 from pinprof.report.flame import FlameData
@@ -54,14 +55,17 @@ class Card:
         return site_words(self.it.site)
 
     @property
-    def saves(self) -> str:
-        """What it saves, of what."""
-        return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
-
-    @property
     def gain(self) -> str:
-        """The same, also of a step, and in how many, where steps were seen."""
-        return f"{self.saves}: {step_words(self.it.per_step)}" if self.it.per_step else self.saves
+        """All that is known of what it saves."""
+        return self.saves(in_other_runs=True, in_steps=True)
+
+    def saves(self, *, in_other_runs: bool, in_steps: bool) -> str:
+        """What it saves, of what; what in other runs; and what of a step, in how many, where steps were seen."""
+        likely, ends = saving_words(self.it.saving)
+        words = f"saves {likely} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+        if in_other_runs and ends:
+            words += f" ({ends} in other runs)"
+        return f"{words}: {step_words(self.it.per_step)}" if in_steps and self.it.per_step else words
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """(kind, words) of everything that is said below the title, in the order of every form."""
@@ -182,11 +186,11 @@ class WhatToChange(Section[Explained]):
         return ForScripts({"opportunities": cards})
 
 
-def saving_words(saving: Saving) -> str:
-    """`1.3 s (1.1–1.4 s)`."""
+def saving_words(saving: Saving) -> tuple[str, str]:
+    """`1.3 s` and `1.1–1.4 s`, empty where both ends are the same."""
     about = units.format_ns_about
     likely, ends = about(saving.likely_ns), units.format_ns_range(saving.low_ns, saving.high_ns, about)
-    return likely if ends == likely else f"{likely} ({ends})"
+    return likely, "" if ends == likely else ends
 
 
 def step_words(part: PerStep) -> str:
@@ -195,14 +199,21 @@ def step_words(part: PerStep) -> str:
     return each if part.seen is None else f"{each}, in {part.seen:,} of {part.steps:,} steps"
 
 
-def site_words(site: Site) -> str:
-    """`main (a.cu:11) · thread loader · range epoch/step`, as far as each is known."""
-    function, place = site.function, site.place
-    where = function if not function or place in function else f"{function} ({place})"
+def site_words(site: Site, said: str = "") -> str:
+    """`main (a.cu:11) · thread loader · range epoch/step`, as far as each is known; without the place where a text
+    begins with it.
+    """
+    function, place = spoken(site.function), site.place
+    if said and said.lower().startswith(place.lower()):
+        inside = "" if function.startswith("<") or function == place else function
+        where = f"in {inside}" if inside else ""
+        place = ""
+    else:
+        where = function if not function or place in function else f"{function} ({place})"
     parts = [
         where or place,
         f"thread {site.thread}" if site.thread else "",
-        f"range {site.range}" if site.range else "",
+        f"range {site.range}" if site.range and not said.lower().startswith(f"range {site.range} ".lower()) else "",
     ]
     return " · ".join(part for part in dict.fromkeys(parts) if part)
 
