@@ -1,8 +1,8 @@
 """The terminal's short answer: headline, phases, what to change first, what could not be seen, where the page is.
 
 It is printed as soon as it is known, before the page is made. It has at most `MOST_LINES` lines of any recording in any
-terminal, what stands below it included. Sentences are whole: where room is short, fewer of them are said, and the rest is
-on the page. Only a sentence with names of any length is cut, after a word.
+terminal, what stands below it included. Sentences are whole: where room is short, fewer of them are said, and the rest
+is on the page. Only a sentence with names of any length is cut, after a word.
 """
 
 from __future__ import annotations

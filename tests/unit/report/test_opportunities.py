@@ -208,7 +208,7 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
     shown = whole(with_opportunities(recorded(), 1))
     for part in (
         "What to change",
-        "saves 1.3 s of 1.8 s of work (1.1–1.4 s in other runs): 22 ms of 30 ms a step, in 60 of 60 steps; costs 1.41 s:",
+        "saves 1.3 s of 1.8 s of work (1.1–1.4 s in other runs): 22 ms of 30 ms a step, in 60 of 60 steps; costs 1.41",
         "pages created while being pinned (pin.faultin) 900 ms",
         "cudaDeviceGetDefaultMemPool(&pool, device);", "PINPROF_POOL=1", "759 µs a pair, measured in this run.",
         "(pinprof report --explain pin.faultin)", "Worth a measurement:", "Depends on the caches.",
