@@ -21,7 +21,7 @@ from pinprof.analyze.completeness import Gap, gaps_of
 from pinprof.analyze.costs.run_rates import run_rates
 from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.analyze.course.course import Around, course_of
-from pinprof.analyze.course.results import Course
+from pinprof.analyze.course.results import OWN, Course
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.headline import headline, leading
 from pinprof.analyze.ledger.engine import ledger_of
@@ -43,7 +43,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 from pinprof.data.rate_book import RateBook
 
-OWN_TIME = "the program's own time (build, warm-up, work)"
+OWN_TIME = f"the program's own time ({', '.join(OWN)})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)

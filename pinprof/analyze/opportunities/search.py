@@ -94,7 +94,7 @@ WHOLLY = 0.95
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
 RUNS = 1.75
-"""Of two measurements of a saving, the larger is at most 1.75 times the smaller, nine times of ten (docs/accuracy.md)."""
+"""Of two measurements of a saving, the larger is up to 1.75 times the smaller, nine times of ten (docs/accuracy.md)."""
 STARTS: tuple[PhaseName, ...] = ("start-up", "imports", "context", "compile")
 """What a program does before it does anything of its own."""
 STARTS_SHARE, LEAST_START_NS = 0.75, 500_000_000

@@ -132,13 +132,14 @@ def _as_typed(card: Card, console: Console) -> Iterator[Text]:
 def _causes(report: ReportData, console: Console) -> Iterator[Text]:
     """Where the time went, for who may not change anything: a line or two for each event."""
     labels = event_labels([event.name for event in report.events])
-    for event in [event for event in report.events if event.total][:_EVENTS]:
+    for event, whole in [pair for pair in zip(report.own, report.events, strict=True) if pair[0].total][:_EVENTS]:
         leaves = [
             f"{in_words(leaf)} {units.format_weight(weight, event.unit) if event.too_few else share_of(event, weight)}"
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)
-        where = "" if event.event.costs_time or event.event.counted else ", by place"
+        where = "" if event.total == whole.total else " in the program's own time"
+        where += "" if event.event.costs_time or event.event.counted else ", by place"
         name = Text(f"{shortened(labels[event.name], 24)} {total}{where}: ", "cyan")
         yield from _fitting(name + sentence(_BETWEEN.join(leaves)), console, 2)
 
