@@ -78,9 +78,7 @@ class Causes(Section[Explained]):
         }
 
     def to_text(self, console: Console) -> Iterator[RenderableType]:
-        """A bar and a table for each event with weight, and the hot tree of the first in nanoseconds: of the program's own
-        time.
-        """
+        """A bar and a table for each event of the program's own time, and the hot tree of the first in nanoseconds."""
         trees = {tree.event: tree for tree in self.trees}
         main = main_event(self.shared.own)
         for index, (event, whole) in enumerate(zip(self.shared.own, self.events, strict=True)):
