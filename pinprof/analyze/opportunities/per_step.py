@@ -27,15 +27,19 @@ def per_step(scene: Scene, rows: Int64, saving_ns: int) -> PerStep | None:
     time, ns = wall.time_ns - np.where(wall.waiting < 0, wall.ns // 2, 0), wall.ns
     step = np.searchsorted(starts, time, "right") - 1
     inside = (step >= 0) & (time < ends[step])
-    share = ns[inside].sum() / max(ns.sum(), 1)
-    if share <= MOSTLY:
+    if ns[inside].sum() <= MOSTLY * ns.sum():
         return None
     seen = np.unique(step[inside])
     told = len(seen) == steps.count or inside.sum() >= TELLING * len(seen)
     having = seen if told else np.arange(steps.count)
+    length = ends - starts
+    if len(having) > 1 and having[-1] == steps.count - 1 and length[-1] < steps.median_ns:
+        # The work ends within it.
+        having = having[:-1]
+    share = ns[inside & np.isin(step, having)].sum() / ns.sum()
     return PerStep(
         saving_ns=round(share * saving_ns / len(having)),
-        step_ns=round((ends - starts)[having].mean()),
+        step_ns=round(length[having].mean()),
         seen=len(seen) if told else None,
         steps=steps.count,
     )

@@ -43,7 +43,9 @@ class PerStep:
     """What a cure saves in a step of the work."""
 
     saving_ns: int
-    """On average of the steps that have the cost; of all where it is not known which have it."""
+    """On average of the steps that have the cost, or of all where it is not known which have it; without the last one
+    where the work ends within it.
+    """
     step_ns: int
     """The average length of the same steps."""
     seen: int | None

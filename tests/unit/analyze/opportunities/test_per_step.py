@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -51,6 +52,20 @@ def test_too_few_samples_do_not_tell_which_steps_have_a_cost() -> None:
 def test_what_lies_outside_of_steps_is_no_saving_of_theirs() -> None:
     assert found(range(10), 4, ten(20), before=20) == PerStep(2 * MS, STEP * MS, 10, 10)
     assert found(range(10), 2, ten(20), before=20) is None, "half of it lies before the first"
+
+
+def test_a_step_within_which_the_work_ends_is_in_no_average() -> None:
+    whole = ten()
+    cut = replace(whole, ends_ns=(*whole.ends_ns[:-1], whole.starts_ns[-1] + 3 * MS))
+    assert found(range(10), 6, cut) == PerStep(3 * MS, STEP * MS, 10, 10)
+
+
+def test_times_of_hours_are_no_overflow() -> None:
+    shown = scene(recorded(ran(0, 10 * STEP, SMALL)), steps=ten())
+    rows = np.flatnonzero(shown.caused_by("fault.anon"))
+    told = per_step(shown, rows, 10**15)
+    assert told is not None
+    assert told.saving_ns == 10**14
 
 
 @pytest.mark.parametrize("costly", [range(10), (3,)])
