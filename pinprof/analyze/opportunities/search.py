@@ -86,6 +86,8 @@ DETECTORS: tuple[Detector, ...] = (
 
 REFUSED_SHARE = 0.05
 """The share of its phase: a cost of this size is named even where no cure pays."""
+NAMED_CAUSES = 3
+"""Of such a cost."""
 UNEXPLAINED_SHARE = 0.10
 """The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
 nothing to gain."""
@@ -129,7 +131,7 @@ def search(scene: Scene) -> Opportunities:
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
-            refused.append(_refused(candidate, saving))
+            refused.append(_refused(scene, candidate, saving))
             refused_ns += scene.ns(rows[_memory(scene)[rows]])
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
@@ -222,10 +224,14 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
     return (Evidence(f"{share} of the sampled time here is {in_words(heaviest)}.", f"explain {heaviest}"),)
 
 
-def _refused(candidate: Candidate, saving: Saving) -> Refused:
+def _refused(scene: Scene, candidate: Candidate, saving: Saving) -> Refused:
     remains = format_ns(round(candidate.remains.ns))
     saves = f", so it saves only {format_ns_about(saving.likely_ns)}" if saving.likely_ns else ", so it saves nothing"
-    reason = f"It takes {format_ns(candidate.cost_ns)}. The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
+    causes = candidate.causes or scene.causes(candidate.rows)
+    parts = [f"{in_words(leaf)} {format_ns(ns)}" for leaf, ns in list(causes.items())[:NAMED_CAUSES]]
+    made_of = f": {', '.join(parts)}" if parts else ""
+    takes = f"It takes {format_ns(candidate.cost_ns)}{made_of}."
+    reason = f"{takes} The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
     return Refused(candidate.title, candidate.site, reason)
 
 
