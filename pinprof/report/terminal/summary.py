@@ -151,7 +151,7 @@ def _fitting(text: Text, console: Console, most: int) -> list[Text]:
         lines = _wrapped(Text(_BETWEEN, text.style).join(parts[:count]), console)
         if len(lines) <= most:
             return lines
-    return _cut(parts[0], console, most)
+    return _cut(parts[0], console, max(most, _NAMES))
 
 
 def _findings(report: ReportData, console: Console) -> Iterator[Text]:
