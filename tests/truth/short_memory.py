@@ -33,7 +33,7 @@ TIMES_LIMIT = 2
 """A file that is so much larger than the limit."""
 LEFT = 2 << 30
 """Free memory that stays whole where the rest is splintered, in bytes."""
-HUGE = 5 << 10
+HUGE = 3 << 10
 """The memory that asks for huge pages, in MiB: more than stays whole."""
 NEEDS_MEMORY = ("huge-pages", "map-at-once")
 
