@@ -1,4 +1,4 @@
-"""Places where memory is short: control groups with a limit, files that lie on the disk, a host without large pieces."""
+"""Places where memory is short: control groups with a limit, and files that lie on the disk."""
 
 from __future__ import annotations
 

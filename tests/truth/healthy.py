@@ -4,9 +4,9 @@ usage: python -m tests.truth.healthy [NAME…] [--keep FOLDER]      records each
        python -m tests.truth.healthy --run NAME                   runs one
 
 Each works for one to two seconds, prints `seconds S`, and allocates what it needs once, or in pieces that no kernel is
-asked for. None may be promised more than 2 % of its work that is not real. `c_*` are those of healthy.c. Further kinds of work are in
-tests/cases/healthy. A promise of more is tried where a setting keeps it: the program runs in turns with and without, and
-the promise is real where the setting saves as much processor time as its lower bound.
+asked for. None may be promised more than 2 % of its work that is not real. `c_*` are those of healthy.c. Further kinds
+of work are in tests/cases/healthy. A promise of more is tried where a setting keeps it: the program runs in turns with
+and without. It is real where the setting saves as much processor time as its lower bound.
 """
 
 from __future__ import annotations

@@ -47,18 +47,16 @@ def idle_context(view: View) -> Verdict:
     idle = view.activity.idle_contexts
     if not idle:
         return clear("Every process with a context gives the GPU work.", "Or the recording has no two such processes.")
-    counted = format_counted(
-        len(idle), "process creates a CUDA context and gives", "processes create a CUDA context and give"
-    )
+    one, more = "process creates a CUDA context and gives", "processes create a CUDA context and give"
     return fired(
-        f"{counted} the GPU no work.",
+        f"{format_counted(len(idle), one, more)} the GPU no work.",
         *(_idle(entry, view.capture.threads.get((entry.pid, entry.pid), "")) for entry in idle[:GAPS_NAMED]),
         "It launches no kernel, copies nothing and allocates no memory of the GPU, while another process does.",
         advice="A context takes hundreds of MiB of the GPU that is current there, device 0 by default. Call no CUDA "
-        "function in such a process, and pin memory where it is copied; or let it see no GPU (CUDA_VISIBLE_DEVICES=) or "
-        "choose its GPU before the first call (cudaSetDevice).",
+        "function in such a process, and pin memory where it is copied; or let it see no GPU (CUDA_VISIBLE_DEVICES=), "
+        "or choose its GPU before the first call (cudaSetDevice).",
         stake=None,
-    )  # fmt: skip
+    )
 
 
 def _idle(entry: IdleContext, thread: str) -> str:
