@@ -41,7 +41,7 @@ BACK_TO_BACK_NS = 100_000
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
-"""From so many copies of at most this size on, a site's are counted apart from its larger ones."""
+"""From this number of copies of at most this size on, a site's are counted apart from its larger ones."""
 MEASURED_ERROR = 0.05
 """The share of the GPU's own times of copies by which runs differ."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
