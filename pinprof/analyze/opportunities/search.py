@@ -78,7 +78,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
     Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(between.pickled, "data that is pickled between processes", _KERNEL),
-    Detector(cold.cold_files, "mapped files that are not in memory", _KERNEL),
+    Detector(cold.cold_files, "files that are not in memory", _KERNEL),
     Detector(pressure.memory_pressure, "memory limits, compaction and NUMA balancing", _KERNEL),
     Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
 )
