@@ -39,7 +39,13 @@ EXPORTED int cuMemHostAlloc(void **start, size_t size, unsigned flags)
 }
 EXPORTED int cuMemAllocHost_v2(void **start, size_t size) { return cuMemHostAlloc(start, size, 0); }
 EXPORTED int cuMemAllocManaged(void **start, size_t size, unsigned flags) { return cuMemHostAlloc(start, size, flags); }
-EXPORTED int cuMemFreeHost(void *start) { return start == mapped ? munmap(start, mapped_size) : (free(start), 0); }
+/* It returns a while after the memory may be another thread's. */
+static void give_back(void *start)
+{
+    free(start);
+    spend(40000);
+}
+EXPORTED int cuMemFreeHost(void *start) { return start == mapped ? munmap(start, mapped_size) : (give_back(start), 0); }
 
 /* Memory of the device: addresses that nothing lies at, never given twice. */
 EXPORTED int cuMemAlloc_v2(word *start, size_t size)
@@ -53,7 +59,10 @@ EXPORTED int cuMemAllocAsync(word *start, size_t size, void *stream)
     (void)stream;
     return cuMemAlloc_v2(start, size);
 }
-EXPORTED int cuMemFree_v2(word start) { return start ? ((word)0x7f << 56 <= start ? 0 : (free((void *)start), 0)) : 1; }
+EXPORTED int cuMemFree_v2(word start)
+{
+    return start ? ((word)0x7f << 56 <= start ? 0 : (give_back((void *)start), 0)) : 1;
+}
 EXPORTED int cuMemFreeAsync(word start, void *stream) { return (void)start, (void)stream, 0; }
 EXPORTED int cuMemHostRegister_v2(void *start, size_t size, unsigned flags)
 {
