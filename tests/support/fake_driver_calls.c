@@ -116,14 +116,22 @@ EXPORTED int cuEventRecord(void *event, void *stream)
     return 0;
 }
 
+static int look_up(const char *name, void **address, int version, word flags);
+EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags)
+{
+    return look_up(name, address, version, flags);
+}
 EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
+{
+    return (void)status, look_up(name, address, version, flags);
+}
+static int look_up(const char *name, void **address, int version, word flags)
 {
     static const struct {
         const char *name;
         int thread;
         void *function;
     } TABLE[] = {
-        {"cuGetProcAddress", 0, (void *)cuGetProcAddress_v2},
         {"cuMemHostAlloc", 0, (void *)cuMemHostAlloc},
         {"cuMemcpyHtoD", 0, (void *)cuMemcpyHtoD_v2},
         {"cuMemcpyHtoD", 1, (void *)cuMemcpyHtoD_v2_ptds},
@@ -131,7 +139,8 @@ EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, 
         {"cuMemcpyHtoDAsync", 1, (void *)cuMemcpyHtoDAsync_v2_ptsz},
         {"cuLaunchKernel", 0, (void *)cuLaunchKernel},
     };
-    (void)version, (void)status;
+    if (!strcmp(name, "cuGetProcAddress")) /* of four arguments before CUDA 12 */
+        return *address = version < 12000 ? (void *)cuGetProcAddress : (void *)cuGetProcAddress_v2, 0;
     for (int exact = 1; exact >= 0; exact--)
         for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++)
             if (!strcmp(TABLE[i].name, name) && (TABLE[i].thread == !!(flags & 2)) >= exact)
