@@ -111,14 +111,14 @@ def _join(setup: Setup) -> Sequence[Tool]:
             )
             return []
         # Last: what the user preloads stands before it.
-        environment |= {PRELOAD: ":".join([*others, _for_glibc(library)]), AGENT_VARIABLE: str(folder)}
+        environment |= {PRELOAD: ":".join([*others, for_glibc(library)]), AGENT_VARIABLE: str(folder)}
         options = [_ALLOWS_OTHERS, *filter(None, [environment.get(_SANITIZER)])]
         environment[_SANITIZER] = ":".join(dict.fromkeys(options))
         setup.places.callback(files.remove_empty, folder)
     return []
 
 
-def _for_glibc(library: Path) -> str:
+def for_glibc(library: Path) -> str:
     """The library as glibc's loader alone finds it, which replaces `$ORIGIN` by the program's folder (ld.so(8)).
 
     musl's loader would end each of its programs that the recorded one starts: it lacks what the agent needs.

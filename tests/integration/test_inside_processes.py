@@ -48,12 +48,13 @@ int main(void)
     ]  # fmt: skip
 
 
-def test_what_a_process_becomes_records_too(driver: Path, folder: Path) -> None:
+@pytest.mark.parametrize(("how", "processes"), [("os.execv(command[0], ", 1), ("subprocess.run(", 2)])
+def test_what_a_process_becomes_or_starts_records_too(driver: Path, folder: Path, how: str, processes: int) -> None:
     again = "import ctypes; ctypes.CDLL('libcuda.so.1').cuEventQuery(None)"
-    script = agent.PRELUDE + f"cuda.cuInit(0)\nos.execv(sys.executable, [sys.executable, '-S', '-c', {again!r}])"
-    agent.run_python(driver, folder, script)
+    script = f"import subprocess\ncuda.cuInit(0)\ncommand = [sys.executable, '-S', '-c', {again!r}]\n{how}command)"
+    agent.run_python(driver, folder, agent.PRELUDE + script)
     files = agent.files(folder)
-    assert len({file.pid for file in files}) == 1
+    assert len({file.pid for file in files}) == processes
     assert sorted(file.names[row] for file in files for row in file.records["function"]) == ["cuEventQuery", "cuInit"]
 
 

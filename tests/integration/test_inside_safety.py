@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import read
 from pinprof.collect import inside
 from pinprof.collect.request import RecordRequest
-from pinprof.machine.libraries import INSIDE, compiler
+from pinprof.machine.libraries import compiler
 from tests.support import agent
 from tests.support.other_user import AS_NOBODY
 
@@ -27,18 +26,6 @@ def plugin(folder: Path, driver: Path, name: str, text: str) -> Path:
     """A library that is linked to the driver."""
     return agent.program(
         folder, agent.DECLARED + text, "-shared", "-fPIC", f"-L{driver}", "-l:libcuda.so.1", name=f"{name}.so"
-    )
-
-
-def recorded(tmp_path: Path, driver: Path, *command: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """A recording as users get it, without Python's lines."""
-    asked = [sys.executable, "-m", "pinprof", "record", "--python", "off", "--no-calibrate", "--no-report", "-q"]
-    return subprocess.run(
-        [*asked, "-o", tmp_path / "run.pinprof", "--", *command],
-        env={**os.environ, "LD_LIBRARY_PATH": str(driver), **more},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
 
@@ -169,7 +156,7 @@ def without_agent(folder: Path, kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["static", "setuid", "musl", "without its environment"])
 def test_programs_into_which_no_agent_comes_are_started_by_a_recorded_one(
-    driver: Path, tmp_path: Path, kind: str
+    driver: Path, tmp_path: Path, folder: Path, kind: str
 ) -> None:
     command = without_agent(tmp_path, kind)
     script = (
@@ -181,12 +168,9 @@ done = subprocess.run({command.split()!r}, capture_output=True, text=True)
 print(done.returncode, done.stdout, done.stderr)
 """
     )
-    done = recorded(tmp_path, driver, sys.executable, "-S", "-c", script)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "3 done\n \n", "")
-    activity = read.read(tmp_path / "run.pinprof").activity
-    assert activity is not None
-    assert [activity.calls.names[name] for name in activity.calls.name] == ["cuInit"]
-    assert len({*activity.calls.pid.tolist()}) == 1
+    assert agent.run_python(driver, folder, script) == "3 done\n \n"
+    calls = agent.read(folder).activity.calls
+    assert [calls.names[name] for name in calls.name] == ["cuInit"]
 
 
 def test_where_musl_is_the_c_library_nothing_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +181,7 @@ def test_where_musl_is_the_c_library_nothing_is_loaded(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["jemalloc", "tcmalloc_minimal", "mimalloc"])
-def test_an_allocator_that_the_user_preloads_stays_the_programs(driver: Path, tmp_path: Path, name: str) -> None:
+def test_an_allocator_that_the_user_preloads_stays_the_programs(driver: Path, folder: Path, name: str) -> None:
     library = ctypes.util.find_library(name)
     if library is None:
         pytest.skip(f"{name} is not installed")
@@ -217,12 +201,14 @@ os.wait()
 print(os.environ["LD_PRELOAD"].split(":")[0])
 """
     )
-    done = recorded(tmp_path, driver, sys.executable, "-S", "-c", script, LD_PRELOAD=library)
+    folder.mkdir()
+    own = agent.environment(driver, folder)
+    own["LD_PRELOAD"] = f"{library}:{own['LD_PRELOAD']}"
+    done = subprocess.run([sys.executable, "-S", "-c", script], env=own, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{library}\n", "")
-    activity = read.read(tmp_path / "run.pinprof").activity
-    assert activity is not None
-    assert activity.calls.size_bytes is not None
-    assert Counter(activity.calls.size_bytes.tolist()) == dict.fromkeys(range(1, 400), 5)
+    calls = agent.read(folder).activity.calls
+    assert calls.size_bytes is not None
+    assert Counter(calls.size_bytes.tolist()) == dict.fromkeys(range(1, 400), 5)
 
 
 def test_the_driver_of_cuda_11_and_modes_of_streams_by_name(driver: Path, tmp_path: Path, folder: Path) -> None:
@@ -331,4 +317,3 @@ def test_off_keeps_it_out(tmp_path: Path, driver: Path) -> None:
         env={**os.environ, "LD_PRELOAD": ""}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == " False\n"
-    assert INSIDE.find().name not in done.stderr

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pinprof.collect.inside import for_glibc
 from pinprof.data.activity import UNRECORDED, ApiCallTable, MemoryKind
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside import calls as inside_calls
@@ -84,7 +85,7 @@ def of_c(folder: Path, driver: Path, text: str, *options: str) -> Path:
 def environment(driver: Path, folder: Path | None, agent: Path | None = None) -> dict[str, str]:
     """Of a program with the agent; without a folder it is there and has nothing to do."""
     more = {"PINPROF_INSIDE": str(folder)} if folder else {}
-    return {**os.environ, "LD_LIBRARY_PATH": str(driver), "LD_PRELOAD": str(agent or INSIDE.find()), **more}
+    return {**os.environ, "LD_LIBRARY_PATH": str(driver), "LD_PRELOAD": for_glibc(agent or INSIDE.find()), **more}
 
 
 def run(
