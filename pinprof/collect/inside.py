@@ -26,6 +26,8 @@ AGENT_VARIABLE = "PINPROF_INSIDE"
 RATE_VARIABLE = "PINPROF_INSIDE_RATE"
 """Environment variable: how often it looks where threads are, for each second of CPU time (timers.py)."""
 PRELOAD = "LD_PRELOAD"
+_DEEPEST = 32
+"""Folders in which a program may lie."""
 _SANITIZER, _ALLOWS_OTHERS = "ASAN_OPTIONS", "verify_asan_link_order=0"
 """Programs with AddressSanitizer refuse to run where a library is loaded before theirs, unless told that it may be."""
 
@@ -57,7 +59,7 @@ def _refusal(executable: str) -> str:
         return f"{executable} runs with other rights (setuid), so no library can be loaded into it."
     if not loader:
         return f"{executable} is linked statically, so no library can be loaded into it."
-    if loader != own:
+    if loader != own or "musl" in loader:
         return f"{executable} is for {loader}, but the agent for {own}, so it can't be loaded into it."
     return ""
 
@@ -109,11 +111,19 @@ def _join(setup: Setup) -> Sequence[Tool]:
             )
             return []
         # Last: what the user preloads stands before it.
-        environment |= {PRELOAD: ":".join([*others, str(library)]), AGENT_VARIABLE: str(folder)}
+        environment |= {PRELOAD: ":".join([*others, for_glibc(library)]), AGENT_VARIABLE: str(folder)}
         options = [_ALLOWS_OTHERS, *filter(None, [environment.get(_SANITIZER)])]
         environment[_SANITIZER] = ":".join(dict.fromkeys(options))
         setup.places.callback(files.remove_empty, folder)
     return []
+
+
+def for_glibc(library: Path) -> str:
+    """The library as glibc's loader alone finds it, which replaces `$ORIGIN` by the program's folder (ld.so(8)).
+
+    musl's loader would end each of its programs that the recorded one starts: it lacks what the agent needs.
+    """
+    return f"$ORIGIN{'/..' * _DEEPEST}{library}"
 
 
 COLLECTOR = Collector(_join, check=_check, lost="CUDA calls are not recorded from inside")

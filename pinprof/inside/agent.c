@@ -55,12 +55,24 @@
 
 static void *of_library(const char *name);
 
+/* The same; its library stays loaded, since the address is kept. */
+static void *kept_of_library(const char *name)
+{
+    Dl_info info;
+    void *found = of_library(name);
+    bool named = found && dladdr(found, &info) && info.dli_fname && *info.dli_fname;
+    void *library = named ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) : NULL;
+    if (library)
+        dlclose(library);
+    return found;
+}
+
 /* The same, looked for until it is found. */
 static void *found_once(void **known, const char *name)
 {
     void *found = __atomic_load_n(known, __ATOMIC_RELAXED);
     if (!found)
-        __atomic_store_n(known, found = of_library(name), __ATOMIC_RELAXED);
+        __atomic_store_n(known, found = kept_of_library(name), __ATOMIC_RELAXED);
     return found;
 }
 
@@ -393,7 +405,7 @@ INTERNAL void *pinprof_inside_links[COUNT(EXPORTS)];
 INTERNAL void *pinprof_inside_link(unsigned number)
 {
     int error = errno;
-    void *real = of_library(EXPORTS[number]);
+    void *real = kept_of_library(EXPORTS[number]);
     void *to = !real ? (void *)missing : process || curing ? before(EXPORTS[number], real) : real;
     if (real)
         __atomic_store_n(&pinprof_inside_links[number], to, __ATOMIC_RELEASE);

@@ -250,7 +250,7 @@ struct thread {
         word hash;
         uint32_t site;
     } site[SITES];
-    uint32_t sites, meetings;
+    uint32_t sites, meetings, unloads;
     struct tallies tallies[USERS];
     uint8_t expected[EXPECTED]; /* of a function's calls at a site (calls.h) */
     struct {

@@ -18,6 +18,7 @@ enum refusal { NONE, INSIDE_ALREADY, SANITIZED, OTHER_LIBC, NO_MEMORY };
 
 /* Functions that stand before one of the C library's. */
 OWN(dlsym);
+OWN(dlclose);
 OWN(mmap);
 OWN(mmap64);
 OWN(munmap);
@@ -35,6 +36,7 @@ static const struct hook {
     void *ours;
 } HOOKS[] = {
     {"dlsym", (void *)own_dlsym},
+    {"dlclose", (void *)own_dlclose},
     {"mmap", (void *)own_mmap},
     {"mmap64", (void *)own_mmap64},
     {"munmap", (void *)own_munmap},
@@ -49,7 +51,7 @@ static const struct hook {
     {"memalign", (void *)own_memalign},
     {"aligned_alloc", (void *)own_aligned_alloc},
 };
-enum { FIRST_OF_BLOCKS = 7 };
+enum { FIRST_OF_BLOCKS = 8 };
 static void *hooked[COUNT(HOOKS)]; /* what they stand before; NULL: nothing that is certain */
 
 struct object {
@@ -423,6 +425,21 @@ static RARE void look_again(void)
         dlerror(); /* the search's own are nobody's */
     }
     errno = error;
+}
+
+static int (*next_close)(void *);
+
+/* The program's; what was known of code that goes is forgotten. */
+EXPORTED EARLY int dlclose(void *handle)
+{
+    word before[2] = {0}, after[2] = {0};
+    find_next(&next_close, "dlclose");
+    dl_iterate_phdr(count_objects, before);
+    int result = next_close(handle);
+    dl_iterate_phdr(count_objects, after);
+    if (before[1] != after[1])
+        atomic_fetch_add(&unloads, 1);
+    return result;
 }
 
 /* ---- The beginning and the end of a recording ---- */

@@ -43,6 +43,16 @@ static RARE uint32_t unknown_site(
     return site;
 }
 
+static _Atomic uint32_t unloads; /* how often code went: other code may come to lie there */
+
+static RARE void forget_sites(struct thread *t, uint32_t gone)
+{
+    memset(t->chains, 0, sizeof t->chains);
+    memset(t->site, 0, sizeof t->site);
+    t->sites = 0;
+    t->unloads = gone;
+}
+
 /* `slot`: where the return address of the program's call lies. */
 static __attribute__((noinline)) uint32_t site_of(struct thread *t, enum whose whose, word slot)
 {
@@ -50,6 +60,9 @@ static __attribute__((noinline)) uint32_t site_of(struct thread *t, enum whose w
     struct native spare;
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
+    uint32_t gone = atomic_load_explicit(&unloads, memory_order_relaxed);
+    if (UNLIKELY(t->unloads != gone))
+        forget_sites(t, gone);
     const struct native *native = native_frames(&t->chains[whose], slot, &spare);
     word hash = native->hash;
     unsigned count = python_frames(t, frames, PYTHON_FRAMES, false, &hash);

@@ -1,15 +1,17 @@
-"""What the agent inside costs: a copy, a launch, a copy of Python with its line, a small and a large block of memory.
+"""What the agent inside costs: a copy, a launch, a copy of Python with its line, a small and a large block of memory,
+and the start of a program without CUDA, in its CPU time.
 
     python tests/bench/bench_inside.py [--rounds 7]
 
 A C program calls a driver that does nothing and prints the nanoseconds of a call: the best of fifty batches. Runs with
 and without the agent take turns; shown are the medians of their difference. Exit status 1 when that of a copy or a
-launch in C is above 80 ns.
+launch in C is above 80 ns, or that of a start above 2 ms.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from tests.support import agent
 
-LIMIT_NS = 80
+LIMIT_NS, START_LIMIT_NS, STARTS = 80, 2_000_000, 100
 PROGRAM = """
 #include <stdint.h>
 #include <stdio.h>
@@ -65,6 +67,12 @@ print("python", min(batch() for _ in range(50)))
 """
 
 
+def start_ns(program: Path, environment: dict[str, str]) -> float:
+    """CPU time of a program that does nothing."""
+    _, _, used = os.wait4(os.posix_spawn(program, [program], environment), 0)
+    return 1e9 * (used.ru_utime + used.ru_stime)
+
+
 def main() -> int:
     """Measure and print one line for each kind of call."""
     parser = argparse.ArgumentParser(description="What a call costs with the agent inside.")
@@ -84,10 +92,13 @@ def main() -> int:
                 both.append({name: float(ns) for name, ns in map(str.split, told.splitlines())})
             for name, without in both[0].items():
                 added.setdefault(name, []).append(both[1][name] - without)
+        idle = agent.program(place, "int main(void) { return 0; }", name="idle")
+        bare, inside = {**os.environ, "LD_LIBRARY_PATH": str(driver)}, agent.environment(driver, place)
+        added["start"] = [-start_ns(idle, bare) + start_ns(idle, inside) for _ in range(STARTS)]
     medians = {name: statistics.median(values) for name, values in added.items()}
     for name, values in added.items():
-        print(f"{name:8} +{medians[name]:.0f} ns a call ({min(values):.0f} to {max(values):.0f})")
-    return int(max(medians["copy"], medians["launch"]) > LIMIT_NS)
+        print(f"{name:8} +{medians[name]:.0f} ns each ({min(values):.0f} to {max(values):.0f})")
+    return int(max(medians["copy"], medians["launch"]) > LIMIT_NS or medians["start"] > START_LIMIT_NS)
 
 
 if __name__ == "__main__":

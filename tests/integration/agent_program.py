@@ -1,4 +1,5 @@
-"""Calls from twelve lines: two threads, a generator, an asyncio task, recursion; prints how many each line made.
+"""Calls from thirteen lines, of 2 µs to 20 ms: two threads and those of a backward pass, a generator, asyncio's tasks,
+recursion; prints how many each line made.
 
 A line that calls ends in a comment with the bytes of its copies, by which it is known.
 """
@@ -13,9 +14,10 @@ from collections import Counter
 cuda = ctypes.CDLL("libcuda.so.1")
 P, Q, N = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
 DEVICE, HOST = Q(0x7F << 56), P(4096)
-FAST, SLOW = P(0), P(2_000)
+FAST_NS, SLOW_NS = 2_000, 20_000_000
 MOST = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 copy = cuda.cuMemcpyHtoDAsync_v2
+threads, CALLBACK = ctypes.CDLL(None), ctypes.CFUNCTYPE(ctypes.c_void_p, P)
 
 
 def straight(stream):
@@ -33,10 +35,11 @@ def recursive(stream, depth):
     return copy(DEVICE, HOST, N(104), stream)  # 104
 
 
-def generated(stream):
+def generated():
+    stream = yield
     while True:
         copy(DEVICE, HOST, N(105), stream)  # 105
-        yield
+        stream = yield
 
 
 class Loader:
@@ -76,36 +79,51 @@ def in_except(stream):
         copy(DEVICE, HOST, N(111), stream)  # 111
 
 
+def in_backward(streams):
+    for stream in streams:
+        copy(DEVICE, HOST, N(113), stream)  # 113
+
+
+def backward(stream):
+    """Has a thread that Python did not make call back, as PyTorch's does that runs a backward pass."""
+    called = CALLBACK(lambda _: in_backward([stream, *[P(FAST_NS)] * 19]))
+    thread = ctypes.c_ulong()
+    assert threads.pthread_create(ctypes.byref(thread), None, called, None) == 0
+    assert threads.pthread_join(thread, None) == 0
+
+
 text = {**globals()}
 exec(compile("def in_text(stream):\n    copy(DEVICE, HOST, N(112), stream)\n", "text.py", "exec"), text)
 
 
 def work(seed, counts):
     chosen = random.Random(seed)
-    loader, generators = Loader(), {False: generated(FAST), True: generated(SLOW)}
+    loader, generator = Loader(), generated()
     loop = asyncio.new_event_loop()
-
-    def stepped(stream):
-        next(generators[stream is SLOW])
+    next(generator)
 
     def loaded(stream):
         loader.stream = stream
         next(loader)
 
-    def task(stream):
-        loop.run_until_complete(awaited(stream))
+    async def both(stream):
+        await asyncio.gather(awaited(stream), awaited(P(FAST_NS)))
+
+    def tasks(stream):
+        loop.run_until_complete(both(stream))
 
     def down(stream):
         recursive(stream, chosen.randrange(30))
 
-    plain = [(straight, [101]), (twice, [102, 103]), (down, [104]), (stepped, [105]), (loaded, [106])]
+    plain = [(straight, [101]), (twice, [102, 103]), (down, [104]), (generator.send, [105]), (loaded, [106])]
     plain += [(in_comprehension, [108, 108]), (in_lambda, [109]), (on_two_lines, [110]), (in_except, [111])]
     plain += [(text["in_text"], [112])]
-    rare = [(task, [107])]
+    rare = [(tasks, [107] * 2), (backward, [113] * 20)]
     made = 0
     while made < MOST // 2:
         act, sizes = chosen.choice(rare if chosen.random() < 0.02 else plain)
-        act(SLOW if chosen.random() < 0.02 else FAST)
+        slow = chosen.random() < 0.01
+        act(P(int(FAST_NS * (SLOW_NS / FAST_NS) ** chosen.random()) if slow else FAST_NS))
         counts.update(sizes)
         made += len(sizes)
     loop.close()

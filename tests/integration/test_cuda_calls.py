@@ -1,4 +1,4 @@
-"""CUDA calls by uprobes: real probes on libraries that stand in for CUDA's, in a program and its child."""
+"""CUDA calls by uprobes, and by the agent inside: libraries that stand in for CUDA's, in a program and its child."""
 
 from __future__ import annotations
 
@@ -301,20 +301,18 @@ def test_only_files_with_cuda_functions_are_probed(built: Path) -> None:
 
 @pytest.fixture(scope="module")
 def python_program(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A capture of cuda_program.py."""
+    """A capture of cuda_program.py, with the agent inside."""
     place = tmp_path_factory.mktemp("python")
     (place / "weights.bin").write_bytes(bytes(1 << 16))
     target = place / "calls.pinprof"
     program = (sys.executable, PYTHON_PROGRAM, built, place / "weights.bin")
-    every = ("--probe-budget", "100")
-    command = (sys.executable, "-m", "pinprof", "record", "--no-report", *every, "-o", target, "--", *program)
+    command = (sys.executable, "-m", "pinprof", "record", "--no-report", "-o", target, "--", *program)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return target
 
 
-@needs_probes
 def test_both_ends_of_every_copy_are_known(python_program: Path) -> None:
     capture = read.read(python_program)
     assert capture.activity is not None
@@ -374,7 +372,6 @@ def test_memory_that_no_record_explains_is_unknown_where_records_of_memory_were_
     assert found == {1001: "unknown", 1002: "unknown", 1003: "pinned"}
 
 
-@needs_probes
 def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
     capture = read.read(python_program)
     assert capture.activity is not None
@@ -394,10 +391,9 @@ def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
         "wait": calls.name == sync,
     }.items():
         sites = Counter(calls.sites[site].text if site >= 0 else "" for site in calls.site[mine].tolist())
-        right = sum(count for site, count in sites.items() if site.endswith(f" (cuda_program.py:{lines[what]})"))
-        wrong = sum(count for site, count in sites.items() if "cuda_program.py" in site) - right
-        assert right >= 0.9 * sites.total(), (what, sites)
-        assert wrong <= 0.03 * sites.total(), (what, sites)
+        assert sites.total() == (230 if what == "wait" else 20_000)
+        wrong = {site: count for site, count in sites.items() if not site.endswith(f" (cuda_program.py:{lines[what]})")}
+        assert wrong == {}, what
 
 
 @needs_probes

@@ -48,12 +48,13 @@ int main(void)
     ]  # fmt: skip
 
 
-def test_what_a_process_becomes_records_too(driver: Path, folder: Path) -> None:
+@pytest.mark.parametrize(("how", "processes"), [("os.execv(command[0], ", 1), ("subprocess.run(", 2)])
+def test_what_a_process_becomes_or_starts_records_too(driver: Path, folder: Path, how: str, processes: int) -> None:
     again = "import ctypes; ctypes.CDLL('libcuda.so.1').cuEventQuery(None)"
-    script = agent.PRELUDE + f"cuda.cuInit(0)\nos.execv(sys.executable, [sys.executable, '-S', '-c', {again!r}])"
-    agent.run_python(driver, folder, script)
+    script = f"import subprocess\ncuda.cuInit(0)\ncommand = [sys.executable, '-S', '-c', {again!r}]\n{how}command)"
+    agent.run_python(driver, folder, agent.PRELUDE + script)
     files = agent.files(folder)
-    assert len({file.pid for file in files}) == 1
+    assert len({file.pid for file in files}) == processes
     assert sorted(file.names[row] for file in files for row in file.records["function"]) == ["cuEventQuery", "cuInit"]
 
 
@@ -226,7 +227,7 @@ def test_only_names_of_what_it_sees_and_of_its_beginnings_are_exported() -> None
     of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
     of_calls = "|".join(MEETING_FUNCTIONS) + r"|cu[A-Z]\w+|ncclCommInitRank(Config|Scalable)?"
     of_beginnings = r"pinprof_inside_(enter|leave|part)|InitializeInjection(Nvtx2)?"
-    known = rf"dlsym|{of_mappings}|{of_blocks}|{of_signals}|{of_calls}|{of_beginnings}"
+    known = rf"dlsym|dlclose|{of_mappings}|{of_blocks}|{of_signals}|{of_calls}|{of_beginnings}"
     assert [name for name in names if not re.fullmatch(known, name)] == []
 
 

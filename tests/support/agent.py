@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof.data.activity import ApiCallTable
+import numpy as np
+
+from pinprof.collect.inside import for_glibc
+from pinprof.data.activity import UNRECORDED, ApiCallTable, MemoryKind
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
@@ -81,7 +85,7 @@ def of_c(folder: Path, driver: Path, text: str, *options: str) -> Path:
 def environment(driver: Path, folder: Path | None, agent: Path | None = None) -> dict[str, str]:
     """Of a program with the agent; without a folder it is there and has nothing to do."""
     more = {"PINPROF_INSIDE": str(folder)} if folder else {}
-    return {**os.environ, "LD_LIBRARY_PATH": str(driver), "LD_PRELOAD": str(agent or INSIDE.find()), **more}
+    return {**os.environ, "LD_LIBRARY_PATH": str(driver), "LD_PRELOAD": for_glibc(agent or INSIDE.find()), **more}
 
 
 def run(
@@ -132,4 +136,53 @@ def lines(calls: ApiCallTable) -> list[tuple[str, int]]:
     return [
         (calls.names[name], calls.sites[site].line if site >= 0 else -1)
         for name, site in zip(calls.name.tolist(), calls.site.tolist(), strict=True)
+    ]
+
+
+def marked(source: Path) -> dict[int, int]:
+    """Line → the number in the comment that it ends in."""
+    found = (re.search(r"# (\d+)$", line) for line in source.read_text("utf-8").splitlines())
+    return {number: int(match[1]) for number, match in enumerate(found, 1) if match}
+
+
+def misplaced(calls: ApiCallTable, source: Path) -> list[tuple[int, str]]:
+    """Bytes and site of the copies that are not at their line of a program: those that a text makes have 112."""
+    assert calls.site is not None
+    assert calls.size_bytes is not None
+    size_of = marked(source)
+    right = [
+        112 if site.path == "text.py" else size_of.get(site.line) if site.path == str(source) else None
+        for site in calls.sites
+    ]
+    return [
+        (size, calls.sites[site].text if site >= 0 else "")
+        for size, site in zip(calls.size_bytes.tolist(), calls.site.tolist(), strict=True)
+        if site < 0 or right[site] != size
+    ]
+
+
+_KINDS = {
+    "plain": MemoryKind.PAGEABLE, "anonymous": MemoryKind.PAGEABLE, "file": MemoryKind.PAGEABLE,
+    "pinned": MemoryKind.PINNED, "registered": MemoryKind.PINNED, "managed": MemoryKind.MANAGED,
+    "device": MemoryKind.DEVICE,
+}  # fmt: skip
+
+
+def wrong_ends(calls: ApiCallTable, told: str) -> tuple[int, list[str]]:
+    """How many copies memory_program.py made, and which have other ends than it told, or are not there, or too many."""
+    assert calls.size_bytes is not None
+    assert calls.target_kind is not None
+    assert calls.source_kind is not None
+    assert calls.from_file is not None
+    said = {}
+    for number, pid, to, source in map(str.split, told.splitlines()):
+        said[int(number), int(pid)] = _KINDS[to], _KINDS[source], source == "file"
+    copies = np.flatnonzero(calls.copy_kind != UNRECORDED)
+    seen: dict[tuple[int, int], list[tuple[MemoryKind, MemoryKind, bool]]] = {}
+    columns = (calls.size_bytes, calls.pid, calls.target_kind, calls.source_kind, calls.from_file)
+    for number, pid, to, source, file in zip(*(column[copies].tolist() for column in columns), strict=True):
+        seen.setdefault((number, pid), []).append((MemoryKind(to), MemoryKind(source), file))
+    keys = sorted(said.keys() | seen.keys())
+    return len(said), [
+        f"{key}: {said.get(key)} was recorded as {seen.get(key)}" for key in keys if seen.get(key) != [said.get(key)]
     ]

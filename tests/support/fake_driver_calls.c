@@ -39,7 +39,13 @@ EXPORTED int cuMemHostAlloc(void **start, size_t size, unsigned flags)
 }
 EXPORTED int cuMemAllocHost_v2(void **start, size_t size) { return cuMemHostAlloc(start, size, 0); }
 EXPORTED int cuMemAllocManaged(void **start, size_t size, unsigned flags) { return cuMemHostAlloc(start, size, flags); }
-EXPORTED int cuMemFreeHost(void *start) { return start == mapped ? munmap(start, mapped_size) : (free(start), 0); }
+/* It returns a while after the memory may be another thread's. */
+static void give_back(void *start)
+{
+    free(start);
+    spend(40000);
+}
+EXPORTED int cuMemFreeHost(void *start) { return start == mapped ? munmap(start, mapped_size) : (give_back(start), 0); }
 
 /* Memory of the device: addresses that nothing lies at, never given twice. */
 EXPORTED int cuMemAlloc_v2(word *start, size_t size)
@@ -53,7 +59,10 @@ EXPORTED int cuMemAllocAsync(word *start, size_t size, void *stream)
     (void)stream;
     return cuMemAlloc_v2(start, size);
 }
-EXPORTED int cuMemFree_v2(word start) { return start ? ((word)0x7f << 56 <= start ? 0 : (free((void *)start), 0)) : 1; }
+EXPORTED int cuMemFree_v2(word start)
+{
+    return start ? ((word)0x7f << 56 <= start ? 0 : (give_back((void *)start), 0)) : 1;
+}
 EXPORTED int cuMemFreeAsync(word start, void *stream) { return (void)start, (void)stream, 0; }
 EXPORTED int cuMemHostRegister_v2(void *start, size_t size, unsigned flags)
 {
@@ -107,14 +116,22 @@ EXPORTED int cuEventRecord(void *event, void *stream)
     return 0;
 }
 
+static int look_up(const char *name, void **address, int version, word flags);
+EXPORTED int cuGetProcAddress(const char *name, void **address, int version, word flags)
+{
+    return look_up(name, address, version, flags);
+}
 EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status)
+{
+    return (void)status, look_up(name, address, version, flags);
+}
+static int look_up(const char *name, void **address, int version, word flags)
 {
     static const struct {
         const char *name;
         int thread;
         void *function;
     } TABLE[] = {
-        {"cuGetProcAddress", 0, (void *)cuGetProcAddress_v2},
         {"cuMemHostAlloc", 0, (void *)cuMemHostAlloc},
         {"cuMemcpyHtoD", 0, (void *)cuMemcpyHtoD_v2},
         {"cuMemcpyHtoD", 1, (void *)cuMemcpyHtoD_v2_ptds},
@@ -122,7 +139,8 @@ EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, 
         {"cuMemcpyHtoDAsync", 1, (void *)cuMemcpyHtoDAsync_v2_ptsz},
         {"cuLaunchKernel", 0, (void *)cuLaunchKernel},
     };
-    (void)version, (void)status;
+    if (!strcmp(name, "cuGetProcAddress")) /* of four arguments before CUDA 12 */
+        return *address = version < 12000 ? (void *)cuGetProcAddress : (void *)cuGetProcAddress_v2, 0;
     for (int exact = 1; exact >= 0; exact--)
         for (size_t i = 0; i < sizeof TABLE / sizeof *TABLE; i++)
             if (!strcmp(TABLE[i].name, name) && (TABLE[i].thread == !!(flags & 2)) >= exact)

@@ -5,6 +5,8 @@ D and Swift names stay as they are. Source of the Rust escapes: rustc-demangle `
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import re
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +18,7 @@ _MAX_REFERENCES = 32
 """Each reference to an earlier part can double a name: 278 bytes can stand for 436 MB. Of 448,456 names in the
 libraries of a development machine, 371 have more."""
 
+_LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
 _RUST = re.compile(r"(_ZN.+)17h[0-9a-f]{16}E(\..*)?")
 _RUST_ESCAPE = re.compile(r"\$(?:(LT|GT|RF|BP|C|LP|RP|SP)|u([0-9a-f]{1,6}))\$|\.\.")
@@ -67,17 +70,24 @@ def _unescape(match: re.Match[str]) -> str:
 @cache
 def _libstdcxx() -> Callable[[str], str]:
     """A function from mangled to plain names; it returns its argument where libstdc++ is not installed."""
-    try:
-        # Imported here: it searches for the library, and most captures hold no C++.
-        import cxxfilt
-    except (ImportError, OSError):
+    for name in _LIBRARIES:
+        with contextlib.suppress(OSError, AttributeError):
+            readable = ctypes.CDLL(name)["__cxa_demangle"]
+            break
+    else:
         return str
+    # The allocator that the process has: the user may preload another than the C library's.
+    free = ctypes.CDLL(None).free
+    readable.restype, free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    status = ctypes.c_int()
 
     def plain(mangled: str) -> str:
-        try:
-            demangled: bytes = cxxfilt.demangleb(mangled.encode("utf-8", "replace"))
-        except (cxxfilt.Error, AttributeError):
+        made = readable(mangled.encode("utf-8", "replace"), None, None, ctypes.byref(status))
+        if not made:
             return mangled
-        return demangled.decode("utf-8", "replace")
+        try:
+            return ctypes.string_at(made).decode("utf-8", "replace")
+        finally:
+            free(made)
 
     return plain

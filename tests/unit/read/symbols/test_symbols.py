@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -120,6 +121,43 @@ def test_cpp_functions_are_named_as_cxxfilt_names_them(program: Path) -> None:
         assert name is not None
         assert name == expected or aliases.search(next(m for m, p in by_name.items() if p == expected)), expected
     assert len(set(found) & set(by_name.values())) > 0.9 * len(set(by_name.values()))
+
+
+SHIFTED = """
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#define ROOM 64
+void *__libc_malloc(size_t), *__libc_realloc(void *, size_t), *__libc_memalign(size_t, size_t), __libc_free(void *);
+static void *past(char *start) { return start ? start + ROOM : 0; }
+void *malloc(size_t size) { return past(__libc_malloc(size + ROOM)); }
+void *calloc(size_t count, size_t size)
+{
+    void *made = malloc(count * size);
+    return made ? memset(made, 0, count * size) : 0;
+}
+void *realloc(void *old, size_t size) { return past(__libc_realloc(old ? (char *)old - ROOM : 0, size + ROOM)); }
+void *memalign(size_t to, size_t size) { return to <= ROOM ? past(__libc_memalign(ROOM, size + ROOM)) : 0; }
+void *aligned_alloc(size_t to, size_t size) { return memalign(to, size); }
+int posix_memalign(void **made, size_t to, size_t size) { return (*made = memalign(to, size)) ? 0 : ENOMEM; }
+void free(void *old) { if (old) __libc_free((char *)old - ROOM); }
+"""
+"""An allocator whose blocks the C library's own `free` does not know."""
+
+
+@needs_gcc
+def test_names_are_read_where_the_user_preloads_another_allocator(tmp_path: Path) -> None:
+    source, library = tmp_path / "shifted.c", tmp_path / "shifted.so"
+    source.write_text(SHIFTED)
+    subprocess.run(["gcc", "-O1", "-w", "-shared", "-fPIC", source, "-o", library], check=True)
+    script = (
+        "from pinprof.read.symbols.demangle import demangle; print([demangle('_ZN1a1bEv') for _ in range(100)][-1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "a::b()\n"), done.stderr
 
 
 @needs_gcc
