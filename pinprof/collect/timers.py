@@ -1,6 +1,6 @@
 """CPU time where the kernel tells nothing: by timers inside the program, which the agent (inside.py) keeps.
 
-They need no right at all. What they cannot see is waits, and the kernel from within.
+They need no right at all. What they cannot see is the kernel from within; the agent notes waits for others itself.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Timers(Tool):
         number = nothing or permission.sampling_errno()
         why = f" {permission.refusal(number, system_wide=False, user=nothing > 0)}" if number else ""
         note = (
-            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and most waits, were not.{why}"
+            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and some waits, were not.{why}"
         )
         return ToolResult(self.under_way().facts, (note,))
 
