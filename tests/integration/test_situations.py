@@ -419,7 +419,7 @@ def test_libraries_that_may_not_be_executed_are_left_out(libraries: Path, tmp_pa
     ("words", "scenario", "status", "said"),
     [
         ("refuse=EPERM:perf_event_open", "pageable", 0, (NO_SAMPLES, FILTER)),
-        ("refuse=EPERM:io_uring_setup", "pinned", 1, ("does not permit io_uring", "seccomp profile")),
+        ("refuse=EPERM:io_uring_setup", "pinned", 1, ("does not permit io_uring", "pinprof doctor")),
     ],
 )
 def test_a_scenario_runs_or_says_what_it_lacks(

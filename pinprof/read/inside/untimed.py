@@ -1,4 +1,4 @@
-"""What timers of processor time do not see, as samples of the place where it happened: waits, and execve.
+"""What timers of CPU time do not see, as samples of the place where it happened: waits, and execve.
 
 In execve the kernel takes a forked process's copy of the page tables apart. Its timer has ended there, and that of the
 new program has not begun. The new program says what its process had used by then, and the parent says whom it forked.
@@ -68,7 +68,7 @@ def _in_execve(files: Sequence[InsideFile]) -> dict[int, tuple[Int64, Int64, Int
 
 
 def _sampled(files: Sequence[InsideFile], pid: int, after: int, before: int) -> int:
-    """The processor time of a process that samples between two moments stand for."""
+    """The CPU time of a process that samples between two moments stand for."""
     mine = [file.used for file in files if file.pid == pid and file.used is not None]
     return sum(
         int((used.user_ns + used.system_ns)[(used.time_ns > after) & (used.time_ns < before)].sum()) for used in mine
