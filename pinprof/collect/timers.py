@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from pinprof import __version__
-from pinprof.base.errors import CollectError
+from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.collect import inside, permission
 from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool, ToolResult
 from pinprof.collect.limits import check_request
@@ -37,7 +37,7 @@ def serves(request: RecordRequest) -> bool:
     """Whether timers can do it."""
     try:
         check(request)
-    except CollectError:
+    except (CollectError, ToolMissing):
         return False
     return True
 

@@ -216,7 +216,7 @@ def test_a_program_without_cuda_finds_no_driver(tmp_path: Path, driver: Path, fo
     assert list(folder.iterdir()) == []
 
 
-def test_only_names_of_calls_that_are_recorded_and_of_mappings_threads_and_signals_are_exported() -> None:
+def test_only_names_of_calls_that_are_recorded_and_of_mappings_threads_waits_and_signals_are_exported() -> None:
     with INSIDE.find().open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         names = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name}
@@ -225,7 +225,8 @@ def test_only_names_of_calls_that_are_recorded_and_of_mappings_threads_and_signa
     of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
     of_calls = "|".join(MEETING_FUNCTIONS) + r"|cu[A-Z]\w+|ncclCommInitRank(Config|Scalable)?"
     of_recording = "pinprof_inside_(enter|leave|part)"
-    known = rf"dlsym|{of_memory}|{of_signals}|{of_calls}|{of_recording}"
+    of_waits = r"fork|wait(pid|[34]|id)?|sem_(timed|clock)?wait|read|poll|epoll_wait|select"
+    known = rf"dlsym|{of_waits}|{of_memory}|{of_signals}|{of_calls}|{of_recording}"
     assert [name for name in names if not re.fullmatch(known, name)] == []
 
 
