@@ -27,13 +27,19 @@ _MARKER = ".launch"
 _MOST_FOLDERS = 1000
 
 _RANKS = (
-    ("RANK", "WORLD_SIZE", "torchrun"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"),
-    ("PMIX_RANK", "", "mpirun"),
-    ("PMI_RANK", "PMI_SIZE", "mpirun"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "srun"),
+    ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "torchrun"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"),
+    ("PMIX_RANK", "", "", "mpirun"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "mpirun"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_TASKS_PER_NODE", "srun"),
 )
-"""(rank, number of ranks, launcher). RANK alone is too common a name: it counts with WORLD_SIZE only."""
+"""(rank, number of ranks, number on this machine, launcher).
+
+RANK alone is too common a name: it counts with WORLD_SIZE only. Slurm tells the numbers of all machines, as `8(x2),4`.
+"""
+
+_RESTARTED = re.compile(r"-restart-\d+$")
+_LONGEST_LIST, _MOST_HERE = 1000, 4096
 
 _NO_IDS = ("", "none")
 """What torchrun sets where nobody gave a run id."""
@@ -48,6 +54,17 @@ class Rank:
     launcher: str
     launch: str
     """The same in every rank of the launch: its id, or when the launcher began."""
+    here: int = 1
+    """How many ranks this machine has, at most; 1 where the launcher does not say."""
+
+    @property
+    def processors(self) -> float:
+        """Those of this machine for each rank: the launcher's, which binds its ranks to some of them."""
+        try:
+            count = len(os.sched_getaffinity(os.getppid()))
+        except OSError:
+            count = os.cpu_count() or 1
+        return count / self.here
 
     def facts(self) -> dict[str, int | str | None]:
         """For the manifest."""
@@ -56,12 +73,15 @@ class Rank:
 
 def this_rank(environment: Mapping[str, str]) -> Rank | None:
     """The rank from the environment; None outside a launch, and for a launch of one."""
-    for rank, size, launcher in _RANKS:
+    for rank, size, local, launcher in _RANKS:
         number, ranks = environment.get(rank, ""), environment.get(size, "") if size else ""
         if not number.isdecimal() or (rank == "RANK" and not ranks.isdecimal()):
             continue
         count = int(ranks) if ranks.isdecimal() else None
-        return None if count == 1 else Rank(int(number), count, launcher, _launch(environment, launcher))
+        if count == 1:
+            return None
+        here = max(map(int, re.findall(r"\d+(?=[(,]|$)", environment.get(local, "")[:_LONGEST_LIST])), default=1)
+        return Rank(int(number), count, launcher, _launch(environment, launcher), min(max(here, 1), _MOST_HERE))
     return None
 
 
@@ -76,7 +96,8 @@ def output(name: str, rank: Rank, number: int = 1) -> Path:
 
 def named_output(given: Path, rank: Rank, number: int = 1, *, force: bool = False) -> Path:
     """The capture of a rank in the folder that a launch has a name for: NAME.ranks, or from this number on the first
-    NAME-2.ranks, … that no other launch has. With `force`, another's captures in the folder make room.
+    NAME-2.ranks, … that no other launch has. With `force`, captures of another launch in the folder make room, but not
+    those of the same launch before its ranks were started again.
     """
     stem = given.name.removesuffix(SUFFIX).removesuffix(RANKS) or "program"
     for again in range(number, _MOST_FOLDERS):
@@ -96,9 +117,10 @@ def _is_ours(folder: Path, launch: str, *, force: bool) -> bool:
         try:
             os.link(mine, marker)
         except FileExistsError:
-            if marker.read_text() == launch:
+            there = marker.read_text()
+            if there == launch:
                 return True
-            if not force:
+            if not force or _RESTARTED.sub("", there) == _RESTARTED.sub("", launch):
                 return False
             mine.replace(marker)
             _make_room(folder, launch)

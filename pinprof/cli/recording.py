@@ -202,7 +202,7 @@ def record(
     # Of many ranks the first alone explains itself: the others would print into it.
     unexplained = no_report or (rank is not None and rank.number > 0)
     first, numbered = _names(name, output, rank, force=force)
-    request = collect.resolve(request)
+    request = collect.resolve(replace(request, processors=rank.processors) if rank else request)
     if not quiet and (level := collect.level(request)):
         _say_dimly(level)
     recorded = recording.record(

@@ -3,10 +3,11 @@
     memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
 
 It is written by pinprof itself while it waits for the program. Sampling costs time, so it samples less often where it
-costs more: never above COST of a core. Nor does the file outgrow its share of the recording's size (pace.py). Huge
-pages are in smaps_rollup alone, which walks the page tables under the lock of the address space: read once a second at
-most, within HUGE_COST, and no more of a process for which it takes long. Where pages of CUDA programs lie costs apart
-from that (placement.py), and so does what is mapped (mappings.py).
+costs more: never above COST of a core, shared where a launch has more recordings than the machine has cores. Nor does
+the file outgrow its share of the recording's size (pace.py). Huge pages are in smaps_rollup alone, which walks the page
+tables under the lock of the address space: read once a second at most, within HUGE_COST, and no more of a process for
+which it takes long. Where pages of CUDA programs lie costs apart from that (placement.py), and so does what is mapped
+(mappings.py).
 
 Fields are those of proc_pid_status(5), proc_pid_smaps(5) and /proc/vmstat; what a kernel does not have is left out.
 """
@@ -65,6 +66,8 @@ class MemoryWatch(Tool):
         self._spent_apart = 0.0
         self._placement, self._mappings = Placement(), Mappings()
         self._pace = Pace(setup.request.limits.share(SIZE_SHARE), time.monotonic_ns())
+        self._crowd = max(1 / setup.request.processors, 1.0)
+        """Recordings that go on together, for each processor."""
         self._written = 0
         self._began = self._thinned = 0.0
         with contextlib.suppress(OSError):
@@ -84,7 +87,7 @@ class MemoryWatch(Tool):
             self.sample()
             spent = time.thread_time() - begin - self._spent_apart
             now = time.monotonic()
-            interval = max(INTERVAL_S, spent / COST)
+            interval = self._crowd * max(INTERVAL_S, spent / COST)
             if step := self._pace.looked(time.monotonic_ns(), self._written):
                 self._thinned = self._thinned or now
                 interval = min(interval * (1 << step), LONGEST_S)

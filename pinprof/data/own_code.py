@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
+_SCENARIO = re.compile(r"/pinprof/workloads/\w+\.py$")
+"""Scenarios are programs, also where they are installed; the backends that they run on are a library."""
 _LIBRARY = re.compile(
+    r"/workloads/(backends/\w+\.py)$|"
     r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
     re.DOTALL,
 )
@@ -28,5 +31,5 @@ def is_text(path: str) -> bool:
 
 def library_part(path: str) -> str:
     """The path of a source file within its library; empty for the program's own code."""
-    library = _LIBRARY.search(path) or _HEADERS.search(path)
+    library = None if _SCENARIO.search(path) else _LIBRARY.search(path) or _HEADERS.search(path)
     return next((part for part in library.groups() if part), "") if library else ""

@@ -79,7 +79,7 @@ static const void *characters(word text, size_t *length, unsigned *width)
 static RARE bool is_own_code(word file)
 {
     static const char *const LIBRARIES[] = {
-        "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "<frozen "};
+        "/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "/workloads/backends/", "<frozen "};
     size_t length;
     unsigned width;
     const char *text = characters(file, &length, &width);

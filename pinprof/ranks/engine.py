@@ -18,14 +18,14 @@ from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.headline import headline
 from pinprof.ranks.lanes import lanes_of
-from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
+from pinprof.ranks.late import Late, lasts, latecomers, pattern, uneven_ns
 from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.meetings import meetings_of
 from pinprof.ranks.nodes import nodes_of
 from pinprof.ranks.notes import notes_of
 from pinprof.ranks.path import job_opportunities
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.results import Excess, Hold, JobOpportunity, Launch, Meet, RankFacts, RankLane, Start, Verdict
+from pinprof.ranks.results import Excess, Hold, How, JobOpportunity, Launch, Meet, RankFacts, RankLane, Start, Verdict
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.why import excess
 
@@ -159,15 +159,15 @@ def _hold(
     lines, causes, gpu, crowded = excess(runs, meetings, late, first_ns)
     rows = late.rows[late.held]
     low, high = late.interval_ns()
-    unit, held, count = _steps(runs[late.ranks[0]], meetings, late)
+    unit, held, count, how, every = _steps(runs[late.ranks[0]], meetings, late)
     places = Counter(number for number in meetings.place[rows].tolist() if number != NO_PLACE)
     shows = np.asarray(meetings.shown[rows][:, list(late.ranks)].any(axis=1))
     cure = _cure([runs[rank].number for rank in late.ranks], lines, opportunities)
     phases = Counter(runs[late.ranks[0]].phase_at(int(release) - 1) for release in meetings.release_ns[rows])
     return Hold(
         ranks=tuple(runs[rank].number for rank in late.ranks),
-        how=late.how,
-        every=late.every,
+        how=how,
+        every=every,
         held=len(held),
         meetings=count,
         first=tuple(held[:_FIRST].tolist()),
@@ -192,14 +192,24 @@ def _hold(
     )
 
 
-def _steps(run: RankRun, meetings: Meetings, late: Late) -> tuple[str, Int64, int]:
-    """(what is counted, numbers of those that are held up, how many there are): steps by a range that repeats."""
+def _steps(run: RankRun, meetings: Meetings, late: Late) -> tuple[str, Int64, int, How, int]:
+    """(what is counted, numbers of those that are held up, how many there are, how often, every which).
+
+    Steps by a range that repeats; by calls where these ranks are late in nearly all of them, and at meetings without a
+    pattern; else meetings.
+    """
+    by_meetings: tuple[str, Int64, int, How, int] = ("meeting", late.held, len(late.rows), late.how, late.every)
     name = _step_name(run)
-    if name is None:
-        return "meeting", late.held, len(late.rows)
-    starts = run.spans.start_ns[run.spans.name == name]
+    starts = run.steps_ns if name is None else run.spans.start_ns[run.spans.name == name]
+    if len(starts) < _LEAST_STEPS:
+        return by_meetings
     step = np.searchsorted(starts, meetings.release_ns[late.rows], "right") - 1
-    return run.range_names[name], np.unique(step[late.held][step[late.held] >= 0]), len(starts)
+    held = np.unique(step[late.held][step[late.held] >= 0])
+    how, every = pattern(held, starts) if len(held) > 1 else (late.how, late.every)
+    if name is not None:
+        return run.range_names[name], held, len(starts), how, every
+    steps = how == "always" and late.how in ("often", "some")
+    return ("step", held, len(starts), how, every) if steps else by_meetings
 
 
 def _step_name(run: RankRun) -> int | None:

@@ -70,9 +70,10 @@ def rank_names(ranks: Sequence[int]) -> str:
 
 
 def when(hold: Hold) -> str:
-    """`at 40 of 40 meetings`, `once every 10 meetings (4 of 40)`, `once, at meeting 21 of 40`."""
-    one, many = (hold.unit, f"{hold.unit}s") if hold.unit == "meeting" else (f"range {hold.unit}",) * 2
-    at = "at" if hold.unit == "meeting" else "in"
+    """`at 40 of 40 steps`, `once every 10 meetings (4 of 40)`, `once, at meeting 21 of 40`."""
+    plain = hold.unit in ("meeting", "step")
+    one, many = (hold.unit, f"{hold.unit}s") if plain else (f"range {hold.unit}",) * 2
+    at = "at" if plain else "in"
     if hold.how == "once" and hold.first:
         return f"once, {at} {one} {hold.first[0] + 1} of {hold.meetings}"
     if hold.how == "every":

@@ -35,6 +35,8 @@ ALWAYS, OFTEN = 0.8, 0.2
 """The part of the meetings at which ranks are awaited always, and often."""
 OUTLIER = 5
 """A loss is far out above this many times the usual one (the third quartile)."""
+COMPARABLE = 0.25
+"""Losses count for or against a rank from this part on of the loss that splits the time lost into halves."""
 LIKE_IT = 0.1
 """What is far out is so large a part of the largest loss, at least."""
 REGULAR = 0.2
@@ -192,20 +194,31 @@ def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, wo
     if not worth_telling(float(losses.sum()), work_ns):
         return None
     by_others = by_others[rows]
-    held = np.flatnonzero(losses > least)
-    theirs, rest = len(held), int((by_others > least).sum())
+    bar = _comparable(np.concatenate([losses, by_others]), least)
+    held = np.flatnonzero(losses > bar)
+    theirs, rest = len(held), int((by_others > bar).sum())
     ranks, size = int(meetings.present.any(axis=0).sum()), int(choice.sum())
     chance = _chance(theirs, theirs + rest, size, ranks)
     net = _net(losses, by_others, size, ranks, len(rows))
     steady = chance <= LEVEL and net.p <= LEVEL and net.value > 0
     if steady and worth_telling(net.value * len(_blocks(losses)), work_ns):
-        how, every = _pattern(held, release_ns)
+        how, every = pattern(held, release_ns)
         tested = (
             f"{'It delays' if size == 1 else 'They delay'} {theirs} of the {theirs + rest} meetings that lose notable"
             f" time. That is not due to chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
         )
         return Late(_numbers(choice), rows, release_ns, losses, held, how, every, max(chance, net.p), tested)
     return _outliers(losses, by_others, choice, rows, release_ns, ranks, work_ns)
+
+
+def _comparable(losses: Float64, least: float) -> float:
+    """What a loss has to exceed to be counted: small ones, as every reply to a message has them, are none of the large.
+
+    It depends on all losses alike, whoever caused them, so that chance stays what it is.
+    """
+    notable = np.sort(losses[losses > least])
+    sums = np.cumsum(notable)
+    return max(least, COMPARABLE * float(notable[np.searchsorted(sums, sums[-1] / 2)])) if len(notable) else least
 
 
 def _outliers(
@@ -221,7 +234,7 @@ def _outliers(
         return None
     if 2 * cost < float(losses.sum()):
         return None
-    how, every = _pattern(held, release_ns)
+    how, every = pattern(held, release_ns)
     if theirs == 1:
         tested = "It happened once in this run. One event does not show whether it will recur."
         return Late(_numbers(choice), rows, release_ns, losses, held, "once", 0, None, tested)
@@ -263,8 +276,11 @@ def _blocks(values: Float64) -> Float64:
     return np.array([part.mean() * typical for part in parts], np.float64)
 
 
-def _pattern(held: Int64, release_ns: Int64) -> tuple[How, int]:
-    """How often, and at every which meeting where they are about equally far from each other."""
+def pattern(held: Int64, release_ns: Int64) -> tuple[How, int]:
+    """How often, and at every which of the meetings (or steps) where those held are about equally far from each other.
+
+    `release_ns` has all of them; `held` are positions in it.
+    """
     meetings = len(release_ns)
     if len(held) >= ALWAYS * meetings:
         return "always", 1

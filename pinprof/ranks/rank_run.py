@@ -84,6 +84,8 @@ class RankRun:
     uses_nccl: bool
     spans: RangeSpans
     range_names: tuple[str, ...]
+    steps_ns: Int64
+    """When each step of its work begins, by its calls or ranges; empty where nothing repeats."""
     memory: MemoryResult | None
     machine: Mapping[str, tuple[int, int, int]]
     """Counter of the machine → (first, least, most)."""
@@ -153,6 +155,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         uses_nccl=any("libnccl" in dso.name for dso in capture.stacks.frames.dsos),
         spans=spans,
         range_names=range_names,
+        steps_ns=np.array(course.steps.starts_ns if course.steps else (), np.int64),
         memory=analysis.memory,
         machine={
             name: (int(values[0]), int(values.min()), int(values.max()))
@@ -282,6 +285,7 @@ def moved(run: RankRun, offset_ns: int) -> RankRun:
         collectives=run.collectives.moved(offset_ns),
         computing=Intervals(run.computing.start + offset_ns, run.computing.end + offset_ns),
         spans=run.spans.moved(offset_ns),
+        steps_ns=run.steps_ns + offset_ns,
         calls=run.calls.moved(offset_ns),
         savings=tuple(one.moved(offset_ns) for one in run.savings),
         busy=Intervals(run.busy.start + offset_ns, run.busy.end + offset_ns),

@@ -80,15 +80,15 @@ class Hold:
     ranks: tuple[int, ...]
     how: How
     every: int
-    """At every nth meeting; 0 where it is not regular."""
+    """At every nth of `unit`; 0 where it is not regular."""
     held: int
-    """Meetings at which others lose notable time by them."""
+    """How many of `unit` lose others notable time by them."""
     meetings: int
-    """Meetings of theirs."""
+    """How many of `unit` there are."""
     first: tuple[int, ...]
     """Numbers of the first such meetings or steps, from 0."""
     unit: str
-    """What is counted: `meeting`, or the name of the range that repeats."""
+    """What is counted: the name of the range that repeats, else `step` where calls repeat, else `meeting`."""
     cost_ns: int
     """By how much earlier the meetings were if these ranks came with the next."""
     low_ns: int

@@ -66,8 +66,12 @@ def launched(python: str, asked: Asked, folder: Path) -> Path:
 def answer(recorded: Path) -> dict[str, Any]:
     """What pinprof says of a launch."""
     report = [sys.executable, "-m", "pinprof", "report", str(recorded), "--format", "json"]
-    done = subprocess.run(report, capture_output=True, text=True, timeout=_LONGEST_S, check=True)
+    done = subprocess.run(report, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
+    if not done.stdout:
+        raise RuntimeError(done.stderr[-3000:])
     said: dict[str, Any] = json.loads(done.stdout)
+    if done.returncode:
+        print(f"  The report ends with {done.returncode}: {said['incomplete']} {done.stderr[-500:]}", flush=True)
     return said
 
 

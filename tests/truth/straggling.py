@@ -3,7 +3,7 @@
 usage: python straggling.py gloo|mpi cpu|faults|pins|disk|nothing RANK STEPS FOLDER
 
 Started by torchrun or mpirun. RANK is the one that does more. `FOLDER/NUMBER.json` says when this rank came to each
-meeting and how long all steps took (CLOCK_MONOTONIC, ns).
+meeting, how long all steps took (CLOCK_MONOTONIC), and the processor time of its threads meanwhile (ns).
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def main() -> None:
 
     for _ in range(_WARM):
         step()
-    begun = time.monotonic_ns()
+    begun, used = time.monotonic_ns(), time.process_time_ns()
     came = [step() for _ in range(steps)]
-    took = time.monotonic_ns() - begun
-    (folder / f"{rank}.json").write_text(json.dumps({"came": came, "took": took}))
+    took, used = time.monotonic_ns() - begun, time.process_time_ns() - used
+    (folder / f"{rank}.json").write_text(json.dumps({"came": came, "took": took, "used": used}))
     end()
 
 

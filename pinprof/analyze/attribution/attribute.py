@@ -97,7 +97,7 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
     groups, shown = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     libcuda_distance = np.full(size, NEAR_FRAMES + 1, np.int8)
     libcuda_at = np.full(size, NO_NODE, np.int32)
-    copy_call, synchronises, locking = (np.zeros(size, np.bool_) for _ in range(3))
+    copy_call, synchronises, locking, yielding = (np.zeros(size, np.bool_) for _ in range(4))
     exception, gup = tables.context["exception"], tables.context["gup"]
     lasting = sum(detour.beneath for detour in tables.detours if not detour.becomes)
     starts = np.where(rules.libc, _IN_LIBC, _OF_PROGRAM)
@@ -163,6 +163,7 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
         synchronises[nodes] = synchronises[caller] | rules.waits_for_gpu[frame]
         # A lock is taken by the innermost functions outside the kernel, all of the C library.
         locking[nodes] = ((kernel | rules.libc[frame]) & locking[caller]) | (rules.takes_lock[frame] & ~kernel)
+        yielding[nodes] = yielding[caller] | (rules.yields[frame] & (near_at != NO_NODE))
 
         # An unknown function below a system call is other work; below an exception it is part of the entry's cost.
         attribute = rules.work[frame]
@@ -187,6 +188,9 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
     ):
         decided = np.where(stronger_leaf != NONE, decided_at, decided)
         leaf = np.where(stronger_leaf != NONE, stronger_leaf, leaf)
+    # Libcuda offers its processor to others where it polls: also in a launch, while the GPU's queue is full.
+    yielding |= (gpu_at != NO_NODE) & (wait == tables.rank["runnable"])
+    leaf, decided = np.where(yielding, role["polling"], leaf), np.where(yielding, gpu_at, decided)
     handler = remainder == tables.rank["driver interrupt"]
     leaf = np.where(interrupted, np.where(handler, role["driver interrupt"], role["interrupt"]), leaf)
     decided = np.where(interrupted, np.where(handler, remainder_at, interrupt_at), decided)
@@ -202,7 +206,7 @@ def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:
         decided=decided[:-1].astype(np.int32),
         groups=groups[:-1],
         shown=shown[:-1],
-        spin=np.where(in_kernel, NO_NODE, libcuda_at)[:-1].astype(np.int32),
+        spin=np.where(yielding, gpu_at, np.where(in_kernel, NO_NODE, libcuda_at))[:-1].astype(np.int32),
         copy_call=copy_call[:-1],
         wait=waits[:-1].astype(np.int16),
         waits_at=waits_at[:-1].astype(np.int32),

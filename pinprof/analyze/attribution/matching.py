@@ -141,6 +141,7 @@ def kernel_frame(symbol: str, module: str, tables: RuleTables = TABLES) -> Kerne
 
 _COPY_CALL = re.compile(rf"(?:{COPYING})(@.*)?")
 _TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
+_YIELDS = re.compile(r"_*sched_yield(@.*)?")
 
 
 @dataclass(frozen=True)
@@ -158,6 +159,8 @@ class UserFrame:
     """A CUDA function that may return only when the GPU is done."""
     takes_lock: bool = False
     """A function of the C library that waits for a lock, and for nothing else."""
+    yields: bool = False
+    """The C library's offer of the processor to others, which loops that poll make."""
 
 
 @lru_cache(maxsize=65536)
@@ -182,6 +185,7 @@ def user_frame(symbol: str, dso: Dso, tables: RuleTables = TABLES) -> UserFrame:
         copy_call=_COPY_CALL.fullmatch(symbol) is not None,
         waits_for_gpu=may_wait(symbol),
         takes_lock=_TAKES_LOCK.fullmatch(symbol) is not None,
+        yields=_YIELDS.fullmatch(symbol) is not None,
     )
 
 
@@ -209,6 +213,7 @@ class FrameRules(Table):
     copy_call: Bool
     waits_for_gpu: Bool
     takes_lock: Bool
+    yields: Bool
     kinds: NDArray[np.int8]
     """By frame and context."""
 

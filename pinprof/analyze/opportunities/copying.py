@@ -107,7 +107,7 @@ def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
     GPU did was recorded, their number is known. The group's part is that of the traced ones of its place.
     """
     activity = scene.capture.activity
-    gaps = [part for part in activity.given_up if part.untraced and part.kind == COPIES] if activity else []
+    gaps = [part for part in activity.given_up if part.kind == COPIES] if activity else []
     if activity is None or not gaps or group.count < LEAST_TRACED or not len(group.rows):
         return 0, np.zeros(0, np.int64)
     time = scene.course.wall.time_ns

@@ -1,13 +1,13 @@
 """Keeps looking at a program's Python until it has ended.
 
-usage: python -m pinprof.collect.python_frames PID RATE OUTPUT < LIFELINE
+usage: python -m pinprof.collect.python_frames PID RATE SHARE OUTPUT < LIFELINE
 
 Looks come as decays do: how long the last one is ago says nothing of the next. So no rhythm of the program's keeps step
 with them, not even one that they cause: a thread that waits for a processor often gets it when a look ends, and what it
 does first would hardly be seen if looks kept their distance. Where a look takes long (many threads), looks become
-fewer: they take MOST_SHARE of one processor at most. What was seen becomes a gzip member of OUTPUT every SEGMENT_S,
-written by a child, for which looking need not stop. SIGUSR1 asks for one at once; SIGUSR2 does so too, and then nobody
-looks until SIGUSR1. SIGINT or the end of the lifeline ask for the last one.
+fewer: with all that is done around them, they take SHARE of one processor at most. What was seen becomes a gzip member
+of OUTPUT every SEGMENT_S, written by a child, for which looking need not stop. SIGUSR1 asks for one at once; SIGUSR2
+does so too, and then nobody looks until SIGUSR1. SIGINT or the end of the lifeline ask for the last one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from pinprof.collect.python_frames.timeline import SegmentTimeline
 SEGMENT_S = 60.0
 MOST_ROWS = 500_000
 """The most that a segment holds, so that memory is bounded."""
-MOST_SHARE = 0.1
 _IDLE_S, _BEGINNING_S, _RESTING_S = 0.02, 0.004, 0.004
 """Between two looks while nothing runs Python, and while something is about to; between two wakings while it rests."""
 
@@ -39,8 +38,8 @@ _IDLE_S, _BEGINNING_S, _RESTING_S = 0.02, 0.004, 0.004
 class Watch:
     """The whole run."""
 
-    def __init__(self, pid: int, rate: int, output: Path) -> None:
-        self._pid, self._period_s, self._output = pid, 1 / rate, output
+    def __init__(self, pid: int, rate: int, share: float, output: Path) -> None:
+        self._pid, self._period_s, self._share, self._output = pid, 1 / rate, share, output
         self._processes = Processes(pid)
         self._timeline = self._fresh()
         self._stopping = self._resting = False
@@ -49,7 +48,7 @@ class Watch:
         self._names: dict[tuple[int, int], str] = {}
         self._failed = 0
         self._usual_s = 1e-4
-        """The CPU time of a look."""
+        """The CPU time from one look to the next."""
 
     def stop(self, *_: object) -> None:
         """Finish soon."""
@@ -62,12 +61,14 @@ class Watch:
     def run(self) -> int:
         """Until the program has ended or a signal asks to stop; 0 when everything seen was stored."""
         checked = due = 0.0
+        used = time.thread_time()
         while not self._stopping:
             looked = time.monotonic()
+            before, used = used, time.thread_time()
+            # Now and then it takes long because an interpreter was found, or this machine stood still.
+            self._usual_s += 0.05 * (min(used - before, 4 * self._usual_s) - self._usual_s)
             if not self._resting:
-                took = self._look(round(due * 1e9))
-                # A look now and then takes long because it lists threads, or this machine stood still.
-                self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
+                self._look(round(due * 1e9))
             if looked > checked + 0.05:
                 checked = looked
                 if not alive(self._pid) or _hung_up():
@@ -82,9 +83,9 @@ class Watch:
                 self._store_beside()
             mean = _BEGINNING_S if self._processes.beginning else _IDLE_S
             if self._processes.interpreters:
-                mean = max(self._period_s, self._usual_s / MOST_SHARE)
+                mean = self._period_s
             now = time.monotonic()
-            due = max(looked + random.expovariate(1 / mean), now)
+            due = max(looked + random.expovariate(1 / max(mean, self._usual_s / self._share)), now)
             time.sleep(due - now)
         for name in sorted(set(self._processes.unknown.values())):
             print(UNKNOWN + name, flush=True)
@@ -103,9 +104,8 @@ class Watch:
         segment.names = self._names
         segment.save(self._output, time.monotonic_ns())
 
-    def _look(self, due_ns: int) -> float:
-        """Look at everything once; the CPU time it took."""
-        begun = time.thread_time()
+    def _look(self, due_ns: int) -> None:
+        """Look at everything once."""
         timeline = self._timeline
         for pid, interpreter in list(self._processes.interpreters.items()):
             try:
@@ -116,7 +116,6 @@ class Watch:
                     self._names[pid, tid] = name
             except Gone:
                 self._processes.gone(pid)
-        return time.thread_time() - begun
 
     def _fresh(self) -> SegmentTimeline:
         return SegmentTimeline(time.monotonic_ns(), round(self._period_s * 1e9))
@@ -148,8 +147,8 @@ def _hung_up() -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """0 when everything was kept that was seen."""
-    pid, rate, output = arguments
-    watch = Watch(int(pid), int(rate), Path(output))
+    pid, rate, share, output = arguments
+    watch = Watch(int(pid), int(rate), float(share), Path(output))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.stop)
     for number in (signal.SIGUSR1, signal.SIGUSR2):

@@ -20,6 +20,8 @@ from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
 """Samples per second, unless the user says otherwise."""
+MOST_SHARE, TOGETHER_SHARE = 0.125, 0.03
+"""What looking takes of one processor at most, and of the machine's in several recordings that go on together."""
 _PATIENCE, _SETTLE, _LOOK_S = 10_000, 500, 0.001
 """How often to look for a segment, which on a busy machine may be late, and how often after one that did not come; and
 how long to wait between two looks, in seconds."""
@@ -33,12 +35,13 @@ class LineRecorder(Tool):
 
     def __init__(self, setup: Setup) -> None:
         self._rate, self._own_process = setup.request.python_rate or RATE, setup.request.own_process
+        self._share = min(MOST_SHARE, TOGETHER_SHARE * setup.request.processors)
         self._log, self._output = setup.directory / LOG, setup.directory / PYTHON_STACKS
         self._patience = _PATIENCE
 
     def attach(self, program: Program) -> None:
         """Start the reader; it looks as soon as the program runs Python."""
-        arguments = [str(program.pid), str(self._rate), str(self._output.resolve())]
+        arguments = [str(program.pid), str(self._rate), str(self._share), str(self._output.resolve())]
         module, fork = "pinprof.collect.python_frames", not self._own_process
         try:
             self.recorder = started(module, "pinprof-python", arguments, self._log, fork=fork)

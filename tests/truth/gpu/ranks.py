@@ -1,10 +1,12 @@
 """Whether the answer of a launch names the rank, the line and the cost that the program's own clock shows.
 
-usage: python -m tests.truth.gpu.ranks --out DIR [--program FILE] [--ranks 2] [--rounds 3] [-- OPTION…]
+usage: python -m tests.truth.gpu.ranks --out DIR [--program FILE] [--kind KIND] [--ranks 2] [--rounds 3] [-- OPTION…]
 
-torchrun starts the program as it is and cured, by turns, without a recorder; each rank prints `seconds S`. What the job
+torchrun starts the program as it is and cured, by turns, without a recorder; ranks print `seconds S`. What the job
 loses is the difference of the slowest ranks' medians. Then both are recorded, with OPTION… for `pinprof record`, and
-`pinprof report` has to name rank 1 and the program's GUILTY line at what the job loses, and nobody once it is cured.
+`pinprof report` has to name rank 1 and a GUILTY line of the program at what the job loses, and nobody once it is cured.
+A program of several kinds (programs/late_ranks.py) gets KIND as its argument, and says `# GUILTY KIND RANK`; of a kind
+without such a line nobody may be blamed.
 DIR gets NAME.ranks and NAME.json of both, NAME.txt as people read it, and what was said on standard error.
 One JSON object on standard output; the exit status is 1 where rank or line are wrong.
 """
@@ -42,7 +44,7 @@ def launched(ranks: int, command: Sequence[str], folder: Path) -> float:
     with (folder / "standard-error.log").open("a") as log:
         log.write(done.stderr)
     told = [float(value) for value in _SECONDS.findall(done.stdout)]
-    if done.returncode or len(told) < ranks:
+    if done.returncode or not told:
         raise RuntimeError(f"status {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
     return max(told)
 
@@ -63,20 +65,31 @@ def recorded(name: str, given: argparse.Namespace, command: Sequence[str]) -> tu
     return seconds, document
 
 
+def guilty_lines(text: str, kind: str) -> dict[int, int]:
+    """The lines that make a rank late, and which rank: `# GUILTY` alone is of every kind and of rank 1."""
+    found = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        _, marked, kinds = line.partition("# GUILTY")
+        ranks = dict(pair.split() for pair in kinds.split(",") if pair.strip())
+        if marked and (kind in ranks or not ranks):
+            found[number] = int(ranks.get(kind, LATE))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, record, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--program", type=Path, default=PROGRAM)
+    parser.add_argument("--kind")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("option", nargs="*")
     given = parser.parse_args(arguments)
     given.out = given.out.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(given.program.resolve())]
-    lines = given.program.read_text().splitlines()
-    guilty = next(number for number, line in enumerate(lines, 1) if line.endswith("GUILTY"))
+    command = [sys.executable, str(given.program.resolve()), *([given.kind] if given.kind else [])]
+    guilty = guilty_lines(given.program.read_text(), given.kind or "")
     clocks: dict[str, list[float]] = {"as-is": [], "cured": []}
     for _ in range(given.rounds):
         for name, told in clocks.items():
@@ -85,8 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds, answer = recorded("as-is", given, command)
     cured_seconds, cured = recorded("cured", given, [*command, "cured"])
     first: Mapping[str, Any] = next(iter(answer["holds"]), {})
-    named = first.get("ranks") == [LATE]
-    placed = any(line["line"] == guilty for line in first.get("lines", [])[:1])
+    named = first.get("ranks", []) == sorted(set(guilty.values()))
+    placed = not guilty or any(line["line"] in guilty for line in first.get("lines", [])[:1])
     result = {
         "seconds": clocks,
         "recorded_seconds": {"as-is": seconds, "cured": cured_seconds},

@@ -164,6 +164,11 @@ ROWS = [
     ("free.unmap", "pte", SYSCALL + "irqentry_exit_to_user_mode arch_do_signal_or_restart get_signal do_group_exit "
      "do_exit mmput exit_mmap unmap_vmas unmap_page_range"),
     ("sync.poll", "gpuwait", CUDA + "clock_gettime@/usr/lib/libc.so.6 [vdso]@[vdso]"),
+    # From an H200: a launch waits while the GPU's queue is full.
+    ("sync.poll", "gpuwait", CUDA + "__sched_yield@/usr/lib/libc.so.6"),
+    ("sync.poll", "gpuwait", CUDA + "__sched_yield@/usr/lib/libc.so.6 entry_SYSCALL_64_after_hwframe do_syscall_64"),
+    ("sync.poll", "gpuwait", CUDA + "[libc.so.6]@/usr/lib/libc.so.6 entry_SYSCALL_64_after_hwframe do_syscall_64 "
+     "__x64_sys_sched_yield do_sched_yield schedule __schedule"),
     ("sync.block", "sched", SYSCALL + "__x64_sys_clock_nanosleep hrtimer_nanosleep do_nanosleep schedule"),
     ("sync.block", "sched", SYSCALL + "__x64_sys_sched_yield do_sched_yield schedule __schedule"),
     ("sys.io.pipe", "sched", SYSCALL + "__x64_sys_write vfs_write pipe_write __wake_up_sync_key try_to_wake_up"),

@@ -51,6 +51,27 @@ def test_a_launchers_variables_tell_rank_and_launch(
 
 
 @pytest.mark.parametrize(
+    ("environment", "here"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"}, 8),
+        ({"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, 3),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4", "MPI_LOCALNRANKS": "2"}, 2),
+        ({"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_STEP_TASKS_PER_NODE": "4,6(x2)"}, 6),
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "many"}, 1),
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "0"}, 1),
+        ({"PMIX_RANK": "2"}, 1),
+    ],
+)
+def test_a_launchers_variables_tell_how_many_ranks_share_the_processors(
+    environment: dict[str, str], here: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1} if pid == os.getppid() else {0})
+    rank = this_rank(environment)
+    assert rank is not None
+    assert rank.processors == 2 / here
+
+
+@pytest.mark.parametrize(
     "environment",
     [
         {},

@@ -7,6 +7,7 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +30,20 @@ def watching(directory: Path, pid: int = 0) -> MemoryWatch:
     watch = MemoryWatch(Setup(RecordRequest(()), directory, ExitStack(), {}))
     watch.attach(cast("Program", SimpleNamespace(pid=pid or os.getpid())))
     return watch
+
+
+def test_recordings_of_one_launch_look_less_often_where_they_are_more_than_the_processors(tmp_path: Path) -> None:
+    for processors, least_s in (
+        (float("inf"), memory.INTERVAL_S),
+        (4.0, memory.INTERVAL_S),
+        (0.25, 4 * memory.INTERVAL_S),
+    ):
+        watch = MemoryWatch(Setup(RecordRequest((), processors=processors), tmp_path, ExitStack(), {}))
+        watch.attach(cast("Program", SimpleNamespace(pid=os.getpid())))
+        before = time.monotonic()
+        watch.watch()
+        assert watch._due - before >= least_s
+        watch.close()
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:

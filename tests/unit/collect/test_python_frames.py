@@ -12,21 +12,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from pinprof.collect.collector import Setup
 from pinprof.collect.python_frames import __main__ as watching
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames import processes as searching
+from pinprof.collect.python_frames.beside import MOST_SHARE, TOGETHER_SHARE, LineRecorder
 from pinprof.collect.python_frames.code import line_starts, read_code, text
 from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, SegmentTables
 from pinprof.collect.python_frames.memory import Gone, read
 from pinprof.collect.python_frames.reader import SeenWindow
 from pinprof.collect.python_frames.timeline import SegmentTimeline
+from pinprof.collect.request import RecordRequest
 from pinprof.read.python import stacks as stored
 
 LONGEST_NS = 200_000
@@ -359,9 +362,10 @@ def test_the_windows_of_looks_are_those_of_the_threads_seen_in_most_places() -> 
     assert sum("windows" in thread for thread in threads.values()) == 16
 
 
-def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    now, looks = [100.0], []
-    watch = watching.Watch(os.getpid(), 1000, tmp_path / "stacks")
+def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: float, round_s: float) -> list[float]:
+    """When 4,000 looks come, of which each takes so much of a processor with what is done around it."""
+    now, used, looks = [100.0], [0.0], []
+    watch = watching.Watch(os.getpid(), 1000, share, tmp_path / "stacks")
 
     class Seen:
         seen_ns = 0
@@ -377,23 +381,43 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
+        used[0] += round_s
 
-    clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: 0.0, sleep=sleep)
+    clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: used[0], sleep=sleep)
     processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown={})
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)
     monkeypatch.setattr(watch, "_timeline", SegmentTimeline(10**14, 10**6))
     assert watch.run() == 0
-    apart = sorted(after - before for before, after in pairwise(looks))
+    return looks
+
+
+def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    apart = sorted(after - before for before, after in pairwise(looked(monkeypatch, tmp_path, 0.1, 0.0)))
     assert sum(apart) / len(apart) == pytest.approx(0.001, rel=0.1)
     for part in (0.1, 0.25, 0.5, 0.75):
         assert apart[round(part * len(apart))] == pytest.approx(-0.001 * math.log(1 - part), rel=0.25)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.0075])
+def test_looks_take_their_share_of_a_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: float) -> None:
+    looks = looked(monkeypatch, tmp_path, share, 0.0005)[1000:]
+    assert 0.0005 * len(looks) / (looks[-1] - looks[0]) == pytest.approx(share, rel=0.1)
+
+
+def test_readers_of_one_launch_share_what_they_take(tmp_path: Path) -> None:
+    def share(processors: float) -> float:
+        request = RecordRequest((), processors=processors)
+        return LineRecorder(Setup(request, tmp_path, ExitStack(), {}))._share
+
+    assert share(float("inf")) == share(64 / 8) == MOST_SHARE
+    assert 8 * share(2 / 8) == pytest.approx(2 * TOGETHER_SHARE)
+
+
 def test_whoever_asks_for_a_segment_gets_one_though_nobody_looked(tmp_path: Path) -> None:
     output = tmp_path / "python-stacks.jsonl.gz"
-    watch, sizes = watching.Watch(os.getpid(), 1000, output), [0]
+    watch, sizes = watching.Watch(os.getpid(), 1000, 0.1, output), [0]
     for number in (signal.SIGUSR2, signal.SIGUSR2, signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
         watch.cut(number, None)
         watch._cut()

@@ -189,6 +189,37 @@ def test_steps_are_counted_by_the_range_that_repeats() -> None:
     assert "range train" in answer.headline
 
 
+def pipeline(seed: int) -> list[RankRun]:
+    """Two ranks that hand each other what they make: one takes ten times as long, and each waits for the other."""
+    chance = random.Random(seed)  # no secret
+    doing = [Doing(10_000 * MS) for _ in range(2)]
+    for turn in range(4 * STEPS):
+        slow = turn % 2
+        doing[slow].spend(round((12 if slow else 1.4) * MS * chance.uniform(0.97, 1.03)), "fault.anon", 1)
+        release = max(one.now for one in doing) + MS // 50
+        for one in doing:
+            one.spend(release - one.now, "wait.ipc", 2, outside=True)
+    return [with_calls(rank_of(number, one), number) for number, one in enumerate(doing)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_slow_stage_of_a_pipeline_is_named_though_both_wait_equally_often(seed: int) -> None:
+    (hold,) = told(pipeline(seed)).holds
+    assert hold.ranks == (1,)
+    assert hold.cost_ns == pytest.approx(2 * STEPS * 12 * MS, rel=0.05)
+
+
+def test_steps_are_counted_by_calls_where_meetings_have_no_pattern() -> None:
+    """Three meetings in each step, the rank is late at the first, but in one step."""
+    steps = [step for step in range(STEPS) if step != 17]
+    runs = launch(noisy(2, 3 * STEPS, 5 * MS), {(1, 3 * step): 30 * MS for step in steps})
+    ends = runs[1].spent.end_ns[runs[1].spent.place == 2]
+    starts = np.append(runs[1].start_ns, ends[2:-1:3])
+    (hold,) = told([runs[0], replace(runs[1], steps_ns=starts)]).holds
+    assert (hold.unit, hold.how, hold.meetings) == ("step", "always", STEPS)
+    assert hold.held >= len(steps) - 1, "the first meeting is of the start"
+
+
 def collectives(runs: list[RankRun], late: int, late_ns: int, clock_ns: int) -> list[RankRun]:
     """The same meetings as kernels: each rank's begins when it comes, all end together; the late one's clock is off."""
     made = []

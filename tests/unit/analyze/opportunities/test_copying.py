@@ -213,7 +213,7 @@ def test_tiny_copies_that_were_not_traced_are_judged_by_samples(
     samples = [*ran(0, 90, COPIES), *ran(90, 110, OTHER), *ran(110, 200)]
     made = recorded(samples, calls)
     assert made.activity is not None
-    gap = GivenUp("copies", untraced=True, start_ns=10 * MS, end_ns=200 * MS, calls=calls_told)
+    gap = GivenUp("copies", start_ns=10 * MS, end_ns=200 * MS, calls=calls_told)
     activity = replace(made.activity, given_up=(gap,), recorded=made.activity.recorded | {*work})
     shown = scene(replace(made, activity=activity), book=prices(h2d_small=small))
     tiny = list(copying.tiny(shown))
