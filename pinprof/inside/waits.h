@@ -56,7 +56,7 @@ static RARE void note_wait(word begin, int call, int file, struct position calle
     int error = errno;
     mode_t kind = file < 0 ? 0 : kind_of_file(file);
     bool others = file < 0 || kind == S_IFIFO || kind == S_IFSOCK; /* to read a file is work */
-    bool spares = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
+    bool spares = atomic_load_explicit(&process->own.bytes, memory_order_relaxed) > SPARING_FILE;
     struct thread *t = others && !spares ? own_seat() : NULL;
     if (t) {
         struct record record = {
