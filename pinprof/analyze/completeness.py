@@ -151,7 +151,7 @@ def _timers(capture: Capture) -> Iterator[Gap]:
         yield Gap(
             "timers",
             "CPU time was sampled by timers inside the program: what the kernel did is estimated from the instruction "
-            "that led there, and the only waits recorded are those for a processor.",
+            "that led there. Waits for a processor, a child process, a lock, a pipe or a socket are recorded.",
         )
 
 

@@ -178,7 +178,8 @@ def symbols_hidden() -> CollectError:
     if restrict == _HIDDEN_FROM_ALL:
         why = f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well"
         return _denied(f"{why}, {no_names}.", place.setting("kernel.kptr_restrict=1"))
-    problem = f"The kernel hides its addresses (kernel.kptr_restrict is {restrict}), {no_names}."
+    level = f", kernel.perf_event_paranoid is {paranoid()}" if restrict == 0 else ""
+    problem = f"The kernel hides its addresses (kernel.kptr_restrict is {restrict}{level}), {no_names}."
     by_command = place.setting("kernel.kptr_restrict=0", "kernel.perf_event_paranoid=1")
     if place.user_namespace or place.slurm:
         return _denied(problem, by_command)

@@ -1,6 +1,6 @@
 """CPU time where the kernel tells nothing: by timers inside the program, which the agent (inside.py) keeps.
 
-They need no right at all. What they cannot see is waits, and the kernel from within.
+They need no right at all. What they cannot see is the kernel from within; the agent notes waits for others itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from pinprof import __version__
-from pinprof.base.errors import CollectError
+from pinprof.base.errors import CollectError, ToolMissing
 from pinprof.collect import inside, permission
 from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool, ToolResult
 from pinprof.collect.limits import check_request
@@ -37,7 +37,7 @@ def serves(request: RecordRequest) -> bool:
     """Whether timers can do it."""
     try:
         check(request)
-    except CollectError:
+    except (CollectError, ToolMissing):
         return False
     return True
 
@@ -75,7 +75,7 @@ class _Timers(Tool):
         number = nothing or permission.sampling_errno()
         why = f" {permission.refusal(number, system_wide=False, user=nothing > 0)}" if number else ""
         note = (
-            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and most waits, were not.{why}"
+            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and some waits, were not.{why}"
         )
         return ToolResult(self.under_way().facts, (note,))
 

@@ -197,7 +197,7 @@ GIVES = {
 """What a recording has by each check, for the verdict."""
 GIVEN_BY_TIMERS = {
     NATIVE: "CPU time with an estimate of the kernel's part",
-    "sampling the kernel": "stacks in the kernel (exact page faults, most waits)",
+    "sampling the kernel": "stacks in the kernel (exact page faults, all waits)",
 }
 """The same where timers sample: they need no names of kernel functions."""
 

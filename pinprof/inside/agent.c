@@ -18,6 +18,8 @@
  *   meetings.h   calls in which processes meet: with whom, and which number it has
  *   sampler.h    where threads spend processor time, where nothing else tells it
  *   timers.h     the sampler's timers and signal
+ *   waits.h      where threads wait for others, where nothing else tells it
+ *   forks.h      whom the program forks, and what these spend until they are another program
  *   host_memory.h  large memory of the host, from who makes it to who gives it back
  *   mappings.h   what the program and the driver map
  *   late.h       how it comes into a process that runs already, and rests when the recording is over
@@ -184,6 +186,10 @@ static EARLY finder next_dlsym(void)
 }
 
 #include "timers.h"
+
+#include "waits.h"
+
+#include "forks.h"
 
 /* The length of a name without its version and stream mode, as gpu_functions.SUFFIX has them. */
 static size_t plain_length(const char *name)
@@ -537,6 +543,8 @@ static void forget_parent(void) { memset(process, 0, sizeof *process); }
 /* What is made once for a process; false where that cannot be. */
 static bool prepare(void)
 {
+    struct timespec used = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct process *made = map_pages(page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (made == MAP_FAILED || pthread_key_create(&at_thread_exit, thread_ends))
@@ -553,6 +561,7 @@ static bool prepare(void)
     find_blocks(next_dlsym());
     if (!wipes)
         pthread_atfork(NULL, NULL, forget_parent);
+    note_begun(&used);
     return true;
 }
 

@@ -124,6 +124,11 @@ enum kind {
     ENTERED,      /* the agent came into a process that ran already; result: which had CUDA's driver; address: how many
                    * pointers to the driver's functions its libraries had in their data; extra: its calls are asked for, so
                    * that there is a file even where there are none */
+    FORKED, /* begin, end: while it was forked; address: the child's process id; site: who did; extra, source: where it
+             * is sampled, the chain of callers and the instruction that called */
+    BEGUN,  /* begin: when the agent did, in a new program; bytes: processor time in ns that its process had used by
+             * then for more than to load it */
+    WAITED, /* begin, end: while it waited; function: in which call of the kernel, and one; extra, source: as above */
 };
 enum withdrawn { HANDLED, HELD_BACK }; /* the program handles the signal itself; ThreadSanitizer holds it back */
 enum flag {
@@ -134,6 +139,7 @@ enum flag {
     INHERITED = 16, /* it was made before a fork */
     TORN = 32,      /* a chain whose outermost callers are missing */
     CALLED = 64,    /* the instruction before has called the kernel */
+    PIPE = 128,     /* to read or write a pipe, as far as it can be told */
 };
 
 struct record {

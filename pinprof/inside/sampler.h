@@ -13,6 +13,10 @@ enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, SOME_DELAY_NS = 500000, LEAST_SIGNAL
 
 static int sample_signal; /* 0: nothing is sampled */
 static word tick_ns;      /* the kernel looks at timers of processor time so often */
+static struct {
+    pid_t thread;
+    struct rusage used;
+} at_start; /* what the process's first thread had used when the agent began: another program has, before execve */
 
 static bool may_read_str(word text)
 {
@@ -121,6 +125,21 @@ static uint32_t chain_of(struct thread *t, struct position at_first)
     return number;
 }
 
+/* The same of any place, also in code that was loaded since. */
+static uint32_t chain_at(struct thread *t, struct position f)
+{
+    const struct modules *known = atomic_load(&modules);
+    if (!known || known->generation != t->generation || !module_in(known, f.pc))
+        read_modules(t);
+    return chain_of(t, f);
+}
+
+static mode_t kind_of_file(int file)
+{
+    struct stat status;
+    return fstat(file, &status) ? 0 : status.st_mode & S_IFMT;
+}
+
 /* The call of the kernel behind which, or at which, the thread is: its number and one, as far as it can be told. */
 static uint16_t called(const ucontext_t *context, word pc, uint8_t *flags)
 {
@@ -138,6 +157,9 @@ static uint16_t called(const ucontext_t *context, word pc, uint8_t *flags)
     } else if (code[-4] == 0x31 && code[-3] == 0xC0) { /* xor %eax, %eax */
         number = 1;
     }
+    bool reads_or_writes = number == SYS_read + 1 || number == SYS_write + 1;
+    if (reads_or_writes && kind_of_file((int)context->uc_mcontext.gregs[REG_RDI]) == S_IFIFO)
+        *flags |= PIPE;
 #else
     word number = 0;
     const uint32_t *code = (const uint32_t *)(uintptr_t)pc;
@@ -223,6 +245,12 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     if (!is_kept(s) || getrusage(RUSAGE_THREAD, &used))
         return;
     memset(s->readable, 0, sizeof s->readable);
+    if (!s->samples && (pid_t)syscall(SYS_gettid) == at_start.thread) {
+        s->user_ns = ns_of(at_start.used.ru_utime);
+        s->system_ns = ns_of(at_start.used.ru_stime);
+        s->faults = (word)at_start.used.ru_minflt;
+        s->disk_faults = (word)at_start.used.ru_majflt;
+    }
     word user = ns_of(used.ru_utime), system = ns_of(used.ru_stime);
     struct record sample = {.begin = ticks(),
         .end = user + system,
@@ -237,16 +265,15 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     if (!s->samples || passed_ns - (double)(sample.bytes + sample.source) > SOME_DELAY_NS)
         delayed = delayed_ns(t);
     sample.extra = saturated((delayed - s->delayed_ns) / 1000);
-    if (!s->samples && user + system < sample_ns) { /* by chance: see above */
-        word all = user + system;
-        sample.source = all ? (word)((double)sample_ns * (double)system / (double)all) : 0;
+    word all = sample.bytes + sample.source;
+    if (!s->samples && all < sample_ns) { /* by chance: see above */
+        sample.source = all ? (word)((double)sample_ns * (double)sample.source / (double)all) : 0;
         sample.bytes = sample_ns - sample.source;
     }
     if (atomic_load(&process->stopped))
         return;
     if (s->samples % REMEMBER_NAME == 0)
         put_name(t);
-    const struct modules *known = atomic_load(&modules);
 #if defined __x86_64__
     const greg_t *registers = context->uc_mcontext.gregs;
     struct position f = {(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
@@ -254,11 +281,9 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     const mcontext_t *registers = &context->uc_mcontext;
     struct position f = {registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};
 #endif
-    if (!known || known->generation != t->generation || !module_in(known, f.pc))
-        read_modules(t);
     sample.address = f.pc;
     sample.function = called(context, f.pc, &sample.flags);
-    sample.site = chain_of(t, f);
+    sample.site = chain_at(t, f);
     if (sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
         put_resident(t, sample.site);
     anchor_if_due(t, sample.begin);

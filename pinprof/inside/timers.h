@@ -205,6 +205,7 @@ static void begin_sampling(const char *rate)
         return;
     }
     sample_signal = number;
+    at_start.thread = getrusage(RUSAGE_THREAD, &at_start.used) ? 0 : (pid_t)syscall(SYS_gettid);
     pthread_atfork(NULL, NULL, begin_child);
     sigset_t ours;
     sigemptyset(&ours);

@@ -110,10 +110,10 @@ class Whereabouts:
 
     def locked_memory(self) -> str:
         """How to let it lock more memory."""
-        if self.kind in ("Docker", "Podman", "container") and not self.provider:
-            return self._run("--ulimit memlock=-1")
-        if self.kind == "Kubernetes":
+        if self.kind == "Kubernetes" or self.provider:
             return self.flags("IPC_LOCK")
+        if self.kind in ("Docker", "Podman", "container", "gVisor"):
+            return self._run("--ulimit memlock=-1")
         if self.slurm:
             return "Ask the cluster's administrators for `PropagateResourceLimitsExcept=MEMLOCK` in slurm.conf."
         return "Run `ulimit -l unlimited`, or raise `memlock` in /etc/security/limits.conf."

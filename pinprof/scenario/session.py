@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -132,7 +133,9 @@ def _explained(ctx: RunContext) -> Iterator[None]:
         raise ScenarioError(problem, "Give a smaller --size.", "size") from error
     except OSError as error:
         problem = f"{ctx.spec.name} could not make a system call: {error.strerror}."
-        remedy = "Check the limits of this process (ulimit -a) and of its container."
+        lacking = error.errno == errno.ENOSYS
+        remedy = "the limits of this process (ulimit -a) and of its container."
+        remedy = "Use a newer kernel, or a seccomp filter that lets it pass." if lacking else f"Check {remedy}"
         raise ScenarioError(problem, remedy, "system-call") from error
 
 

@@ -294,6 +294,33 @@ def test_without_perf_events_the_rest_is_recorded(number: str, tmp_path: Path) -
     assert (tmp_path / "out.html").exists()
 
 
+def test_without_perf_events_and_without_a_compiler_the_program_runs(tmp_path: Path) -> None:
+    lacking = (
+        "from pinprof.base.errors import ToolMissing\nfrom pinprof.machine.libraries import Library\n"
+        "def find(self): raise ToolMissing(f'There is no {self.title} here.', 'Install one.', 'c-library')\n"
+        "Library.find = find"
+    )
+    denied = (*SITUATION, "refuse=EPERM:perf_event_open", "--")
+    done = pinprof(tmp_path, "-o", "out", before=lacking, through=denied)
+    assert (done.returncode, done.stdout) == (7, "done\n"), done.stderr
+    assert "CPU time, page faults and waits are not recorded" in done.stderr
+    assert captures(tmp_path) == ["out.pinprof"]
+
+
+def test_many_recordings_that_start_at_once_are_all_there(tmp_path: Path) -> None:
+    started = [
+        subprocess.Popen(
+            [*PINPROF, "record", *LEAST, "--", *PROGRAM],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(12)
+    ]  # fmt: skip
+    for process in started:
+        out, err = process.communicate(timeout=300)
+        assert (process.returncode, out) == (7, "done\n"), err
+    assert len(captures(tmp_path)) == len(started)
+
+
 @pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 def test_without_perf_events_the_agent_records_every_call_with_its_line(tmp_path: Path) -> None:
     driver = agent.build_driver(tmp_path)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -90,9 +91,12 @@ def recorded(program: Program, situation: str, folder: Path) -> Said:
     nobody = "user=" in situation
     interpreter, path = reachable_python() if nobody else (sys.executable, "")
     command = program.command(folder, interpreter)
+    cache = folder / "cache"
+    cache.mkdir(exist_ok=True)
+    cache.chmod(0o777)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         Path(place).chmod(0o777)
-        environment = os.environ | ({"PYTHONPATH": path, "XDG_CACHE_HOME": f"{place}/cache"} if nobody else {})
+        environment = os.environ | ({"PYTHONPATH": path, "XDG_CACHE_HOME": str(cache)} if nobody else {})
         promise = measure.recorded(
             command,
             Path(place, "run.pinprof"),
@@ -148,7 +152,7 @@ def main() -> None:
                     found = recorded(program, SITUATIONS[name], folder)
                     rows[name].add(whole, found)
                     print(f"    {name}: {found}", flush=True)
-            except (Skipped, RuntimeError, pytest.skip.Exception) as why:
+            except (Skipped, RuntimeError, subprocess.TimeoutExpired, pytest.skip.Exception) as why:
                 print(f"{program.path.stem}: skipped. {why}", flush=True)
     text = table(rows)
     print(text)

@@ -85,11 +85,9 @@ def _refused(error: OSError) -> ScenarioError:
     if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
         remedy = "Raise the limit that it names: `ulimit -l` for locked memory, `ulimit -n` for open files."
     else:
-        remedy = (
-            "Set sysctl kernel.io_uring_disabled=0, or let the container's seccomp profile allow io_uring_setup; "
-            "the scenario needs it to pin memory."
-        )
-    return ScenarioError(f"This system does not permit io_uring ({error.strerror}; {sysctl}).", remedy, "io-uring")
+        remedy = "Run `pinprof doctor`, which says how to permit it here."
+    problem = "This system does not permit io_uring, which the scenario needs to pin memory"
+    return ScenarioError(f"{problem} ({error.strerror}; {sysctl}).", remedy, "io-uring")
 
 
 def _not_pinned(error: OSError, size_bytes: int) -> ScenarioError:

@@ -142,9 +142,9 @@ def _open() -> int:
         except OSError:
             sysctl = "this kernel was built without userfaultfd"
         raise ScenarioError(
-            f"This system does not permit userfaultfd ({error.strerror}; {sysctl}).",
-            "Set sysctl vm.unprivileged_userfaultfd=1, or let the container's seccomp profile allow userfaultfd; "
-            "the scenario needs it to migrate memory.",
+            "This system does not permit userfaultfd, which the scenario needs to migrate memory "
+            f"({error.strerror}; {sysctl}).",
+            "Run `pinprof doctor`, which says how to permit it here.",
             "uffd",
         ) from error
     try:

@@ -38,6 +38,7 @@ from pinprof.read.perf.records import DataArea
 
 _MOST_BYTES, _MOST_RANKS = 2**48, 2**20
 _ALWAYS_SOUND = (Kind.THREAD, Kind.ANCHOR, Kind.RESIDENT, Kind.NAMED, Kind.WITHDREW, Kind.COMMUNICATOR, Kind.ENTERED)
+_MOST_SPENT_NS = 2**50
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,13 @@ class InsideFile:
     meetings: ThreadRecords
     """Calls in which processes meet."""
     communicators: tuple[Communicator, ...]
+    forks: ThreadRecords
+    """Of processes that it forked: `address` is the child's process id."""
+    begun: ThreadRecords
+    """At most one, of the beginning of a new program: `bytes` is the CPU time in ns that the process had used by
+    then for more than to load it."""
+    waits: ThreadRecords
+    """`function`: in which call of the kernel, and one."""
     used: Used | None = None
     """Where it spent CPU time; None where that was not sampled."""
     withdrew: Withdrew | None = None
@@ -152,7 +160,10 @@ def parse(data: Bytes) -> InsideFile | None:
     maps = maps[(records["address"][maps] < records["source"][maps]) & (records["source"][maps] < MOST)]
     samples = (kind == Kind.USED) & clock.sound(records["begin"]) & used.sound(records)
     named = {int(tid[row]): paths[int(records["site"][row])] for row in np.flatnonzero(kind == Kind.NAMED).tolist()}
-    settled = good | memory | samples | np.isin(kind, _ALWAYS_SOUND)
+    lasts = (records["begin"] <= records["end"]) & clock.sound(records["begin"]) & clock.sound(records["end"])
+    forks, waits = (kind == Kind.FORKED) & lasts, (kind == Kind.WAITED) & lasts & (records["function"] > 0)
+    begun = (kind == Kind.BEGUN) & clock.sound(records["begin"]) & (records["bytes"] < _MOST_SPENT_NS)
+    settled = good | memory | samples | forks | begun | waits | np.isin(kind, _ALWAYS_SOUND)
     settled[maps] = True
     damaged += int((~settled).sum())
     pid = int(header["pid"]) & 0x7FFFFFFF
@@ -188,6 +199,9 @@ def parse(data: Bytes) -> InsideFile | None:
         block_lengths_ns={name: clock.length_ns(blocks.records[name]) for name in ("source", "stream")},
         meetings=ordered(good & met),
         communicators=_communicators(records),
+        forks=ordered(forks),
+        begun=ordered(begun),
+        waits=ordered(waits),
         had_cuda=bool(records["result"][kind == Kind.ENTERED].any()),
         asked=bool(records["extra"][kind == Kind.ENTERED].any()),
     )

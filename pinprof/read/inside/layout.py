@@ -67,6 +67,9 @@ class Kind(IntEnum):
     MET = 21
     COMMUNICATOR = 22
     ENTERED = 23
+    FORKED = 24
+    BEGUN = 25
+    WAITED = 26
 
 
 class Withdrew(IntEnum):
@@ -102,7 +105,9 @@ class Flag(IntFlag):
     TORN = 32
     """A chain whose outermost callers are missing."""
     CALLED = 64
-    """A sample of a thread that has called the kernel."""
+    """A sample of a thread that has called the kernel,"""
+    PIPE = 128
+    """to read or write a pipe."""
 
 
 SINGLE_BLOCKS = (Kind.MADE, Kind.GIVEN, Kind.ADVISED)

@@ -26,6 +26,7 @@ from pinprof.read.inside.fault_kinds import Does
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Withdrew
 from pinprof.read.inside.texts import NativeFrame
+from pinprof.read.inside.untimed import with_untimed
 from pinprof.read.inside.used import NO_CALL, Used
 from pinprof.read.inside.used_stacks import (
     BY_FAULT,
@@ -48,7 +49,7 @@ _BUFFER_BYTES = 64 << 20
 _MOST_PERIODS = 1000
 """That one sample stands for, as samples of their own."""
 _CPU_TIME, _FAULT_COUNT, _DELAYS = range(3)
-"""The events: the last one is of time in which others kept a thread from running."""
+"""The events: the last one is of time in which others kept a thread from running, and of waits."""
 _WITHDREW = {
     Withdrew.HANDLED: ("ended early in", "the program handles its signal"),
     Withdrew.HELD_BACK: ("left out", "ThreadSanitizer holds signals back. Build the program without it"),
@@ -63,25 +64,26 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
 
     `rates`: a file that says what faults cost on the machine.
     """
-    sampled = [(file, file.used) for file in files if file.used is not None]
     if len(capture.samples):
         return capture
+    machine = str(capture.manifest.host.get("arch", ""))
+    sampled = list(with_untimed(files, machine))
     if not sampled:
         return replace(capture, losses=replace(capture.losses, unsampled=tuple(_unsampled(files))))
     book = RateBook.of(machine_rates.with_rates(capture, rates))
     cost = book.cost("fault.4k", _BUFFER_BYTES)
     page_ns = cost.ns if cost else 0.0
-    builder, machine = StackBuilder(), str(capture.manifest.host.get("arch", ""))
+    builder = StackBuilder()
     parents = {file.parent for file in files if file.parent}
     parts = [
         _rows(
-            file.pid,
+            pids,
             each,
             UsedStacks(file.pid, each, resolver, builder, machine),
             forks=file.parent > 0 or file.token in parents,
             page_ns=page_ns,
         )
-        for file, each in sampled
+        for file, each, pids in sampled
     ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     samples = SampleTable.of(len(columns["weight"]), cpu=-1, **columns)
@@ -89,9 +91,9 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
     times = capture.manifest.outcome.get("recorded_ns")
     if isinstance(times, Sequence) and len(times) == 2:  # the timers know of no end
         samples = samples.within(*times)
-    period_ns = min(each.period_ns for _, each in sampled)
+    period_ns = min(each.period_ns for _, each, _ in sampled)
     losses = Losses(
-        truncated_chains=sum(each.torn for _, each in sampled),
+        truncated_chains=sum(each.torn for _, each, _ in sampled),
         missing_stacks=int((samples.stack < 0).sum()),
         notes=(
             *capture.losses.notes,
@@ -105,7 +107,7 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
         events=(_CPU, _FAULTS, OFF_CPU),
         samples=samples,
         stacks=builder.table(),
-        threads={(file.pid, tid): name for file, each in sampled for tid, name in each.names.items()},
+        threads={(file.pid, tid): name for file, each, _ in sampled for tid, name in each.names.items()},
         losses=losses,
     )
 
@@ -116,8 +118,10 @@ def _unsampled(files: Sequence[InsideFile]) -> Iterator[str]:
             yield f"The sampler {what} {format_counted(count, 'process', 'processes')}, because {because}."
 
 
-def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: float) -> dict[str, Int64]:
-    """The samples of a process: in the program, in the kernel, faults, and times in which others ran."""
+def _rows(pids: Int64, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: float) -> dict[str, Int64]:
+    """The samples of a process, and of those that it forked (`pids`): in the program, in the kernel, faults, times in
+    which others ran, and waits.
+    """
     kernel = np.where(each.call >= 0, each.call + FIRST_CALL, OTHERWISE)
     kernel[(each.call == NO_CALL) & (each.faults > 0)] = BY_FAULT
     # A call that touches memory takes faults itself: as many as there were, at the price of one page each.
@@ -137,6 +141,7 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: flo
         (_CPU_TIME, inside, kernel, True),
         (_FAULT_COUNT, faults, counted, True),
         (_DELAYS, each.delayed_ns, outside, False),
+        (_DELAYS, each.waited_ns, kernel, False),
     )
     rows = [np.flatnonzero(weight > 0) for _, weight, _, _ in parts]
     row = np.concatenate(rows)
@@ -144,21 +149,25 @@ def _rows(pid: int, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: flo
     weight = np.concatenate([part[1][mine] for part, mine in zip(parts, rows, strict=True)])
     did = np.concatenate([part[2][mine] for part, mine in zip(parts, rows, strict=True)])
     within = np.repeat([part[3] for part in parts], [len(mine) for mine in rows])
+    waits = (event == _DELAYS) & (did != NOT_IN_KERNEL)
     leaves = Numbering[NativeFrame]()
     numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
-    keys, which = np.unique(np.stack([each.chain[row], numbers[row], did, within]), axis=1, return_inverse=True)
+    keys, which = np.unique(
+        np.stack([each.chain[row], numbers[row], did, within, each.pipe[row]]), axis=1, return_inverse=True
+    )
     places = [
-        SamplePlace(chain, leaves.items[leaf], entered, bool(own)) for chain, leaf, entered, own in keys.T.tolist()
+        SamplePlace(chain, leaves.items[leaf], entered, bool(own), bool(pipe))
+        for chain, leaf, entered, own, pipe in keys.T.tolist()
     ]
     columns = {
         "time_ns": each.time_ns[row] - np.where(event == _DELAYS, weight, 0),
-        "pid": np.full(len(row), pid, np.int64),
+        "pid": pids[row],
         "tid": each.tid[row].astype(np.int64),
         "event": event,
         "weight": weight,
         "stack": stacks.nodes(places, served)[which.reshape(-1)],
         "ip": each.address[row],
-        "wait": np.where(event == _DELAYS, READY, 0),
+        "wait": np.where((event == _DELAYS) & ~waits, READY, 0),
     }
     return _by_period(columns, each.period_ns)
 

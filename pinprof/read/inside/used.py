@@ -65,11 +65,15 @@ class Used:
     system_ns: Int64
     delayed_ns: Int64
     """For which others kept the thread from running, since the sample before."""
+    waited_ns: Int64
+    """For which it waited for others, by then; not 0 where it did nothing else."""
     faults: Int64
     address: UInt64
     chain: Int64
     call: Int32
     """Number of the kernel's call, NO_CALL or UNKNOWN_CALL."""
+    pipe: Bool
+    """Whether that reads or writes a pipe."""
     resident: Resident
     chains: dict[int, Chain]
     codes: dict[int, tuple[str, str]]
@@ -100,9 +104,11 @@ def columns(records: NDArray[np.void]) -> dict[str, Any]:
         "user_ns": records["bytes"].astype(np.int64),
         "system_ns": records["source"].astype(np.int64),
         "delayed_ns": records["extra"].astype(np.int64) * 1000,
+        "waited_ns": np.zeros(len(records), np.int64),
         "faults": ((faults & np.uint64(0xFFFF_FFFF)) + (faults >> np.uint64(32))).astype(np.int64),
         "address": records["address"].copy(),
         "chain": records["site"].astype(np.int64),
+        "pipe": records["flags"] & Flag.PIPE > 0,
         "call": np.where(called, np.where(number > 0, number - 1, UNKNOWN_CALL), NO_CALL).astype(np.int32),
     }
 

@@ -22,7 +22,13 @@ from pinprof.read.symbols.resolver import Resolver
 NOT_IN_KERNEL, OTHERWISE, BY_FAULT, FIRST_CALL = range(4)
 """`SamplePlace.kernel`; from the last one on, by the number of the kernel's call."""
 _UNKNOWN = ("[unknown kernel]",)
-_MOSTLY = {"munmap": "unmap_region", "brk": "unmap_region", "madvise": "zap_page_range_single"}
+_MOSTLY = {
+    "munmap": "unmap_region",
+    "brk": "unmap_region",
+    "madvise": "zap_page_range_single",
+    "execve": "exec_mmap",
+}
+_OF_PIPE = {"read": ("pipe_read",), "write": ("pipe_write",)}
 _OF_SHARED = {"unlink": "shmem_evict_inode", "unlinkat": "shmem_evict_inode", "close": "shmem_evict_inode"}
 """Calls whose time is nearly all in one thing; the second ones in processes that fill shared memory."""
 _PINS: dict[str, tuple[str, ...]] = {
@@ -46,6 +52,8 @@ class SamplePlace(NamedTuple):
     kernel: int
     faults: bool
     """Whether the call of the kernel took page faults there."""
+    pipe: bool
+    """Whether it is one of a pipe."""
 
 
 class UsedStacks:
@@ -148,9 +156,10 @@ class UsedStacks:
         seen, inferred = ((), served) if kernel == BY_FAULT else (_UNKNOWN, ())
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
             call = name.partition("_sys_")[2]
+            seen, through = (name,), _OF_PIPE.get(call, ()) if place.pipe else ()
             inside = _MOSTLY.get(call) or (_OF_SHARED.get(call) if shares else None)
-            seen = (name,)
             inferred = (*_PINS.get(call, ()), *served) if place.faults else (inside,) if inside else ()
+            inferred = (*through, *inferred)
         return [
             self._builder.frame(name, dso, KERNEL)
             for names, dso in ((seen, KERNEL_IMAGE), (inferred, INFERRED_KERNEL))

@@ -74,7 +74,7 @@ def test_timers_give_cpu_time_where_perf_events_may_not(monkeypatch: pytest.Monk
     assert results["native collector"].state == "warning"
     assert doctor.verdict([*results.values()]) == (
         "A recording here has CPU time with an estimate of the kernel's part, Python lines, CUDA calls and NVTX "
-        "ranges, but no stacks in the kernel (exact page faults, most waits): see !."
+        "ranges, but no stacks in the kernel (exact page faults, all waits): see !."
     )
 
 

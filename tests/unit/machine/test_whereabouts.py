@@ -108,6 +108,8 @@ def test_a_place_that_shows_nothing_of_itself_has_no_rights(tmp_path: Path, monk
     [
         (Whereabouts("Docker"), "docker run --ulimit memlock=-1"),
         (Whereabouts("Podman"), "podman run --ulimit memlock=-1"),
+        (Whereabouts("gVisor"), "docker run --ulimit memlock=-1"),
+        (Whereabouts("Docker", provider="RunPod"), "RunPod chooses the flags of its containers"),
         (Whereabouts("Kubernetes", root=True), "add: [IPC_LOCK]"),
         (Whereabouts(slurm=True), "PropagateResourceLimitsExcept=MEMLOCK"),
         (Whereabouts(), "ulimit -l unlimited"),

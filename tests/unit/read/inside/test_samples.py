@@ -23,8 +23,8 @@ T = 2_000_000
 PERIOD_NS = 4_000_000
 CODE_AT = 0x40_0000
 FUNCTION, LEAF = CODE_AT + 0x100, CODE_AT + 0x200
-MUNMAP, READ, IOCTL, MSYNC = 11, 0, 16, 26
-CALLED, TORN = 64, 32
+MUNMAP, READ, WRITE, IOCTL, MSYNC, WAIT4, FUTEX = 11, 0, 1, 16, 26, 61, 202
+CALLED, TORN, PIPE = 64, 32, 128
 
 
 def texted(kind: Kind, said: bytes, **values: int) -> bytes:
@@ -43,7 +43,7 @@ def chain(number: int, native: tuple[int, ...] = (), python: tuple[tuple[int, in
 def used(at: int, user_ns: int = PERIOD_NS, system_ns: int = 0, call: int | None = None, **values: int) -> bytes:
     known = {"site": 1, "address": LEAF, "stream": 0, "result": PERIOD_NS, **values}
     if call is not None:
-        known |= {"function": call + 1, "flags": CALLED}
+        known = {"function": call + 1, "flags": CALLED, **known}
     return record(Kind.USED, begin=ticks(at), bytes=user_ns, source=system_ns, **known)
 
 
@@ -189,6 +189,77 @@ def test_time_in_which_others_ran_is_a_wait_for_a_processor() -> None:
     assert waits.wait.tolist() == [1]
 
 
+def caller(kind: Kind, begin_ns: int, end_ns: int, **values: int) -> bytes:
+    known = {"source": LEAF, "extra": 1, "stream": 0, "bytes": 0, **values}
+    return record(kind, begin=ticks(begin_ns), end=ticks(end_ns), **known)
+
+
+@pytest.mark.parametrize(
+    ("call", "flags", "served"),
+    [
+        (FUTEX, CALLED, ("__x64_sys_futex",)),
+        (WAIT4, CALLED, ("__x64_sys_wait4",)),
+        (READ, CALLED | PIPE, ("__x64_sys_read", "pipe_read")),
+    ],
+)
+def test_a_wait_for_others_is_one_at_its_place(call: int, flags: int, served: tuple[str, ...]) -> None:
+    wait = caller(Kind.WAITED, T + 10, T + 5_000_010, function=call + 1, flags=flags)
+    file = parsed(module(), chain(1), used(T), wait)
+    capture = capture_of(file)
+    assert file.damaged == 0
+    assert kernel_of(capture, 2) == {served: 5_000_000}
+    waits = capture.samples.take(capture.samples.event == 2)
+    assert waits.wait is not None
+    assert (waits.time_ns.tolist(), waits.wait.tolist(), waits.tid.tolist()) == ([T + 10], [0], [77])
+    assert capture.samples.weight[capture.samples.event == 0].tolist() == [PERIOD_NS]
+
+
+def test_to_read_and_write_a_pipe_is_told_from_files() -> None:
+    units = (used(T, 0, PERIOD_NS, READ, flags=CALLED | PIPE), used(T + 10, 0, PERIOD_NS, WRITE, flags=CALLED | PIPE))
+    assert kernel_of(capture_of(parsed(module(), chain(1), *units, used(T + 20, 0, PERIOD_NS, READ)))) == {
+        ("__x64_sys_read", "pipe_read"): PERIOD_NS,
+        ("__x64_sys_write", "pipe_write"): PERIOD_NS,
+        ("__x64_sys_read",): PERIOD_NS,
+    }
+
+
+CHILD = 8
+IN_EXECVE = ("__x64_sys_execve", "exec_mmap")
+
+
+def begun(at: int, spent_ns: int) -> bytes:
+    return record(Kind.BEGUN, begin=ticks(at), bytes=spent_ns, stream=0)
+
+
+@pytest.mark.parametrize(
+    ("spent_ns", "sampled_ns", "found_ns"),
+    [
+        (9_000_000, 0, 9_000_000),
+        (9_000_000, PERIOD_NS, 9_000_000 - PERIOD_NS),
+        (90_000_000, 0, 15_000_000),
+        (3_000_000, PERIOD_NS, 0),
+    ],
+    ids=["whole", "less what samples stand for", "at most three times what the fork took", "nothing is left"],
+)
+def test_what_a_forked_process_spends_in_execve_counts_where_it_was_forked(
+    spent_ns: int, sampled_ns: int, found_ns: int
+) -> None:
+    fork = caller(Kind.FORKED, T + 10, T + 5_000_010, address=CHILD, site=1)
+    parent = parsed(module(), chain(1), used(T), fork, token=3)
+    before = parsed(module(), chain(1), *[used(T + 6_000_000)] * (sampled_ns > 0), token=4, parent=3, pid=CHILD)
+    after = parsed(begun(T + 20_000_000, spent_ns), token=5, pid=CHILD)
+    later = parsed(begun(T + 30_000_000, spent_ns), token=6, pid=CHILD)
+    other = parsed(begun(T + 20_000_000, spent_ns), token=7, pid=CHILD + 1)
+    capture = capture_of(parent, before, after, later, other)
+    assert all(file.damaged == 0 for file in (parent, before, after))
+    assert kernel_of(capture).get(IN_EXECVE, 0) == found_ns
+    of_child = capture.samples.take(capture.samples.pid == CHILD)
+    assert of_child.weight.sum() == found_ns + sampled_ns
+    if found_ns:
+        assert of_child.time_ns.max() == T + 20_000_000
+        assert set(of_child.tid[of_child.time_ns > T + 7_000_000].tolist()) == {CHILD}
+
+
 def test_code_is_that_of_its_time() -> None:
     units = (
         module(path="/first", at=T), module(path="/second", at=T + 1000), chain(1),
@@ -233,6 +304,9 @@ def test_a_process_that_is_left_out_for_its_sanitizer_is_said_to_be() -> None:
         record(Kind.USED, begin=2**63, bytes=1, source=1, result=1),
         record(Kind.USED, begin=ticks(T), bytes=2**60, source=1, result=1),
         record(Kind.RESIDENT, begin=ticks(T), bytes=2**64 - 1, address=2**64 - 1, source=2**64 - 1),
+        record(Kind.WAITED, begin=ticks(T), end=ticks(T) - 1, function=1, extra=2**32 - 1),
+        record(Kind.WAITED, begin=ticks(T), end=2**63, function=2**16 - 1),
+        record(Kind.FORKED, begin=ticks(T), end=ticks(T + 9), address=2**64 - 1) + record(Kind.BEGUN, bytes=2**63),
     ],
 )
 def test_damage_costs_what_is_damaged(damage: bytes) -> None:
