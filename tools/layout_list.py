@@ -12,12 +12,13 @@ from pinprof.data import uvm_events
 
 PACKAGE = Path(__file__).parents[1] / "pinprof"
 FILES = (
-    ("nvtx/PID-TOKEN.bin: NVTX", "collect/nvtx/injection.c"),
+    ("What files of NVTX, calls and large memory begin with", "inside/own_file.h"),
+    ("nvtx/PID-TOKEN.bin: NVTX", "inside/nvtx.c"),
     ("inside/PID-TOKEN.bin: calls and large memory", "inside/agent.h"),
-    ("gpu/PID-TIME.bin: GPU work", "collect/cupti/injection.c"),
+    ("gpu/PID-TIME.bin: GPU work", "inside/cupti.c"),
 )
 """(heading, source); in the order of the page."""
-WANTED = ("header", "chunk", "record", "kind", "flag", "state", "stop")
+WANTED = ("own_header", "header", "chunk", "record", "kind", "flag", "state", "stop")
 HEAD = """# Binary files
 
 The layouts of the binary files in a [capture](capture-format.md), as the libraries that write them declare them.

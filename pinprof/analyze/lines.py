@@ -18,7 +18,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.base.columns import pack, pairs_of
+from pinprof.base.columns import numbered_pairs, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.data.own_code import is_text, library_part
@@ -226,9 +226,9 @@ def _by_leaf(attribution: Attribution, rows: Int64, weight: Int64) -> dict[str, 
 
 def _by_thread(capture: Capture, pids: Int32, tids: Int32, weight: Int64) -> dict[str, int]:
     names: Counter[str] = Counter()
-    distinct, which = np.unique(pack(pids, tids), return_inverse=True)
+    distinct, which = numbered_pairs(pids, tids)
     sums = np.zeros(len(distinct), np.int64)
-    np.add.at(sums, which.reshape(-1), weight)
+    np.add.at(sums, which, weight)
     for thread, value in zip(pairs_of(distinct), sums.tolist(), strict=True):
         names[capture.threads.get(thread, "")] += value
     return dict(names.most_common())

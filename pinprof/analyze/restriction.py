@@ -17,7 +17,7 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.attribution.attribute import Attribution
-from pinprof.analyze.intervals import union
+from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.ranges.membership import Events, inside, owners, samples_inside
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.selection import Part
@@ -59,6 +59,17 @@ def restricted(whole: Attributed, part: Part) -> Attributed:
     if calls is None or smaller.activity is None:
         return Attributed(smaller, attribution, None)
     return Attributed(smaller, attribution, _still_known(prepare_calls(smaller.activity), calls, rows))
+
+
+def during(whole: Attributed, times: Intervals) -> Attributed:
+    """The samples of some times; all else as it is."""
+    samples, attribution = whole.capture.samples, whole.attribution
+    clocks = np.array([event.clocks for event in whole.capture.events], np.bool_)[samples.event]
+    # A sample on a processor stands for the time before it.
+    chosen = times.contains(samples.time_ns - np.where(clocks, samples.weight // 2, 0))
+    columns = {name: getattr(attribution, name)[chosen] for name in ("leaf", "work", "groups", "heuristic")}
+    capture = replace(whole.capture, samples=samples.take(chosen))
+    return Attributed(capture, replace(attribution, **columns), whole.calls)
 
 
 def part_of(capture: Capture, part: Part) -> Capture:

@@ -21,7 +21,7 @@ from pinprof.analyze.completeness import Gap, gaps_of
 from pinprof.analyze.costs.run_rates import run_rates
 from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.analyze.course.course import Around, course_of
-from pinprof.analyze.course.results import Course
+from pinprof.analyze.course.results import OWN, Course
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.headline import headline, leading
 from pinprof.analyze.ledger.engine import ledger_of
@@ -33,7 +33,7 @@ from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.ranges.membership import Membership, membership
 from pinprof.analyze.ranges.summary import summarise
-from pinprof.analyze.restriction import Attributed
+from pinprof.analyze.restriction import Attributed, during
 from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, main_event
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.rules.rules import findings
@@ -42,6 +42,8 @@ from pinprof.analyze.sites import Sites
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 from pinprof.data.rate_book import RateBook
+
+OWN_TIME = f"the program's own time ({', '.join(OWN)})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,9 +131,23 @@ class Run:
         return gaps_of(self.capture)
 
     @cached_property
+    def own(self) -> View:
+        """The same of the time in which the program runs its own code, of which opportunities are a part; of all where
+        no phases are known, or nothing was sampled in these.
+        """
+        times = self.course.own if self.course is not None else None
+        if times is None or self.part is not None:
+            return self.view
+        own = during(self.attributed, times)
+        if len(own.capture.samples) in (0, len(self.capture.samples)):
+            return self.view
+        weights = summarise(own.capture, own.attribution, membership(own.capture))
+        return View.of(own.capture, *weights, self.activity, OWN_TIME)
+
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The verdict of every rule."""
-        return findings(self.view)
+        return findings(self.view, self.own)
 
     @cached_property
     def headline(self) -> str:

@@ -12,6 +12,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
 from pinprof.data.gpu_functions import LINKED_RUNTIME, RUNTIME_API
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
+from pinprof.data.spoken import spoken
 
 _SYSTEM = re.compile(
     r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$|"
@@ -38,7 +39,7 @@ class Site:
     @property
     def place(self) -> str:
         """`train.py:88`, `train.py`, the function where no file is known, else the range."""
-        named = "" if self.function.startswith("[") else self.function
+        named = "" if self.function.startswith("[") else spoken(self.function)
         around = f"range {self.range}" if self.range else ""
         return (f"{self.file}:{self.line}" if self.line else self.file) or named or around
 

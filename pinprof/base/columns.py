@@ -36,6 +36,8 @@ _DTYPES: dict[str, Any] = {
 _TIMES = ("time_ns", "start_ns", "end_ns", "lived_ns")
 _AT_ONCE = 1 << 16
 """Rows that are worked on in one go."""
+_CLOSE = 4
+"""Numbers lie close together if their range is less than this number of times their count."""
 _columns_of: dict[type, Mapping[str, Any]] = {}
 """What `_columns` answered before."""
 
@@ -178,6 +180,27 @@ def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> Int64:
     """The packed keys of all pairs in two columns, ascending."""
     parts = [np.unique(pack(first[part], second[part])) for part in slices(len(first), first, second)]
     return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+def numbered(column: NDArray[Integer]) -> tuple[NDArray[Integer], Int64]:
+    """The numbers in a column, ascending, and per row the place of its own among them; without sorting where they lie
+    close together.
+    """
+    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    if high - low >= _CLOSE * len(column):
+        known, place = np.unique(column, return_inverse=True)
+        return known, place.reshape(-1).astype(np.int64, copy=False)
+    there = np.zeros(high - low + 1, np.bool_)
+    there[column - low] = True
+    known = np.flatnonzero(there)
+    return (known + low).astype(column.dtype), (np.cumsum(there) - 1)[column - low]
+
+
+def numbered_pairs(first: NDArray[Integer], second: NDArray[Integer]) -> tuple[Int64, Int64]:
+    """The packed keys of all pairs in two columns, ascending, and per row the place of its own among them."""
+    (one, row), (other, column) = numbered(first), numbered(second)
+    both, place = numbered(row * len(other) + column)
+    return pack(one[both // max(len(other), 1)], other[both % max(len(other), 1)]), place
 
 
 def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pinprof.analyze.course.wall import RUNNABLE
 from pinprof.analyze.ranges.iterations import ITERATION
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_ns, format_share, format_weight
 from pinprof.compare.results import OpportunityChange, Row, Side, WorkUnit
 from pinprof.compare.runs import UNDISTURBED, ComparedRun
@@ -13,6 +14,8 @@ from pinprof.compare.runs import UNDISTURBED, ComparedRun
 _TRACED = 0.03
 """The part of a difference from which on what the recording itself took is named."""
 _MUCH = 0.5
+_BUSY = 0.2
+"""The part of a difference from which on the time that other programs took is named."""
 
 
 def clock_row(rows: Sequence[Row], unit: WorkUnit) -> Row | None:
@@ -44,19 +47,47 @@ def headline(clock: Row | None, rows: Sequence[Row], opportunities: Sequence[Opp
     if not clock.change:
         return f"There is no difference: {_versus(clock, unit)}."
     less = clock.change < 0
-    if named := _named(opportunities, less=less):
-        return f"{named}. {_saves(clock, unit) if less else _costs(clock, unit)}."
-    part = _largest(rows, clock, significant=clock.chance is not None)
     more = f"{_amount(clock, unit)} {'less' if less else 'more'}{_share(clock)}"
+    if named := _named(opportunities, less=less):
+        busy = _busy(clock, rows)
+        comparable = clock.unit == "ns" and clock.per == "run"
+        if not busy and (not comparable or named.cost_ns >= _MUCH * abs(clock.change)):
+            return f"{named.what}{named.others}. {_saves(clock, unit) if less else _costs(clock, unit)}."
+        # A cure is credited with its own cost alone.
+        return f"{named.what}{named.costs}{named.others}. {_subject(clock)} takes {more}: {_instead(clock)}{busy}."
+    part = _largest(rows, clock, significant=clock.chance is not None)
     untested = "Untested: " if clock.chance is None else ""
     sentence = f"{_subject(clock)} takes {more}: {_instead(clock)}{f'; most of it is {part}' if part else ''}."
     return f"{untested}{sentence[:1].lower() if untested else sentence[:1]}{sentence[1:]}"
 
 
-def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> str:
-    """What went away or became cheaper where time was saved, what came or became more expensive where it was lost.
+def _busy(clock: Row, rows: Sequence[Row]) -> str:
+    """How much of the work's change other programs on the processors made, as a clause; empty where it is little."""
+    calm = undisturbed(rows)
+    if calm is None or (clock.family, clock.name) != ("phase", "work"):
+        return ""
+    part = clock.change - calm.change
+    if part * clock.change <= 0 or abs(part) < _BUSY * abs(clock.change):
+        return ""
+    return f"; {format_weight(abs(part), clock.unit)} of that is time in which other programs used the CPUs"
 
-    What moved the other way meanwhile follows.
+
+@dataclass(frozen=True)
+class _Named:
+    """What changed, as the beginning of a sentence."""
+
+    what: str
+    costs: str
+    """What it cost, as a clause; empty where the beginning says it."""
+    others: str
+    """What moved the other way meanwhile, as a clause."""
+    cost_ns: float
+    """How much less or more it costs."""
+
+
+def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> _Named | None:
+    """What went away or became cheaper where time was saved, what came or became more expensive where it was lost; None
+    where nothing did.
     """
     gone = [one for one in opportunities if one.fate == "gone"]
     new = [one for one in opportunities if one.fate == "new"]
@@ -68,12 +99,14 @@ def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> str:
     if changed and (not first or abs(_growth(changed[0])) > abs(_growth(first[0]))):
         one = changed[0]
         costs = f"costs {format_ns(one.after_cost_ns)} instead of {format_ns(one.before_cost_ns)}"
-        return f"{'Cheaper' if less else 'More expensive'}: {one.title.removesuffix('.')}, {costs}"
+        said = f"{'Cheaper' if less else 'More expensive'}: {one.title.removesuffix('.')}, {costs}"
+        return _Named(said, "", "", abs(_growth(one)))
     if not first:
-        return ""
+        return None
     words = ("Gone", "new") if less else ("New", "gone")
     other = f"; {words[1]}: {_list(second)}" if second else ""
-    return f"{words[0]}: {_list(first)}{other}"
+    cost = sum(abs(_growth(one)) for one in first)
+    return _Named(f"{words[0]}: {_list(first)}", f", at a cost of {format_ns(cost)}", other, cost)
 
 
 def _growth(one: OpportunityChange) -> float:

@@ -281,16 +281,14 @@ class CallOverhead:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """A time in which calls of a kind were recorded with less, since that would have cost the program too much."""
+    """A time in which calls of a kind were not recorded, since that would have cost the program too much."""
 
     kind: str
     """One of gpu_functions.KINDS."""
-    untraced: bool
-    """Whether they were not recorded at all; else they have no stacks."""
     start_ns: int
     end_ns: int
     calls: int | None = None
-    """How many have no stacks, or were not recorded; None where nobody counted them."""
+    """How many there were; None where nobody counted them."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +318,7 @@ class Activity:
     call_overhead: CallOverhead | None = None
     """What tracing a call costs; None where the recorder did not measure it, as none does by now."""
     given_up: tuple[GivenUp, ...] = ()
-    """When calls were not traced, or without their callers, by time; on the clock of the samples."""
+    """When calls were not traced, by time; on the clock of the samples."""
     lost_calls: int = 0
     """Records of calls that found no room: there were more calls than `calls` has."""
     lost_memory: bool = False
@@ -336,7 +334,7 @@ class Activity:
 
     def untraced(self, kind: str = "") -> bool:
         """Whether calls of a kind, or of any, were not recorded from time to time."""
-        return any(part.untraced and kind in ("", part.kind) for part in self.given_up)
+        return any(kind in ("", part.kind) for part in self.given_up)
 
     def may_lack(self, kind: str = "") -> bool:
         """Whether calls of a kind, or of any, may be missing: that there is none in `calls` says nothing then."""

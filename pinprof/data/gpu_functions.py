@@ -304,7 +304,7 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             (
                 "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
                 "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuCtxDestroy",
-                "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset",
+                "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", "cuMemHostGetFlags",
             ),
             Function(traced=False),
         ),

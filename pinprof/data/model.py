@@ -20,7 +20,7 @@ from pinprof.base.columns import Int8 as Int8
 from pinprof.base.columns import Int16 as Int16
 from pinprof.base.columns import Int32 as Int32
 from pinprof.base.columns import Int64 as Int64
-from pinprof.base.columns import Table, Texts, pack, pairs_of, slices, uniform, unpack
+from pinprof.base.columns import Table, Texts, numbered_pairs, pack, pairs_of, slices, uniform, unpack
 from pinprof.base.columns import UInt8 as UInt8
 from pinprof.base.columns import UInt64 as UInt64
 from pinprof.base.lazy_dataclass import dataclass
@@ -253,8 +253,8 @@ class StackTable:
         columns: tuple[list[Int32], list[Int32]] = ([np.zeros(0, np.int32)], [np.zeros(0, np.int32)])
         size = 0
         for nodes in self._levels:
-            keys, which = np.unique(pack(node[self.parent[nodes]], self.frame[nodes]), return_inverse=True)
-            node[nodes] = size + which.reshape(-1)
+            keys, which = numbered_pairs(node[self.parent[nodes]], self.frame[nodes])
+            node[nodes] = size + which
             for column, values in zip(columns, unpack(keys), strict=True):
                 column.append(values.astype(np.int32))
             size += len(keys)

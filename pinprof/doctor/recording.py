@@ -19,7 +19,7 @@ from pinprof.doctor import probe
 from pinprof.doctor.check import Check, lacking
 from pinprof.doctor.rehearsal import Rehearsal
 from pinprof.machine import small_files
-from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
+from pinprof.machine.libraries import FRAMES, INSIDE, UNWINDING, Library
 
 _LOOK = "Record a program; the capture's notes and its collector.log say more."
 _EXECUTABLE = "Set XDG_CACHE_HOME to a folder that is not mounted with noexec."
@@ -155,16 +155,16 @@ def _wakeups(found: Rehearsal) -> Check:
 
 
 def _nvtx(found: Rehearsal) -> Check:
-    return _loadable("NVTX ranges", NVTX, found) or Check("NVTX ranges", "ok", f"without nsys, through {NVTX.name}")
+    return _loadable("NVTX ranges", INSIDE, found) or Check("NVTX ranges", "ok", f"without nsys, through {INSIDE.name}")
 
 
 def _gpu_work(found: Rehearsal) -> Check:
-    if problem := _loadable("GPU work", CUPTI, found):
+    if problem := _loadable("GPU work", INSIDE, found):
         return problem
     files = candidates(sys.executable, os.environ)
     if not files:
         return Check("GPU work", "info", "without nsys, only in programs that bring CUPTI, such as those with PyTorch")
-    return Check("GPU work", "ok", f"without nsys, through {CUPTI.name} and {files[0]}")
+    return Check("GPU work", "ok", f"without nsys, through {INSIDE.name} and {files[0]}")
 
 
 def _loadable(name: str, library: Library, found: Rehearsal) -> Check | None:

@@ -16,7 +16,7 @@ from pinprof.base import files
 from pinprof.base.errors import PinprofError, ToolMissing, system_error
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.machine.children import Limits, finding_pinprof, ran
-from pinprof.machine.libraries import CUPTI, FRAMES, INSIDE, NVTX, UNWINDING, Library
+from pinprof.machine.libraries import FRAMES, INSIDE, UNWINDING, Library
 
 LIMIT_S = 60.0
 """It takes a second where nothing else runs."""
@@ -79,7 +79,7 @@ def rehearsed() -> Rehearsal:
 
 
 def _recorded(folder: Path) -> Rehearsal:
-    libraries = [str(path) for path in map(_found, (NVTX, CUPTI, FRAMES, UNWINDING)) if path]
+    libraries = [str(path) for path in map(_found, (INSIDE, FRAMES, UNWINDING)) if path]
     # -P: not what lies in the current directory.
     command = [sys.executable, "-P", "-m", "pinprof", "--no-settings", "record", "-o", str(folder / "rehearsal")]
     command += ["--no-report", "--no-calibrate", "--", sys.executable, "-I", "-S", "-c", _PROGRAM]

@@ -7,7 +7,7 @@ from typing import Literal
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.trial.result import CureResult, TrialResult
 
-Verdict = Literal["keep", "no gain", "changes results", "does not run", "not measured"]
+Verdict = Literal["keep", "no gain", "changes results", "does not run", "not measured", "alternative"]
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,13 @@ class FixedChange:
     transformation: str
     """Its id in the table of transformations."""
     place: str
-    """`FILE:LINE` below the work tree's top."""
+    """`FILE:LINE` below the work tree's top; `FILE` where lines at its top set how memory is allocated."""
     diff: str
     """Unified, with paths below the work tree's top."""
     measured: CureResult
     """What was measured, as of a cure of `pinprof try`."""
+    without_code: CureResult | None = None
+    """The cure of `pinprof try` that does the same without a change of code, as it was measured beside it."""
     applied: bool = False
     """Whether it is written into the work tree."""
 

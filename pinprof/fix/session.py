@@ -19,10 +19,11 @@ from pinprof.base.errors import TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
 from pinprof.fix.result import FixedChange, FixResult, LeftAlone, Verdict
-from pinprof.fix.transformations import CodeChange, File, NotCertain
+from pinprof.fix.source import File, NotCertain
+from pinprof.fix.transformations import CodeChange, changed, line_changes, program_changes
 from pinprof.fix.tree import WorkTree
 from pinprof.trial import prediction, processes, session
-from pinprof.trial.cures import TrialCure
+from pinprof.trial.cures import CURES, TrialCure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import CureResult
 from pinprof.trial.session import OUTPUT_DIFFERS, Say, TrialRequest
@@ -100,9 +101,11 @@ class _Fix:
             rows=self._rows,
         )
         found = session.trial(asked, self._given, self._say)
-        changes = [self._judged(cure) for cure in found.cures]
+        measured = {cure.id: cure for cure in found.cures}
+        changes = [self._judged(cure, measured) for cure in found.cures if cure.id in self._made]
         if found.interrupted:  # nothing is proven until all is measured
             changes = [replace(one, verdict="not measured") if one.verdict == "keep" else one for one in changes]
+        changes = self._best(changes)
         kept = self._proven_together([one for one in changes if one.verdict == "keep"], asked)
         changes = [replace(one, verdict="not measured") if one.verdict == "keep" and one not in kept else one
                    for one in changes]  # fmt: skip
@@ -115,39 +118,60 @@ class _Fix:
         )
 
     def _rows(self, analysis: Run) -> Sequence[TrialCure]:
-        """A changed copy for each opportunity that a transformation is certain about."""
+        """A changed copy for each change that answers an opportunity, and the cures that do the same without code."""
         sites = Sites(analysis.capture)
         for one in prediction.candidates(analysis):
             try:
-                self._change(one, sites.path(one.site.file))
+                for path, change in self._changes(one, sites.path(one.site.file)):
+                    self._make(one, path, change)
             except NotCertain as refused:
                 self._left.append(LeftAlone(one.title, one.site.place, one.cure.id, str(refused)))
-        return [made.row for made in self._made.values()]
+        alike = dict.fromkeys(made.change.transformation.alike for made in self._made.values())
+        return [*(made.row for made in self._made.values()), *(CURES[name] for name in alike if name)]
 
-    def _change(self, one: Opportunity | ToMeasure, recorded: str) -> None:
-        path = self._path(recorded)
+    def _changes(self, one: Opportunity | ToMeasure, recorded: str) -> list[tuple[Path, CodeChange]]:
+        """The changes that carry out an opportunity's cure; NotCertain where there is none."""
+        found: list[tuple[Path, CodeChange]] = []
+        refused: NotCertain | None = None
+        main = self._main()
+        try:
+            path = self._path(recorded)
+            main = main or path
+            found += [(path, change) for change in line_changes(self._file(path), one.site.line, one.cure.id)]
+        except NotCertain as error:
+            refused = error
+        if main is not None:
+            found += [(main, change) for change in program_changes(self._file(main), one.cure.id)]
+        if not found and refused is not None:
+            raise refused
+        return found
+
+    def _file(self, path: Path) -> File:
         if path not in self._files:
             try:
-                self._files[path] = File(self._tree.text(path))
+                self._files[path] = File(self._tree.text(path), main=path == self._main())
             except ValueError as error:
                 raise NotCertain(f"{path} is not UTF-8.") from error
-        file = self._files[path]
-        change = file.changes(one.site.line, one.cure.id)
+        return self._files[path]
+
+    def _make(self, one: Opportunity | ToMeasure, path: Path, change: CodeChange) -> None:
+        """A changed copy; NotCertain where that is not valid, or too much to measure."""
         for made in self._made.values():
-            if made.path == path and set(made.change.marks) & set(change.marks):
+            alike = made.path == path and made.change.transformation is change.transformation
+            if alike and (made.change.line == change.line or set(made.change.marks) & set(change.marks)):
                 self._also(made, one)
                 return
         if len(self._made) >= MOST_CHANGES:
             raise NotCertain(f"Others save more; at most {MOST_CHANGES} are measured at once.")
         number = len(self._made) + 1
-        row_id, text = f"change-{number}", file.changed([change])
+        row_id, text = f"change-{number}", changed(self._files[path], [change])
         there = self._tree.copy(self._folder / row_id, {path: text})
         if self._request.test and (problem := self._tested(there)):
             raise NotCertain(f"With the change, the test {problem}.")
-        kind = change.transformation
+        kind, place = change.transformation, f"{path}:{change.line}" if change.line else str(path)
         row = TrialCure(
             row_id,
-            f"{kind.title} ({path}:{change.line})",
+            f"{kind.title} ({place})",
             kind.does,
             (),
             predicted_by=frozenset({one.cure.id}),
@@ -158,7 +182,7 @@ class _Fix:
             command=self._tree.command(there, self._request.command),
             places=frozenset({one.site.place}),
         )
-        self._made[row_id] = _Made(path, f"{path}:{change.line}", change, text, row)
+        self._made[row_id] = _Made(path, place, change, text, row)
 
     def _also(self, made: _Made, one: Opportunity | ToMeasure) -> None:
         """A change answers another opportunity as well."""
@@ -189,10 +213,36 @@ class _Fix:
         ended = processes.run(words, self._given, self._folder, session.LIMIT_S)
         return ended.ending if ended.status or ended.timed_out else ""
 
-    def _judged(self, cure: CureResult) -> FixedChange:
+    def _main(self) -> Path | None:
+        """The file that the command runs as the main program, below the work tree's top; None where that is unknown."""
+        words = self._request.command
+        modules = [Path(*words[at + 1].split(".")) for at, word in enumerate(words[:-1]) if word == "-m"]
+        named = [Path(word) for word in words if word.endswith(".py")]
+        found = [*named, *(path.with_suffix(".py") for path in modules), *(path / "__main__.py" for path in modules)]
+        for path in found:
+            whole = (self._tree.here / path).resolve()
+            if whole.is_relative_to(self._tree.root) and whole.relative_to(self._tree.root) in self._tree.files:
+                return whole.relative_to(self._tree.root)
+        return None
+
+    def _judged(self, cure: CureResult, measured: Mapping[str, CureResult]) -> FixedChange:
         made = self._made[cure.id]
+        kind = made.change.transformation
         diff = _diff(made.path, self._files[made.path].text, made.text)
-        return FixedChange(_verdict(cure), made.change.transformation.id, made.place, diff, cure)
+        return FixedChange(_verdict(cure), kind.id, made.place, diff, cure, measured.get(kind.alike))
+
+    def _best(self, changes: Sequence[FixedChange]) -> list[FixedChange]:
+        """The changes, of which those that answer the same opportunities as a better one are not kept beside it."""
+        answered: set[str] = set()
+        best = []
+        for one in changes:
+            places = self._made[one.measured.id].row.places
+            if one.verdict == "keep" and places <= answered:
+                best.append(replace(one, verdict="alternative"))
+                continue
+            answered |= places if one.verdict == "keep" else set()
+            best.append(one)
+        return best
 
     def _proven_together(self, kept: list[FixedChange], asked: TrialRequest) -> list[FixedChange]:
         """Changes that each save are measured once more all together; where that fails, the best one stays."""
@@ -218,7 +268,7 @@ class _Fix:
         changes: dict[Path, list[CodeChange]] = {}
         for one in made:
             changes.setdefault(one.path, []).append(one.change)
-        return {path: self._files[path].changed(some) for path, some in changes.items()}
+        return {path: changed(self._files[path], some) for path, some in changes.items()}
 
     def _applied(self, changes: list[FixedChange], texts: Mapping[Path, str]) -> list[FixedChange]:
         """Write what is kept into the tree; a file that is dirty stays, with a note."""

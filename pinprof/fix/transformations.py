@@ -1,8 +1,8 @@
-"""The transformations of code, as a table: which cures each carries out, and how it changes a line.
+"""The transformations of code, as a table: which cures each carries out, and how it changes a program.
 
-A transformation marks nodes of a file's syntax tree and says what each becomes; or it refuses, with the reason in a
-sentence. Everything else of the file stays byte for byte. None guesses: what an expression is at run time the inserted
-functions look at themselves (`kept.py`, `pinned.py`).
+Those of the first kind change lines: they mark nodes of a file's syntax tree and say what each becomes, or refuse with
+the reason in a sentence. Those of the second kind only insert lines at the top of the program, which set how memory is
+allocated. What an expression is at run time the inserted functions look at themselves.
 """
 
 from __future__ import annotations
@@ -10,38 +10,19 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from functools import partial
-from pathlib import Path
 from types import MappingProxyType
-
-import numpy as np
 
 from pinprof.base.errors import packages_named
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.fix.gathering import gather_rows
+from pinprof.fix.numbers import keep_numbers
+from pinprof.fix.pinning import pin_made, pin_results, stage, unpin
+from pinprof.fix.source import File, Marks, NotCertain, become, has_comment, keyword, last_name, with_keyword
 
 with packages_named():
     import libcst as cst
-    from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
-
-Become = Callable[[cst.CSTNode], "cst.CSTNode | cst.RemovalSentinel"]
-"""What a marked node becomes, whose children may have changed already."""
-_OPERATORS: Mapping[type[cst.BaseBinaryOp], str] = MappingProxyType(
-    {cst.Add: "+", cst.Subtract: "-", cst.Multiply: "*", cst.Divide: "/"}
-)
-_MAKERS = frozenset({"empty", "zeros", "ones"})
-_JOINS = frozenset({"concatenate", "stack"})
-_TORCH_MAKERS = frozenset({"empty", "zeros", "ones", "full", "rand", "randn", "arange", "tensor"})
-_SEES = ("getrefcount", "get_referrers", ".resize(", "register_at_fork", "numba", "getsource")
-"""Words of programs that see how many references an object has, what a fork does besides, or their own code."""
-_PRIVATE = re.compile(r"(?<![\w.])_[a-zA-Z]\w*")
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
-MARKER = "# ---- inserted\n"
-
-
-class NotCertain(Exception):
-    """A line stays as it is; the text is a sentence that says why."""
 
 
 @dataclass(frozen=True)
@@ -57,337 +38,154 @@ class Transformation:
     """Those of opportunities that it carries out."""
     library: str
     """The module that a file must import; empty: any file."""
-    mark: Callable[[File, int], Mapping[cst.CSTNode, Become]]
-    """What changes for a line; empty where no such code is there; NotCertain where the change is not certain."""
+    mark: Callable[[File, int], Marks] | None
+    """What changes for a line; empty where no such code is there; NotCertain where the change is not certain. None: it
+    only inserts lines at the top of the program."""
     costs: str
-    inserts: str = ""
-    """The module of this package whose functions are inserted."""
+    inserts: tuple[str, ...] = ()
+    """The modules of `inserted/` whose lines are inserted."""
+    alike: str = ""
+    """The cure of `pinprof try` that does the same without a change of code."""
 
 
 @dataclass(frozen=True)
 class CodeChange:
-    """One transformation of one statement of a file."""
+    """One transformation of a file: of one statement, or of the whole program."""
 
     transformation: Transformation
     line: int
-    marks: Mapping[cst.CSTNode, Become] = field(repr=False)
+    """0: the whole program."""
+    marks: Marks = field(repr=False)
 
 
-class File:
-    """A Python file with its tree; NotCertain where its text is none that can be written back."""
-
-    def __init__(self, text: str) -> None:
+def line_changes(file: File, line: int, cure: str) -> list[CodeChange]:
+    """The changes of a line that carry out a cure; NotCertain with the first reason where there is none."""
+    refused: list[NotCertain] = []
+    found = []
+    for row in TRANSFORMATIONS.values():
+        if row.mark is None or cure not in row.cures or (row.library and not file.imports(row.library)):
+            continue
         try:
-            self.tree = ast.parse(text)
-            self._wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-        except (SyntaxError, ValueError, RecursionError, cst.ParserSyntaxError) as error:
-            raise NotCertain("The file's syntax is unknown to LibCST or to this Python.") from error
-        self.text = text
-        self._positions = self._wrapper.resolve(PositionProvider)
-        self._parents = self._wrapper.resolve(ParentNodeProvider)
-
-    def changes(self, line: int, cure: str) -> CodeChange:
-        """The first transformation that carries out a cure at a line; NotCertain where there is none."""
-        if seen := next((word for word in _SEES if word in self.text), ""):
-            raise NotCertain(f"The file has {seen}: it may see the change.")
-        rows = [row for row in TRANSFORMATIONS.values() if cure in row.cures]
-        if not rows:
-            raise NotCertain(f"No transformation carries out {cure}.")
-        for row in rows:
-            if row.library and not self.name_of(row.library):
-                continue
-            if marks := row.mark(self, line):
-                return CodeChange(row, line, marks)
-        raise NotCertain(f"Line {line} has no expression that a transformation for {cure} is certain about.")
-
-    def changed(self, changes: Sequence[CodeChange]) -> str:
-        """The text with changes; NotCertain where it would not be valid."""
-        marks = {node: become for change in changes for node, become in change.marks.items()}
-        try:
-            module = self._wrapper.module.visit(_Marked(marks))
-            assert isinstance(module, cst.Module)
-            for name in dict.fromkeys(change.transformation.inserts for change in changes):
-                module = self._with_inserted(module, name) if name else module
-            text = module.code
-            compile(text, "changed", "exec", dont_inherit=True)
-        except (SyntaxError, cst.CSTValidationError) as error:
-            raise NotCertain("The changed line would not be valid Python.") from error
-        return text
-
-    def name_of(self, library: str) -> str:
-        """The name by which a file imports a module at its top, where nothing else has that name; else empty."""
-        for statement in self.tree.body:
-            for one in statement.names if isinstance(statement, ast.Import) else ():
-                if one.name == library:
-                    name = one.asname or one.name
-                    return name if self._binds_once(name, library) else ""
-        return ""
-
-    def statements(self, line: int) -> list[cst.BaseSmallStatement]:
-        """The simple statements that a line is part of; NotCertain where something else may compile their function."""
-        found = []
-        for node, place in self._positions.items():
-            if isinstance(node, cst.BaseSmallStatement) and place.start.line <= line <= place.end.line:
-                found.append(node)
-        for node in found:
-            for around in self.around(node):
-                if isinstance(around, cst.FunctionDef) and around.decorators:
-                    raise NotCertain(
-                        f"{around.name.value} is decorated, so something else may read or compile its code."
-                    )
-        return found
-
-    def around(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-        """The nodes that a node is in, innermost first."""
-        while (parent := self._parents.get(node)) is not None:
-            yield parent
-            node = parent
-
-    def nodes(self) -> Iterator[cst.CSTNode]:
-        """All nodes that have a place."""
-        return iter(self._positions)
-
-    def _with_inserted(self, module: cst.Module, name: str) -> cst.Module:
-        """The module with the functions of `fix/NAME.py` below its docstring and imports of `__future__`."""
-        text = Path(__file__).with_name(f"{name}.py").read_text("utf-8").partition(MARKER)[2]
-        if both := sorted(set(_PRIVATE.findall(self.text)) & set(_PRIVATE.findall(text))):
-            raise NotCertain(f"The file has the name {both[0]} already.")
-        body = list(module.body)
-        at = 0
-        while at < len(body) and _stands_first(body[at], first=at == 0):
-            at += 1
-        first, *others = cst.parse_module(text).body
-        above = first.with_changes(leading_lines=[cst.EmptyLine(indent=False)]) if at else first
-        return module.with_changes(body=[*body[:at], above, *others, *body[at:]])
-
-    def _binds_once(self, name: str, library: str) -> bool:
-        for node in ast.walk(self.tree):
-            names = [getattr(node, "id", "")] if isinstance(getattr(node, "ctx", None), ast.Store | ast.Del) else []
-            names += [getattr(node, "arg", "")] if isinstance(node, ast.arg) else []
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                whole = isinstance(node, ast.Import)
-                names += [one.asname or one.name for one in node.names if not (whole and one.name == library)]
-            elif isinstance(node, _NAMED):
-                names.append(node.name or "")
-            if name in names or "*" in names:
-                return False
-        return True
+            if marks := row.mark(file, line):
+                found.append(CodeChange(row, line, marks))
+        except NotCertain as error:
+            refused.append(error)
+    if not found:
+        none = f"Line {line} has no expression that a transformation for {cure} is certain about."
+        raise refused[0] if refused else NotCertain(none)
+    return found
 
 
-class _Marked(cst.CSTTransformer):
-    """Replaces marked nodes."""
-
-    def __init__(self, marks: Mapping[cst.CSTNode, Become]) -> None:
-        super().__init__()
-        self._marks = marks
-
-    def on_leave(self, original_node, updated_node):  # type: ignore[no-untyped-def]  # as its parent has it
-        become = self._marks.get(original_node)
-        return become(updated_node) if become else updated_node
+def program_changes(file: File, cure: str) -> list[CodeChange]:
+    """The lines at the top of a program that carry out a cure."""
+    rows = [row for row in TRANSFORMATIONS.values() if row.mark is None and cure in row.cures]
+    return [CodeChange(row, 0, {}) for row in rows if not row.library or file.imports(row.library)]
 
 
-def _stands_first(node: cst.CSTNode, *, first: bool) -> bool:
-    line = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None
-    if isinstance(line, cst.Expr):
-        return first and isinstance(line.value, cst.SimpleString | cst.ConcatenatedString)
-    return isinstance(line, cst.ImportFrom) and isinstance(line.module, cst.Name) and line.module.value == "__future__"
+def changed(file: File, changes: Sequence[CodeChange]) -> str:
+    """A file's text with changes; NotCertain where it would not be valid."""
+    marks = {node: made for change in changes for node, made in change.marks.items()}
+    return file.changed(marks, [name for change in changes for name in change.transformation.inserts])
 
 
-def _has_comment(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Comment) or any(map(_has_comment, node.children))
+_RANDOM = re.compile(r"rand|shuffle\s*=\s*True|[Dd]ropout|seed")
 
 
-def _children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and those below it, without indices, texts, annotations, and lambdas, which others may compile."""
-    if isinstance(node, cst.SubscriptElement | cst.Annotation | cst.BaseString | cst.Lambda):
-        return
-    yield node
-    for child in node.children:
-        yield from _children(child)
+def _option(called: str, name: str, positional: int = 0, needs: str = "") -> Callable[[File, int], Marks]:
+    """A transformation that gives the call of a name in the file an option, `True`.
 
+    `positional` arguments may stand before it; `needs` is another option without which it means nothing.
+    """
 
-def _expressions(file: File, line: int) -> Iterator[cst.CSTNode]:
-    """The nodes of the statements that a line is part of, but for those that `_children` leaves out."""
-    for statement in file.statements(line):
-        yield from _children(statement)
-
-
-def _without_comments(marks: Mapping[cst.CSTNode, Become]) -> Mapping[cst.CSTNode, Become]:
-    """The marks; NotCertain where a comment would be lost."""
-    if any(map(_has_comment, marks)):
-        raise NotCertain("A comment stands inside the expression.")
-    return marks
-
-
-def _member(node: cst.BaseExpression, name: str) -> str:
-    """`sqrt` of `np.sqrt` where `np` is the name; else empty."""
-    if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == name:
-        return node.attr.value
-    return ""
-
-
-def _call(name: str, *arguments: cst.BaseExpression) -> cst.Call:
-    return cst.Call(cst.Name(name), [cst.Arg(argument) for argument in arguments])
-
-
-def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
-    """An argument of a call needs no parentheses, but for those that belong to it."""
-    loose = cst.BinaryOperation | cst.Call | cst.Name | cst.Attribute
-    return node.with_changes(lpar=(), rpar=()) if isinstance(node, loose) else node
-
-
-def _keep_arrays(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
-    """Operators and functions of NumPy on a line write into arrays that nothing refers to."""
-    name = file.name_of("numpy")
-    marks: dict[cst.CSTNode, Become] = {}
-    for node in _expressions(file, line):
-        if isinstance(node, cst.BinaryOperation) and type(node.operator) in _OPERATORS:
-            if not all(isinstance(side, cst.BaseNumber | cst.BaseString) for side in (node.left, node.right)):
-                marks[node] = _operation
-        elif isinstance(node, cst.Call) and _positional(node, _member(node.func, name)):
-            marks[node] = _function
-    return _without_comments(marks)
-
-
-def _positional(node: cst.Call, function: str) -> bool:
-    """Whether a call can be passed on: known functions, and no arguments by name but dtype."""
-    known = function in _MAKERS | _JOINS or isinstance(getattr(np, function, None), np.ufunc)
-    named = [argument.keyword.value for argument in node.args if argument.keyword]
-    fits = not named or (function in _MAKERS and named == ["dtype"] and len(node.args) == 2)
-    return known and fits and bool(node.args) and not any(argument.star for argument in node.args)
-
-
-def _operation(node: cst.CSTNode) -> cst.CSTNode:
-    assert isinstance(node, cst.BinaryOperation)
-    sign = cst.SimpleString(f'"{_OPERATORS[type(node.operator)]}"')
-    made = _call("_kept", sign, _bare(node.left), _bare(node.right))
-    return made.with_changes(lpar=node.lpar, rpar=node.rpar)
-
-
-def _function(node: cst.CSTNode) -> cst.CSTNode:
-    assert isinstance(node, cst.Call)
-    made = _call("_kept", node.func, *(_bare(argument.value) for argument in node.args))
-    return made.with_changes(lpar=node.lpar, rpar=node.rpar)
-
-
-def _pin_results(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
-    """`x.cpu()` and `x.to("cpu")` on a line copy into pinned memory."""
-    marks: dict[cst.CSTNode, Become] = {}
-    for node in _expressions(file, line):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_host(node):
-            marks[node] = _pinned_result
-    return _without_comments(marks)
-
-
-def _to_host(node: cst.Call) -> bool:
-    assert isinstance(node.func, cst.Attribute)
-    given = [argument.value.evaluated_value if isinstance(argument.value, cst.SimpleString) and not argument.keyword
-             else None for argument in node.args]  # fmt: skip
-    return (node.func.attr.value, given) in (("cpu", []), ("to", ["cpu"]))
-
-
-def _pinned_result(node: cst.CSTNode) -> cst.CSTNode:
-    assert isinstance(node, cst.Call)
-    assert isinstance(node.func, cst.Attribute)
-    return _call("_to_host", _bare(node.func.value)).with_changes(lpar=node.lpar, rpar=node.rpar)
-
-
-def _pin_new(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
-    """`torch.ones(…).to("cuda")`: what is made to be copied is made in pinned memory, which PyTorch keeps."""
-    name = file.name_of("torch")
-    marks: dict[cst.CSTNode, Become] = {}
-    for node in _expressions(file, line):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_gpu(node):
-            made = node.func.value
-            if isinstance(made, cst.Call) and _member(made.func, name) in _TORCH_MAKERS and _hosted(made):
-                marks[made] = _with_pin_memory
-    return marks
-
-
-def _to_gpu(node: cst.Call) -> bool:
-    assert isinstance(node.func, cst.Attribute)
-    words = [argument.value.evaluated_value for argument in node.args if isinstance(argument.value, cst.SimpleString)]
-    cuda = len(words) == len(node.args) == 1 and str(words[0]).startswith("cuda")
-    return (node.func.attr.value == "cuda" and not node.args) or (node.func.attr.value == "to" and cuda)
-
-
-def _hosted(made: cst.Call) -> bool:
-    named = {argument.keyword.value for argument in made.args if argument.keyword}
-    return not named & {"device", "pin_memory", "out", "layout"} and not any(argument.star for argument in made.args)
-
-
-def _with_pin_memory(node: cst.CSTNode) -> cst.CSTNode:
-    """A call with `pin_memory=True`."""
-    assert isinstance(node, cst.Call)
-    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
-    pinned = cst.Arg(cst.Name("True"), cst.Name("pin_memory"), equal)
-    args = list(node.args)
-    for at, argument in enumerate(args):
-        if argument.keyword and argument.keyword.value == "pin_memory":
-            args[at] = argument.with_changes(value=cst.Name("True"))
-            return node.with_changes(args=args)
-    return node.with_changes(args=[*args, pinned])
-
-
-def _option(called: str) -> Callable[[File, int], Mapping[cst.CSTNode, Become]]:
-    """A transformation that gives the one call of a name in the file `pin_memory=True`."""
-
-    def mark(file: File, _line: int) -> Mapping[cst.CSTNode, Become]:
-        calls = [node for node in file.nodes() if isinstance(node, cst.Call) and _last_name(node.func) == called]
+    def mark(file: File, line: int) -> Marks:
+        calls = [node for node in file.nodes() if isinstance(node, cst.Call) and last_name(node.func) == called]
+        calls = [node for node in calls if keyword(node, needs) is not None] if needs else calls
+        if len(calls) > 1:
+            calls = [call for call in calls if _on_line(file, line, call)] or calls
         if len(calls) > 1:
             raise NotCertain(
                 f"The file calls {called} {len(calls)} times, and the recording does not say which is meant."
             )
-        if any(argument.star or not argument.keyword for call in calls for argument in call.args):
-            raise NotCertain(f"The options of {called} are given without their names.")
-        return dict.fromkeys(calls, _with_pin_memory)
+        for call in calls:
+            if any(one.star for one in call.args) or sum(not one.keyword for one in call.args) > positional:
+                raise NotCertain(f"The options of {called} are given without their names.")
+            if file.code(keyword(call, name) or cst.Name("False")) == "True":
+                raise NotCertain(f"{called} has {name}=True already.")
+            if name.endswith("persistent_workers") and (seen := _RANDOM.search(file.text)):
+                raise NotCertain(f"The file has {seen[0]}: workers that stay may draw other random numbers.")
+        return dict.fromkeys(calls, with_keyword(name, "True"))
 
     return mark
 
 
-def _last_name(node: cst.BaseExpression) -> str:
-    return node.attr.value if isinstance(node, cst.Attribute) else node.value if isinstance(node, cst.Name) else ""
+def _on_line(file: File, line: int, call: cst.Call) -> bool:
+    """Whether a line holds a call, or the name that it is given to."""
+    statement = file.parent(call)
+    target = file.code(statement.targets[0].target) if isinstance(statement, cst.Assign) else None
+    nodes = list(file.expressions(line))
+    return call in nodes or any(
+        isinstance(node, cst.Name | cst.Attribute) and file.code(node) == target for node in nodes
+    )
 
 
-def _spawn(file: File, line: int) -> Mapping[cst.CSTNode, Become]:
+def _copy_mapped(file: File, line: int) -> Marks:
+    """`numpy.memmap(…, "c")` is read at once: the one of a line, of the names in it, or of the file."""
+    calls = [
+        node for node in file.nodes() if isinstance(node, cst.Call) and file.qualified(node.func) == "numpy.memmap"
+    ]
+    calls = [call for call in calls if '"c"' in file.code(call) or "'c'" in file.code(call)]
+    if len(calls) > 1:
+        calls = [call for call in calls if _on_line(file, line, call)]
+    if any(word in file.text for word in ("._mmap", ".filename", ".offset", ".mode")):
+        raise NotCertain("The file looks at the mapping itself.")
+    if len(calls) != 1:
+        raise NotCertain("No numpy.memmap in mode 'c' is certainly what this line writes to.")
+    return {calls[0]: _copied} if isinstance(file.parent(calls[0]), cst.AssignTarget | cst.Assign | cst.Return) else {}
+
+
+def _copied(node: cst.CSTNode) -> cst.CSTNode:
+    assert isinstance(node, cst.Call)
+    copy = cst.Attribute(node.with_changes(lpar=(), rpar=()), cst.Name("copy"))
+    return cst.Call(copy, [cst.Arg(cst.SimpleString('"K"'))], lpar=node.lpar, rpar=node.rpar)
+
+
+def _spawn(file: File, line: int) -> Marks:
     """`pid = os.fork()` and `if not pid: os.execv(…)` become `pid = os.posix_spawn(…)`."""
+    if "register_at_fork" in file.text:
+        raise NotCertain("The file has register_at_fork: a fork does more there.")
     for statement in file.statements(line):
         block = next((one for one in file.around(statement) if isinstance(one, cst.IndentedBlock | cst.Module)), None)
         whole = next(file.around(statement))
         if not isinstance(statement, cst.Assign) or block is None or not any(one is whole for one in block.body):
             continue
-        if cst.Module([]).code_for_node(statement.value) != "os.fork()" or file.name_of("os") != "os":
+        forks = isinstance(statement.value, cst.Call) and file.qualified(statement.value.func) == "os.fork"
+        if not forks or file.code(statement.value) != "os.fork()":
             continue
         body = list(block.body)
         following = body[[id(one) for one in body].index(id(whole)) + 1 :][:1]
-        executed = _executed(following[0], statement) if following else None
+        executed = _executed(file, following[0], statement) if following else None
         if executed is None:
             raise NotCertain("What the child does is more than to start a program.")
         environment = cst.Arg(cst.parse_expression("os.environ"))
         spawn = cst.Call(cst.parse_expression("os.posix_spawn"), [*executed.args, environment])
-        return {statement.value: partial(_become, spawn), following[0]: partial(_become, cst.RemoveFromParent())}
+        return {statement.value: become(spawn), following[0]: become(cst.RemoveFromParent())}
     return {}
 
 
-def _become(made: cst.CSTNode | cst.RemovalSentinel, _: cst.CSTNode) -> cst.CSTNode | cst.RemovalSentinel:
-    return made
-
-
-def _executed(node: cst.CSTNode, fork: cst.Assign) -> cst.Call | None:
+def _executed(file: File, node: cst.CSTNode, fork: cst.Assign) -> cst.Call | None:
     """The call of os.execv that is all a child does, with arguments that are constants."""
-    code = cst.Module([]).code_for_node
-    target = code(fork.targets[0].target) if len(fork.targets) == 1 else ""
-    if not isinstance(node, cst.If) or node.orelse or _has_comment(node):
+    target = file.code(fork.targets[0].target) if len(fork.targets) == 1 else ""
+    if not isinstance(node, cst.If) or node.orelse or has_comment(node):
         return None
-    if code(node.test) not in (f"not {target}", f"{target} == 0") or not target.isidentifier():
+    if file.code(node.test) not in (f"not {target}", f"{target} == 0") or not target.isidentifier():
         return None
     body = node.body.body
     line = body[0].body if len(body) == 1 and isinstance(body[0], cst.SimpleStatementLine) else body
     call = line[0].value if len(line) == 1 and isinstance(line[0], cst.Expr) else None
-    if not isinstance(call, cst.Call) or code(call.func) != "os.execv" or len(call.args) != 2:
+    if not isinstance(call, cst.Call) or file.code(call.func) != "os.execv" or len(call.args) != 2:
         return None
     try:
-        path, words = (ast.literal_eval(code(argument.value)) for argument in call.args)
+        path, words = (ast.literal_eval(file.code(argument.value)) for argument in call.args)
     except ValueError:
         return None
     fits = isinstance(path, str) and os.path.isabs(path) and os.access(path, os.X_OK)  # noqa: PTH117 - a text
@@ -396,8 +194,8 @@ def _executed(node: cst.CSTNode, fork: cst.Assign) -> cst.Call | None:
 
 _FRESH = frozenset({"reuse-memory", "huge-pages"})
 _PAGEABLE = frozenset({"pinned-buffer", "pin-source"})
-_POOL = "Up to four arrays of each form stay in memory."
 _PINNED = "PyTorch keeps the pinned memory until the program ends."
+_KEEPS = "Freed memory stays with the process."
 
 TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
     {
@@ -405,29 +203,85 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
         for row in (
             Transformation(
                 "save-on-cpu-pinned", "save_on_cpu(pin_memory=True)", "Activations are saved in pinned memory.",
-                _FRESH | _PAGEABLE, "torch", _option("save_on_cpu"), _PINNED,
+                _FRESH | _PAGEABLE, "torch", _option("save_on_cpu", "pin_memory"), _PINNED,
             ),
             Transformation(
                 "offload-pinned", "CPUOffloadPolicy(pin_memory=True)", "FSDP keeps what it offloads in pinned memory.",
-                _FRESH | _PAGEABLE, "torch", _option("CPUOffloadPolicy"), _PINNED,
+                _FRESH | _PAGEABLE, "torch", _option("CPUOffloadPolicy", "pin_memory"), _PINNED,
             ),
             Transformation(
                 "pinned-results", "copying results into pinned memory", "`.cpu()` copies into pinned memory.",
-                _FRESH | _PAGEABLE, "torch", _pin_results, _PINNED, "pinned",
+                _FRESH | _PAGEABLE, "torch", pin_results, _PINNED, ("pinned",),
             ),
             Transformation(
-                "pinned-when-made", "making tensors in pinned memory", "What is copied to the GPU is made pinned.",
-                _FRESH | _PAGEABLE, "torch", _pin_new, _PINNED,
+                "pinned-when-made", "making tensors in pinned memory", "What a GPU copies is made in pinned memory.",
+                _FRESH | _PAGEABLE, "torch", pin_made, _PINNED,
             ),
             Transformation(
-                "kept-arrays", "writing into kept arrays", "NumPy writes into arrays that nothing refers to any more.",
-                _FRESH, "numpy", _keep_arrays, _POOL, "kept",
+                "staged-copies", "copying through pinned memory", "`.to(device)` copies through pinned memory.",
+                _PAGEABLE, "torch", stage, _PINNED, ("staged",),
+            ),
+            Transformation(
+                "loader-pinned", "DataLoader(pin_memory=True)", "A thread of the loader pins every batch.",
+                _PAGEABLE, "torch", _option("DataLoader", "pin_memory", 5), _PINNED,
+            ),
+            Transformation(
+                "trainer-pinned", "TrainingArguments(dataloader_pin_memory=True)", "The Trainer's loader pins batches.",
+                _PAGEABLE, "transformers", _option("TrainingArguments", "dataloader_pin_memory", 1), _PINNED,
+            ),
+            Transformation(
+                "loader-keeps-workers", "DataLoader(persistent_workers=True)", "Workers stay from epoch to epoch.",
+                frozenset({"spawn"}), "torch", _option("DataLoader", "persistent_workers", 5, "num_workers"),
+                "The workers' memory stays between epochs.",
+            ),
+            Transformation(
+                "trainer-keeps-workers", "TrainingArguments(dataloader_persistent_workers=True)",
+                "Workers stay from epoch to epoch.", frozenset({"spawn"}), "transformers",
+                _option("TrainingArguments", "dataloader_persistent_workers", 1, "dataloader_num_workers"),
+                "The workers' memory stays between epochs.",
+            ),
+            Transformation(
+                "kept-numbers", "reading numbers later", "Numbers stay on the GPU until the program uses them.",
+                frozenset({"sync-less"}), "torch", keep_numbers, "Up to 1,024 numbers wait on the GPU.",
+                ("kept_numbers",),
+            ),
+            Transformation(
+                "gathered-rows", "copying rows together", "Rows are gathered, and copied at once.",
+                frozenset({"batch-copies"}), "torch", gather_rows, "Memory for the gathered rows.", ("gathered",),
+            ),
+            Transformation(
+                "not-pinned", "not pinning", "Memory that is hardly copied is not pinned.",
+                frozenset({"pin-less"}), "torch", unpin,
+                "None: copies of the memory wait.",
+            ),
+            Transformation(
+                "copied-files", "reading instead of mapping", "A private mapping becomes memory with the bytes.",
+                frozenset({"read-file", "record-mappings"}), "numpy", _copy_mapped, f"The whole file is read. {_KEEPS}",
+                ("kept_memory",),
             ),
             Transformation(
                 "spawned", "posix_spawn instead of fork", "os.posix_spawn starts the program.",
                 frozenset({"spawn"}), "os", _spawn, "None.",
             ),
+            Transformation(
+                "kept-memory", "malloc that keeps freed memory", "malloc gives no memory back to the kernel.",
+                _FRESH | _PAGEABLE, "", None, _KEEPS, ("kept_memory",), "glibc-keep-memory",
+            ),
+            Transformation(
+                "shared-arrays", "arrays in shared memory", "Processes hand large NumPy arrays over in shared memory.",
+                frozenset({"share-memory"}), "numpy", None, f"A copy of each array on its way. {_KEEPS}",
+                ("kept_memory", "shared_arrays"),
+            ),
+            Transformation(
+                "registered-pins", "registering what PyTorch pins", "PyTorch touches pinned memory with 8 threads.",
+                frozenset({"touch-then-register", "pool-pinned", "pin-less", "pin-in-pieces"}), "torch", None, "None.",
+                ("registered_pins",), "torch-register-pins",
+            ),
+            Transformation(
+                "exact-pins", "pinning the exact size", "PyTorch does not round large pinned blocks up.",
+                frozenset({"pin-exact"}), "torch", None, "None: it pins less.", ("exact_pins",), "torch-exact-pins",
+            ),
         )
     }
 )  # fmt: skip
-"""By id. The first that has something to change at a line is taken."""
+"""By id."""

@@ -8,7 +8,8 @@
  *
  *   agent.h      what the parts share; the file's layout
  *   functions.h  the functions, made of pinprof/data/gpu_functions.py, and where CPython keeps its frames
- *   file.h       the file of a process
+ *   own_file.h   a file of a part of the agent; tables.h: where an object has its names bound
+ *   file.h       that of the calls of a process
  *   modules.h    where code is, and how to leave its functions
  *   python.h     the thread's Python frames
  *   native.h     the thread's return addresses
@@ -20,6 +21,10 @@
  *   host_memory.h  large memory of the host, from who makes it to who gives it back
  *   mappings.h   what the program and the driver map
  *   late.h       how it comes into a process that runs already, and rests when the recording is over
+ *
+ * Beside this, parts with files of their own, each switched on by a variable: nvtx.c (what the program says through
+ * NVTX) and cupti.c (what the GPU does). The program's NVTX and CUDA's driver load the agent for them, so that they
+ * work as well in a program that it does not come into at its start. cures.h: what `pinprof try` has it do otherwise.
  *
  * Never in the way of the program: no allocation and no lock but for a new chunk of the file; signals, cancellation and
  * low file descriptors stay as they are; a failure ends the recording and is counted. Without PINPROF_INSIDE, the
@@ -81,16 +86,28 @@ typedef int (*wrappee)(REGISTERS, MORE);
 struct slot {
     void *real;
     const struct role *role;
+    cure cure;       /* what is done in its place, where that can be, and not recorded then; NULL: nothing */
+    bool per_thread; /* the default stream is the thread's */
 };
 
 enum { SLOTS = 400, STUB_LIBRARY = 34 /* CUDA_ERROR_STUB_LIBRARY */ };
 
 static struct slot slots[SLOTS];
+static bool curing; /* this process tries something (cures.h) */
 
 /* `slot`'s function between two looks at the time; the stack's place is that of the program's return address. */
 static __attribute__((noinline)) int recorded(REGISTERS, MORE, const struct slot *slot, word place)
 {
     wrappee real = (wrappee)__atomic_load_n(&slot->real, __ATOMIC_ACQUIRE);
+    if (UNLIKELY(slot->cure != NULL)) {
+        int result;
+        const word given[] = {PASSED, PASSED_MORE};
+        const struct cured_call call = {given, slot->role->stream, slot->per_thread};
+        if (slot->cure(&call, &result))
+            return result;
+        if (!process)
+            return real(PASSED, PASSED_MORE);
+    }
     struct thread *t = self;
     if (UNLIKELY(!t || t->generation != atomic_load_explicit(&process->generation, memory_order_relaxed) || t->busy)) {
         word asked = ticks();
@@ -188,7 +205,7 @@ static const struct role *role_of(const char *name)
 
 /* A wrapper of a function; itself where there is none left. Threads that ask at once may get two; a signal handler may.
  */
-static void *wrapped(void *real, const struct role *role)
+static void *wrapped(void *real, const struct role *role, cure cure, bool per_thread)
 {
     static _Atomic size_t taken;
     for (size_t place = 0, count = atomic_load(&taken); place < count && place < SLOTS; place++)
@@ -200,6 +217,8 @@ static void *wrapped(void *real, const struct role *role)
     if (!(role->flags & MEETS))
         find_driver(real);
     slots[place].role = role;
+    slots[place].cure = cure;
+    slots[place].per_thread = per_thread;
     __atomic_store_n(&slots[place].real, real, __ATOMIC_RELEASE);
     return (void *)wrappers[place];
 }
@@ -208,6 +227,7 @@ EXPORTED int cuGetProcAddress(const char *name, void **address, int version, wor
 EXPORTED int cuGetProcAddress_v2(const char *name, void **address, int version, word flags, int *status);
 EXPORTED int cuGetProcAddress_v2_ptsz(const char *name, void **address, int version, word flags, int *status);
 
+enum { LEGACY = 1, PER_THREAD = 2 }; /* CUdriverProcAddress_flags: whose default stream */
 typedef int (*getter)(const char *, void **, int, word);
 typedef int (*getter_2)(const char *, void **, int, word, int *);
 
@@ -270,6 +290,11 @@ static void *of_library(const char *name)
     return found;
 }
 
+INTERNAL void *pinprof_inside_driver(const char *name) { return found_in("libcuda.so.1", name); }
+
+/* Whether anything stands before the driver's functions. */
+static bool stands(void) { return is_recording() || curing; }
+
 /* What stands before a function that was found by a name. */
 static void *before(const char *name, void *real)
 {
@@ -279,21 +304,26 @@ static void *before(const char *name, void *real)
             return OURS[i].ours;
         }
     const struct role *role = role_of(name);
-    return role ? wrapped(real, role) : real;
+    cure cure = role && curing ? cure_of(name, plain_length(name)) : NULL;
+    if (!role || !(process || cure))
+        return real;
+    return wrapped(real, role, cure, strstr(name, "_ptsz") || strstr(name, "_ptds"));
 }
 
 static void *real_one(unsigned which) { return found_once(&real_ones[which], OURS[which].name); }
 
-static void answer(const char *name, void **address, int version)
+static void answer(const char *name, void **address, int version, bool per_thread)
 {
-    if (!is_recording() || !name || !address || !*address || is_ours(*address))
+    if (!stands() || !name || !address || !*address || is_ours(*address))
         return;
     int error = errno;
     if (!strcmp(name, "cuGetProcAddress")) {
         unsigned which = version < 12000 ? GETTER : *address == real_one(GETTER_2_THREAD) ? GETTER_2_THREAD : GETTER_2;
         *address = before(OURS[which].name, *address);
     } else {
-        *address = before(name, *address);
+        char full[128];
+        snprintf(full, sizeof full, per_thread ? "%s_ptsz" : "%s", name);
+        *address = before(full, *address);
     }
     errno = error;
 }
@@ -303,7 +333,7 @@ EXPORTED int cuGetProcAddress(const char *name, void **address, int version, wor
     getter real = (getter)real_one(GETTER);
     int result = real ? real(name, address, version, flags) : STUB_LIBRARY;
     if (!result)
-        answer(name, address, version);
+        answer(name, address, version, flags & PER_THREAD);
     return result;
 }
 
@@ -312,7 +342,7 @@ static int get_2(unsigned which, const char *name, void **address, int version, 
     getter_2 real = (getter_2)real_one(which);
     int result = real ? real(name, address, version, flags, status) : STUB_LIBRARY;
     if (!result)
-        answer(name, address, version);
+        answer(name, address, version, flags & PER_THREAD || (which == GETTER_2_THREAD && !(flags & LEGACY)));
     return result;
 }
 
@@ -364,7 +394,7 @@ INTERNAL void *pinprof_inside_link(unsigned number)
 {
     int error = errno;
     void *real = of_library(EXPORTS[number]);
-    void *to = !real ? (void *)missing : process ? before(EXPORTS[number], real) : real;
+    void *to = !real ? (void *)missing : process || curing ? before(EXPORTS[number], real) : real;
     if (real)
         __atomic_store_n(&pinprof_inside_links[number], to, __ATOMIC_RELEASE);
     errno = error;
@@ -429,7 +459,7 @@ static RARE struct answer of_name(void *handle, const char *name)
         real = handle == RTLD_DEFAULT ? next(RTLD_NEXT, name) : of_library(name);
         answer.known = true;
     }
-    if (real && is_recording())
+    if (real && stands())
         answer = (struct answer){before(name, real), true};
     else if (real)
         answer.found = real;
@@ -524,12 +554,29 @@ static bool write_into(const char *folder)
     return true;
 }
 
+enum { BEFORE = 1, BEHIND };
+
+/* Where the agent stands, by the order in which libraries were loaded. Behind the C library, it sees no call: NVTX or
+ * CUDA's driver has loaded it, for its other parts.
+ */
+static int place_of_agent(struct dl_phdr_info *info, size_t size, void *unused)
+{
+    struct found_module own = {.address = (word)(uintptr_t)&place_of_agent};
+    struct found_module next = {.address = (word)(uintptr_t)next_dlsym()};
+    (void)unused;
+    return in_module(info, size, &own) ? BEFORE : in_module(info, size, &next) ? BEHIND : 0;
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     int error = errno;
     next_dlsym();
-    if (write_into(getenv("PINPROF_INSIDE")))
-        prepare();
+    if (dl_iterate_phdr(place_of_agent, NULL) == BEFORE) {
+        if ((curing = cures_begin() && found()))
+            next_is_libc = false; /* a cured block has no head */
+        if (write_into(secure_getenv("PINPROF_INSIDE")))
+            prepare();
+    }
     errno = error;
 }
 

@@ -31,14 +31,9 @@
 #include <unwind.h>
 
 #include "cfi.h"
+#include "cures.h"
 #include "own_file.h"
-
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "The file is defined as little-endian."
-#endif
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* Linux 4.14, glibc 2.26 */
-#endif
+#include "tables.h"
 
 #define EXPORTED __attribute__((visibility("default")))
 #define INTERNAL __attribute__((visibility("hidden"), used)) /* what assembly refers to */
@@ -49,7 +44,6 @@
 #define RARE __attribute__((noinline, cold))
 /* Sanitizers call such functions before they can check anything. */
 #define EARLY __attribute__((no_sanitize("address", "thread", "undefined")))
-#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef uint64_t word;
@@ -57,13 +51,6 @@ typedef uint64_t word;
 /* ---- Time: as cheap as the processor has it. Anchors in the file say what ticks are on CLOCK_MONOTONIC. ---- */
 
 static bool counts_ticks; /* else ticks are nanoseconds */
-
-static word nanoseconds(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (word)time.tv_sec * 1000000000u + (word)time.tv_nsec;
-}
 
 static inline word ticks(void)
 {
@@ -94,26 +81,9 @@ static void both_clocks(word *counted, word *ns)
     }
 }
 
-/* ---- Memory of the agent's own, which it does not note ---- */
-
-/* `place`: what they come to lie over; NULL: anywhere. */
-static void *map_pages_at(void *place, size_t size, int flags, int file, word offset)
-{
-    flags |= place ? MAP_FIXED : 0;
-    return (void *)syscall(SYS_mmap, place, size, PROT_READ | PROT_WRITE, flags, file, (off_t)offset);
-}
-
-static void *map_pages(size_t size, int flags, int file, word offset)
-{
-    return map_pages_at(NULL, size, flags, file, offset);
-}
-
-static void unmap_pages(void *pages, size_t size) { syscall(SYS_munmap, pages, size); }
-
 /* ---- The file: a header with the functions' names, and chunks of units ---- */
 
 enum { PAGE = 4096, UNIT = 64 };
-#define LARGEST_FILE ((word)1 << 30)
 #define SPARING_FILE ((word)1 << 29) /* from here on frequent calls are only summed */
 
 enum kind {
@@ -165,7 +135,6 @@ enum flag {
     TORN = 32,      /* a chain whose outermost callers are missing */
     CALLED = 64,    /* the instruction before has called the kernel */
 };
-enum stop { RUNNING, NO_ROOM, LIMIT };
 
 struct record {
     word begin, end;
@@ -180,13 +149,7 @@ struct record {
 };
 
 struct header {
-    char magic[8];
-    uint32_t version, pid;
-    word token, parent; /* parent: token of the process that this one was forked from; 0 after exec */
-    word opened_ns;
-    _Atomic word lost; /* calls not recorded */
-    uint32_t size;     /* of the header, with the names */
-    _Atomic uint32_t stop;
+    struct own_header own;
     word begun_ticks, begun_ns;   /* when the agent was loaded … */
     word opened_ticks;            /* … and ticks at `opened_ns` */
     _Atomic word unsited;         /* calls that ran with more sites than are kept */

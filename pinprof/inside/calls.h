@@ -165,7 +165,7 @@ static inline bool is_single(struct thread *t, struct record *call, const struct
         tally_of(&t->tallies[OF_CALLS], (word)call->site << 32 | (word)call->function << 16 | class << 1 | 1);
     if (!found)
         return true;
-    bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
+    bool sparing = atomic_load_explicit(&process->own.bytes, memory_order_relaxed) > SPARING_FILE;
     if (found->singles < (sparing ? SPARING_SINGLES : SINGLES)) {
         found->singles++;
         return true;

@@ -1,6 +1,4 @@
 /* The file of a process: opened at its first call, mapped chunk by chunk, and begun anew in a forked child.
- *
- * It is mapped MAP_SHARED: what is written is in the page cache at once, whatever ends the process.
  */
 
 enum { SPARE = 64, FIRST_CHUNK = 4 * PAGE, CHUNK = 64 * PAGE };
@@ -9,14 +7,11 @@ enum { SPARE = 64, FIRST_CHUNK = 4 * PAGE, CHUNK = 64 * PAGE };
 struct process {
     _Atomic uint32_t generation; /* 0: nothing opened */
     _Atomic int stopped;
-    pthread_mutex_t lock;  /* zeroed is unlocked, in glibc as in musl */
-    struct header *header; /* stays where it is: the next file's comes to lie there */
+    pthread_mutex_t lock; /* zeroed is unlocked, in glibc as in musl */
+    struct own_file own;
     uint32_t first;        /* generation of the process's first file */
     _Atomic word part;     /* ticks from which on sums begin anew (late.h) */
     _Atomic int searching; /* late.h */
-    int file;
-    _Atomic word bytes;
-    word device, inode;
     uint32_t taken, chunks, spares;
     _Atomic uint32_t sites, chains, codes;
     _Atomic word files_mapped, copies_mapped; /* bytes in all; the second: private and to be written */
@@ -44,83 +39,41 @@ static inline bool is_recording(void) { return process && !atomic_load_explicit(
 /* A call that was under way when the recording began is none of it. */
 static void lose(word begin)
 {
-    if (process->header && is_recording() && begin >= begun_ticks)
-        atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
+    if (process->own.header && is_recording() && begin >= begun_ticks)
+        atomic_fetch_add_explicit(&process->own.header->lost, 1, memory_order_relaxed);
 }
 
-static bool file_is_ours(void) { return is_same_file(process->file, process->device, process->inode); }
-
-static bool reopened(void)
-{
-    const struct header *header = process->header;
-    if (!file_is_ours())
-        process->file = open_same(directory, header->pid, header->token, process->device, process->inode);
-    return process->file >= 0;
-}
+static struct header *head(void) { return (struct header *)process->own.header; }
 
 /* The file of this process, with its header mapped; under the lock. */
 static bool open_file(void)
 {
-    uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
-    struct header header = {.magic = {'P', 'I', 'N', 'P', 'C', 'A', 'L', 'L'},
-        .version = 1,
-        .pid = (uint32_t)getpid(),
-        .parent = token,
-        .size = size,
+    struct header header = {.own = {.magic = {'P', 'I', 'N', 'P', 'C', 'A', 'L', 'L'}, .version = 1},
         .begun_ticks = begun_ticks,
         .begun_ns = begun_ns,
         .names = sizeof NAMES - 1};
     _Static_assert(sizeof header + sizeof NAMES <= PAGE, "The names fit into a page.");
-    both_clocks(&header.opened_ticks, &header.opened_ns);
-    /* Unique among processes that share a pid one after another, and in different PID namespaces. */
-    header.token = header.opened_ns ^ (word)getpid() << 40 ^ (word)(uintptr_t)&header << 20;
-    int file = process->file = open_high(directory, header.pid, header.token, O_CREAT | O_EXCL);
-    struct stat status;
-    if (file >= 0 && fstat(file, &status) == 0 && reserve(file, 0, size)) {
-        process->device = status.st_dev;
-        process->inode = status.st_ino;
-        struct header *mapped = map_pages_at(process->header, size, MAP_SHARED, file, 0);
-        if (mapped != MAP_FAILED) {
-            memcpy((char *)mapped + sizeof header, NAMES, sizeof NAMES - 1);
-            memcpy(mapped, &header, sizeof header);
-            token = header.token;
-            process->header = mapped;
-            process->bytes = size;
-            process->opened_ticks = process->anchored = header.opened_ticks;
-            word ns = header.opened_ns - begun_ns;
-            process->ticks_a_ns = ns ? (double)(header.opened_ticks - begun_ticks) / (double)ns : 1;
-            process->anchor_after = (word)(1e6 * process->ticks_a_ns);
-            return true;
-        }
-        process->header = NULL;
-    }
-    if (file >= 0)
-        close(file); /* an empty file says that there was no room */
-    process->file = -1;
-    return false;
+    both_clocks(&header.opened_ticks, &header.own.opened_ns);
+    if (!open_own(&process->own, directory, &token, &header.own, sizeof header, NAMES, sizeof NAMES - 1))
+        return false;
+    process->opened_ticks = process->anchored = header.opened_ticks;
+    word ns = header.own.opened_ns - begun_ns;
+    process->ticks_a_ns = ns ? (double)(header.opened_ticks - begun_ticks) / (double)ns : 1;
+    process->anchor_after = (word)(1e6 * process->ticks_a_ns);
+    return true;
 }
 
 /* A chunk of the file for a thread that has none, or a full one; under the lock. */
 static struct chunk *new_chunk(uint32_t size)
 {
-    uint32_t page = process->header->size;
-    size = (size + page - 1) / page * page;
-    enum stop reason = LIMIT;
-    if (process->bytes + size <= LARGEST_FILE) {
-        reason = NO_ROOM;
-        if (reopened() && reserve(process->file, process->bytes, size)) {
-            struct chunk *chunk = map_pages(size, MAP_SHARED | MAP_POPULATE, process->file, process->bytes);
-            if (chunk != MAP_FAILED) {
-                chunk->size = size;
-                memcpy(chunk->magic, "PINPCHNK", 8);
-                process->bytes += size;
-                return chunk;
-            }
-        }
+    struct chunk *chunk = map_chunk(&process->own, directory, &size, MAP_POPULATE);
+    if (!chunk) {
+        atomic_store(&process->stopped, 1);
+        return NULL;
     }
-    atomic_store(&process->header->stop, reason);
-    atomic_store(&process->stopped, 1);
-    return NULL;
+    chunk->size = size;
+    memcpy(chunk->magic, "PINPCHNK", 8);
+    return chunk;
 }
 
 static inline struct record *unit_at(const struct thread *t, uint32_t place) { return &t->chunk->unit[place]; }
@@ -195,37 +148,6 @@ static struct thread *renewed(struct thread *t, uint32_t generation)
     return t;
 }
 
-struct held {
-    sigset_t signals;
-    int cancel, error;
-};
-
-/* As the kernel does it: to the program's own calls the agent adds something. */
-static void mask_signals(int how, const sigset_t *set, sigset_t *before)
-{
-    syscall(SYS_rt_sigprocmask, how, set, before, 8);
-}
-
-/* What a lock, fallocate and mmap need: no signal (a fast timer would interrupt fallocate for ever), no cancellation.
- */
-static void hold(struct held *held)
-{
-    held->error = errno;
-    sigset_t all;
-    sigfillset(&all);
-    mask_signals(SIG_BLOCK, &all, &held->signals);
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel);
-    pthread_mutex_lock(&process->lock);
-}
-
-static void release(const struct held *held)
-{
-    pthread_mutex_unlock(&process->lock);
-    pthread_setcancelstate(held->cancel, NULL);
-    mask_signals(SIG_SETMASK, &held->signals, NULL);
-    errno = held->error;
-}
-
 /* What was before the file, and the files that are mapped already; under the lock. */
 static void put_entered(void);
 static void put_mapped_files(void);
@@ -240,7 +162,7 @@ static RARE struct thread *seat(void)
     if (atomic_load(&resting) || atomic_load(&process->stopped))
         return NULL;
     struct held held;
-    hold(&held);
+    hold(&held, &process->lock);
     uint32_t generation = atomic_load(&process->generation);
     if (!generation && !atomic_load(&process->stopped)) {
         generation = atomic_fetch_add(&next_generation, 1) + 1;
@@ -274,7 +196,7 @@ static RARE bool make_room(struct thread *t)
     if (atomic_load(&process->stopped))
         return false;
     struct held held;
-    hold(&held);
+    hold(&held, &process->lock);
     bool current = t->generation == atomic_load(&process->generation) && !atomic_load(&process->stopped);
     bool given = current && give_chunk(t);
     release(&held);
@@ -331,7 +253,7 @@ static void thread_ends(void *state)
     if (t != self || !is_own_state(t))
         return; /* of a parent */
     struct held held;
-    hold(&held);
+    hold(&held, &process->lock);
     self = NULL;
     bool current = t->generation == atomic_load(&process->generation);
     if (current && process->spares < SPARE && t->units + 8 < t->capacity) {

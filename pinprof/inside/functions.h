@@ -143,6 +143,7 @@ static const struct role ROLES[] = {
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxDestroy */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRelease */
     {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxReset */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostGetFlags */
     {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclAllReduce */
     {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclReduceScatter */
     {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclBroadcast */
@@ -335,6 +336,7 @@ static const char NAMES[] =
     "cuCtxDestroy\n"
     "cuDevicePrimaryCtxRelease\n"
     "cuDevicePrimaryCtxReset\n"
+    "cuMemHostGetFlags\n"
     "ncclAllReduce\n"
     "ncclReduceScatter\n"
     "ncclBroadcast\n"
@@ -795,76 +797,78 @@ static const char NAMES[] =
     X(385, cuDevicePrimaryCtxRelease_v2) \
     X(386, cuDevicePrimaryCtxReset) \
     X(387, cuDevicePrimaryCtxReset_v2) \
-    X(388, ncclAllReduce) \
-    X(389, ncclReduceScatter) \
-    X(390, ncclBroadcast) \
-    X(391, ncclBcast) \
-    X(392, ncclReduce) \
-    X(393, ncclAllGather) \
-    X(394, ncclSend) \
-    X(395, ncclRecv) \
-    X(396, ncclGroupEnd) \
-    X(397, ncclCommSplit) \
-    X(398, ncclCommDestroy) \
-    X(399, ncclCommAbort) \
-    X(400, MPI_Barrier) \
-    X(401, MPI_Allreduce) \
-    X(402, MPI_Allgather) \
-    X(403, MPI_Allgatherv) \
-    X(404, MPI_Alltoall) \
-    X(405, MPI_Alltoallv) \
-    X(406, MPI_Alltoallw) \
-    X(407, MPI_Reduce_scatter) \
-    X(408, MPI_Reduce_scatter_block) \
-    X(409, MPI_Bcast) \
-    X(410, MPI_Reduce) \
-    X(411, MPI_Gather) \
-    X(412, MPI_Gatherv) \
-    X(413, MPI_Scatter) \
-    X(414, MPI_Scatterv) \
-    X(415, MPI_Scan) \
-    X(416, MPI_Exscan) \
-    X(417, MPI_Send) \
-    X(418, MPI_Ssend) \
-    X(419, MPI_Rsend) \
-    X(420, MPI_Recv) \
-    X(421, MPI_Sendrecv) \
-    X(422, MPI_Sendrecv_replace) \
-    X(423, MPI_Probe) \
-    X(424, MPI_Mprobe) \
-    X(425, MPI_Mrecv) \
-    X(426, MPI_Wait) \
-    X(427, MPI_Waitall) \
-    X(428, MPI_Waitany) \
-    X(429, MPI_Waitsome) \
-    X(430, MPI_Init) \
-    X(431, MPI_Init_thread) \
-    X(432, MPI_Finalize) \
-    X(433, MPI_Win_fence) \
-    X(434, MPI_Comm_dup) \
-    X(435, MPI_Comm_idup) \
-    X(436, MPI_Comm_create) \
-    X(437, MPI_Comm_dup_with_info) \
-    X(438, MPI_Cart_sub) \
-    X(439, MPI_Comm_split) \
-    X(440, MPI_Comm_split_type) \
-    X(441, MPI_Cart_create) \
-    X(442, MPI_Graph_create) \
-    X(443, MPI_Comm_create_group) \
-    X(444, MPI_Intercomm_merge) \
-    X(445, MPI_Intercomm_create) \
-    X(446, MPI_Dist_graph_create) \
-    X(447, MPI_Dist_graph_create_adjacent) \
-    X(448, _ZN4gloo7barrierERNS_14BarrierOptionsE) \
-    X(449, _ZN4gloo9allreduceERKNS_16AllreduceOptionsE) \
-    X(450, _ZN4gloo9allgatherERNS_16AllgatherOptionsE) \
-    X(451, _ZN4gloo10allgathervERNS_17AllgathervOptionsE) \
-    X(452, _ZN4gloo8alltoallERNS_15AlltoallOptionsE) \
-    X(453, _ZN4gloo9alltoallvERNS_16AlltoallvOptionsE) \
-    X(454, _ZN4gloo9broadcastERNS_16BroadcastOptionsE) \
-    X(455, _ZN4gloo6reduceERNS_13ReduceOptionsE) \
-    X(456, _ZN4gloo6gatherERNS_13GatherOptionsE) \
-    X(457, _ZN4gloo7scatterERNS_14ScatterOptionsE)
+    X(388, cuMemHostGetFlags) \
+    X(389, cuMemHostGetFlags_v2) \
+    X(390, ncclAllReduce) \
+    X(391, ncclReduceScatter) \
+    X(392, ncclBroadcast) \
+    X(393, ncclBcast) \
+    X(394, ncclReduce) \
+    X(395, ncclAllGather) \
+    X(396, ncclSend) \
+    X(397, ncclRecv) \
+    X(398, ncclGroupEnd) \
+    X(399, ncclCommSplit) \
+    X(400, ncclCommDestroy) \
+    X(401, ncclCommAbort) \
+    X(402, MPI_Barrier) \
+    X(403, MPI_Allreduce) \
+    X(404, MPI_Allgather) \
+    X(405, MPI_Allgatherv) \
+    X(406, MPI_Alltoall) \
+    X(407, MPI_Alltoallv) \
+    X(408, MPI_Alltoallw) \
+    X(409, MPI_Reduce_scatter) \
+    X(410, MPI_Reduce_scatter_block) \
+    X(411, MPI_Bcast) \
+    X(412, MPI_Reduce) \
+    X(413, MPI_Gather) \
+    X(414, MPI_Gatherv) \
+    X(415, MPI_Scatter) \
+    X(416, MPI_Scatterv) \
+    X(417, MPI_Scan) \
+    X(418, MPI_Exscan) \
+    X(419, MPI_Send) \
+    X(420, MPI_Ssend) \
+    X(421, MPI_Rsend) \
+    X(422, MPI_Recv) \
+    X(423, MPI_Sendrecv) \
+    X(424, MPI_Sendrecv_replace) \
+    X(425, MPI_Probe) \
+    X(426, MPI_Mprobe) \
+    X(427, MPI_Mrecv) \
+    X(428, MPI_Wait) \
+    X(429, MPI_Waitall) \
+    X(430, MPI_Waitany) \
+    X(431, MPI_Waitsome) \
+    X(432, MPI_Init) \
+    X(433, MPI_Init_thread) \
+    X(434, MPI_Finalize) \
+    X(435, MPI_Win_fence) \
+    X(436, MPI_Comm_dup) \
+    X(437, MPI_Comm_idup) \
+    X(438, MPI_Comm_create) \
+    X(439, MPI_Comm_dup_with_info) \
+    X(440, MPI_Cart_sub) \
+    X(441, MPI_Comm_split) \
+    X(442, MPI_Comm_split_type) \
+    X(443, MPI_Cart_create) \
+    X(444, MPI_Graph_create) \
+    X(445, MPI_Comm_create_group) \
+    X(446, MPI_Intercomm_merge) \
+    X(447, MPI_Intercomm_create) \
+    X(448, MPI_Dist_graph_create) \
+    X(449, MPI_Dist_graph_create_adjacent) \
+    X(450, _ZN4gloo7barrierERNS_14BarrierOptionsE) \
+    X(451, _ZN4gloo9allreduceERKNS_16AllreduceOptionsE) \
+    X(452, _ZN4gloo9allgatherERNS_16AllgatherOptionsE) \
+    X(453, _ZN4gloo10allgathervERNS_17AllgathervOptionsE) \
+    X(454, _ZN4gloo8alltoallERNS_15AlltoallOptionsE) \
+    X(455, _ZN4gloo9alltoallvERNS_16AlltoallvOptionsE) \
+    X(456, _ZN4gloo9broadcastERNS_16BroadcastOptionsE) \
+    X(457, _ZN4gloo6reduceERNS_13ReduceOptionsE) \
+    X(458, _ZN4gloo6gatherERNS_13GatherOptionsE) \
+    X(459, _ZN4gloo7scatterERNS_14ScatterOptionsE)
 
 /* Offsets in bytes, 0 where a version has no such field. */
 struct layout {

@@ -92,8 +92,8 @@ static RARE bool take_block(word address, struct block *block)
 
 static void lose_block(void)
 {
-    if (process->header && is_recording())
-        atomic_fetch_add_explicit(&process->header->lost_blocks, 1, memory_order_relaxed);
+    if (process->own.header && is_recording())
+        atomic_fetch_add_explicit(&head()->lost_blocks, 1, memory_order_relaxed);
 }
 
 /* This thread's state, for a record of a block; NULL where there is to be none. */
@@ -143,7 +143,7 @@ static void write_block(struct thread *t, const struct record *single, const str
     struct tally *tally = tally_of(&t->tallies[OF_BLOCKS], key | 1);
     if (!tally) /* of generated code, sites may be any number */
         tally = tally_of(&t->tallies[OF_BLOCKS], mixed(0, what) | 1);
-    bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE;
+    bool sparing = atomic_load_explicit(&process->own.bytes, memory_order_relaxed) > SPARING_FILE;
     bool written = false;
     if (tally && tally->singles < (sparing ? SPARING_SINGLES : BLOCK_SINGLES)) {
         if ((written = put_record(t, single)))
@@ -263,6 +263,7 @@ static struct {
     void *(*memalign)(size_t, size_t);
     int (*posix_memalign)(void **, size_t, size_t);
     void *(*aligned_alloc)(size_t, size_t);
+    size_t (*malloc_usable_size)(void *);
 } next;
 
 /* For what is asked for while they are looked up; each piece has a head that makes `free` look closer. */
@@ -298,6 +299,7 @@ static EARLY RARE bool found(void)
     next.memalign = (void *(*)(size_t, size_t))behind("memalign");
     next.posix_memalign = (int (*)(void **, size_t, size_t))behind("posix_memalign");
     next.aligned_alloc = (void *(*)(size_t, size_t))behind("aligned_alloc");
+    next.malloc_usable_size = (size_t (*)(void *))behind("malloc_usable_size");
     void *(*known_realloc)(void *, size_t) = (void *(*)(void *, size_t))behind("realloc");
     void (*known_free)(void *) = (void (*)(void *))behind("free");
     void *known_malloc = behind("malloc");
@@ -321,10 +323,44 @@ static inline EARLY bool may_be_large(const void *p)
         memcpy(&head, (const char *)p - sizeof head, sizeof head);
         return head >= LEAST_BLOCK;
     }
-    if (is_first(p))
+    if (is_first(p) || is_cured(p))
         return true;
     return blocks && (is_in_set((word)(uintptr_t)p, set_of((word)(uintptr_t)p, 0)) ||
                          is_in_set((word)(uintptr_t)p, set_of((word)(uintptr_t)p, 1)));
+}
+
+/* What stands before the next allocator for large blocks: cures. Without them it is never called, so that it need not
+ * be ready before a sanitizer is.
+ */
+static inline EARLY void *cured_or_none(size_t alignment, size_t size, bool zero)
+{
+    return !cured.start ? NULL : alignment ? cured_aligned(alignment, size) : cured_block(size, zero);
+}
+
+static EARLY void give_back(void *p)
+{
+    if (is_cured(p))
+        cured_free(p);
+    else
+        next.free(p);
+}
+
+/* As realloc, where blocks may be cured. */
+static EARLY RARE void *resized(void *p, size_t size)
+{
+    bool before = is_cured(p);
+    size_t room = before ? cured_room(p) : p ? next.malloc_usable_size(p) : 0;
+    if (before && size && size <= room && size >= room / 4)
+        return p;
+    void *target = before || size > room ? cured_block(size, false) : NULL;
+    if (!target && !before)
+        return next.realloc(p, size);
+    if (!target && size && !(target = next.malloc(size)))
+        return NULL;
+    if (target && p)
+        memcpy(target, p, size < room ? size : room);
+    give_back(p);
+    return target;
 }
 
 #define QUICK EXPORTED EARLY __attribute__((optimize("omit-frame-pointer")))
@@ -334,7 +370,8 @@ static EARLY RARE void *large_malloc(size_t size)
     if (!found())
         return take_first(size);
     word begin = now();
-    void *made = next.malloc(size);
+    void *made = cured_or_none(0, size, false);
+    made = made ? made : next.malloc(size);
     note_if_large(MALLOC, made, size, begin, RETURN_PLACE);
     return made;
 }
@@ -347,11 +384,13 @@ QUICK void *malloc(size_t size)
 
 static EARLY RARE void *large_calloc(size_t count, size_t size)
 {
-    size_t bytes = count * size;
+    size_t bytes;
+    bool is_size = !__builtin_mul_overflow(count, size, &bytes);
     if (!found())
         return take_first(bytes); /* zeros, and given once */
     word begin = now();
-    void *made = next.calloc(count, size);
+    void *made = is_size ? cured_or_none(0, bytes, true) : NULL;
+    made = made ? made : next.calloc(count, size);
     note_if_large(CALLOC, made, bytes, begin, RETURN_PLACE);
     return made;
 }
@@ -369,13 +408,11 @@ static EARLY RARE void large_free(void *p)
     if (!p || is_first(p) || !found())
         return;
     struct block block;
-    if (!blocks || !take_block((word)(uintptr_t)p, &block)) {
-        next.free(p);
-        return;
-    }
+    bool known = blocks && take_block((word)(uintptr_t)p, &block);
     word begin = now();
-    next.free(p);
-    note_given(&block, p, begin, RETURN_PLACE);
+    give_back(p);
+    if (known)
+        note_given(&block, p, begin, RETURN_PLACE);
 }
 
 QUICK void free(void *p)
@@ -398,7 +435,7 @@ static EARLY RARE void *large_realloc(void *p, size_t size)
     struct block block;
     bool known = p && blocks && take_block((word)(uintptr_t)p, &block);
     word begin = now();
-    void *made = next.realloc(p, size);
+    void *made = cured.start ? resized(p, size) : next.realloc(p, size);
     if (known && !made && size) {
         put_block((word)(uintptr_t)p, &block);
         return made;
@@ -420,7 +457,8 @@ EXPORTED EARLY int posix_memalign(void **p, size_t alignment, size_t size)
     if (!found() || !next.posix_memalign)
         return ENOMEM;
     word begin = now();
-    int result = next.posix_memalign(p, alignment, size);
+    void *made = alignment % sizeof(void *) ? NULL : cured_or_none(alignment, size, false);
+    int result = made ? (*p = made, 0) : next.posix_memalign(p, alignment, size);
     if (!result)
         note_if_large(ALIGNED, *p, size, begin, RETURN_PLACE);
     return result;
@@ -432,7 +470,8 @@ static inline EARLY __attribute__((always_inline)) void *make_aligned(
     if (!found() || !*real)
         return NULL;
     word begin = now();
-    void *made = (*real)(alignment, size);
+    void *made = cured_or_none(alignment, size, false);
+    made = made ? made : (*real)(alignment, size);
     note_if_large(ALIGNED, made, size, begin, place);
     return made;
 }
@@ -445,6 +484,13 @@ EXPORTED EARLY void *memalign(size_t alignment, size_t size)
 EXPORTED EARLY void *aligned_alloc(size_t alignment, size_t size)
 {
     return make_aligned(&next.aligned_alloc, alignment, size, RETURN_PLACE);
+}
+
+EXPORTED EARLY size_t malloc_usable_size(void *p)
+{
+    if (!p || is_first(p) || !found() || !next.malloc_usable_size)
+        return 0;
+    return is_cured(p) ? cured_room(p) : next.malloc_usable_size(p);
 }
 
 /* ---- Mappings; mmap and munmap themselves are in mappings.h ---- */

@@ -225,28 +225,23 @@ static word turned(const struct object *object, void *handle, word held, const c
 
 /* ---- Relocated places ---- */
 
-struct table {
-    const ElfW(Rela) * first;
-    word size;
-};
-
-static void turn_table(const struct object *object, void *handle, const struct table *table, const ElfW(Sym) * symbols,
-    const char *names, bool *opened)
+static void turn_table(const struct object *object, void *handle, const struct tables *tables, int which)
 {
+    bool opened = false;
     word begin, end;
     sealed_part(object, &begin, &end);
-    for (word i = 0; table->first && i < table->size / sizeof *table->first; i++) {
-        const ElfW(Rela) *one = &table->first[i];
+    for (word i = 0; i < tables->counts[which]; i++) {
+        const ElfW(Rela) *one = &tables->relocations[which][i];
         word kind = ELF64_R_TYPE(one->r_info);
 #if defined __x86_64__
         bool lazy = kind == R_X86_64_JUMP_SLOT, is_place = lazy || kind == R_X86_64_GLOB_DAT;
 #else
         bool lazy = kind == R_AARCH64_JUMP_SLOT, is_place = lazy || kind == R_AARCH64_GLOB_DAT;
 #endif
-        const ElfW(Sym) *symbol = &symbols[ELF64_R_SYM(one->r_info)];
+        const ElfW(Sym) *symbol = &tables->symbols[ELF64_R_SYM(one->r_info)];
         if (!is_place || !symbol->st_name)
             continue;
-        const char *name = names + symbol->st_name;
+        const char *name = tables->strings + symbol->st_name;
         if (hook_of(name) < 0 && !is_call(name))
             continue;
         word *place = (word *)(uintptr_t)(object->base + one->r_offset);
@@ -255,49 +250,21 @@ static void turn_table(const struct object *object, void *handle, const struct t
         word to = turned(object, handle, held, name, lazy && !defined && is_of(object, held));
         if (!to)
             continue;
-        if ((word)(uintptr_t)place >= begin && (word)(uintptr_t)place < end && !*opened)
-            if (!(*opened = !mprotect((void *)(uintptr_t)begin, end - begin, PROT_READ | PROT_WRITE)))
+        if ((word)(uintptr_t)place >= begin && (word)(uintptr_t)place < end && !opened)
+            if (!(opened = !mprotect((void *)(uintptr_t)begin, end - begin, PROT_READ | PROT_WRITE)))
                 continue;
         __atomic_compare_exchange_n(place, &held, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
     }
-    if (*opened)
+    if (opened)
         mprotect((void *)(uintptr_t)begin, end - begin, PROT_READ);
-    *opened = false;
 }
 
 static void turn_places(const struct object *object, void *handle, const ElfW(Dyn) * dynamic)
 {
-    struct table calls = {0}, others = {0};
-    const ElfW(Sym) *symbols = NULL;
-    const char *names = NULL;
-    for (; dynamic->d_tag != DT_NULL; dynamic++) {
-        word at = dynamic->d_un.d_ptr; /* the loader adds where the object lies; not in read-only ones */
-        at += at < object->base ? object->base : 0;
-        switch (dynamic->d_tag) {
-        case DT_JMPREL:
-            calls.first = (const ElfW(Rela) *)(uintptr_t)at;
-            break;
-        case DT_PLTRELSZ:
-            calls.size = dynamic->d_un.d_val;
-            break;
-        case DT_RELA:
-            others.first = (const ElfW(Rela) *)(uintptr_t)at;
-            break;
-        case DT_RELASZ:
-            others.size = dynamic->d_un.d_val;
-            break;
-        case DT_SYMTAB:
-            symbols = (const ElfW(Sym) *)(uintptr_t)at;
-            break;
-        case DT_STRTAB:
-            names = (const char *)(uintptr_t)at;
-            break;
-        }
-    }
-    bool opened = false;
-    if (symbols && names) {
-        turn_table(object, handle, &calls, symbols, names, &opened);
-        turn_table(object, handle, &others, symbols, names, &opened);
+    struct tables tables;
+    if (tables_of(object->base, dynamic, &tables)) {
+        turn_table(object, handle, &tables, 1);
+        turn_table(object, handle, &tables, 0);
     }
 }
 
@@ -476,9 +443,9 @@ static void rest(void)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     struct held held;
-    hold(&held);
-    if (process->header) /* calls that are under way are not lost: they count on this page */
-        map_pages_at(process->header, page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    hold(&held, &process->lock);
+    if (process->own.header) /* calls that are under way are not lost: they count on this page */
+        map_pages_at(process->own.header, page, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     atomic_store(&resting, 1);
     atomic_store(&process->stopped, 1);
     atomic_store(&process->generation, 0);
@@ -492,21 +459,21 @@ static void rest(void)
         unmap_pages(process->any, sizeof *process->any);
         process->any = NULL;
     }
-    if (file_is_ours())
-        close(process->file);
-    process->file = -1;
+    if (is_still_open(&process->own))
+        close(process->own.file);
+    process->own.file = -1;
     release(&held);
 }
 
 static void begin_anew(void)
 {
     struct held held;
-    hold(&held);
-    process->bytes = 0;
+    hold(&held, &process->lock);
+    process->own.bytes = 0;
     process->taken = process->chunks = 0;
     process->sites = process->chains = process->codes = 0;
     process->files_mapped = process->copies_mapped = 0;
-    process->file = -1;
+    process->own.file = -1;
     token = 0;
     both_clocks(&begun_ticks, &begun_ns);
     early_blocks = early_bytes = 0;

@@ -82,7 +82,7 @@ static RARE void note_mapping(
         t->busy = 0;
     } else {
         struct held held;
-        hold(&held);
+        hold(&held, &process->lock);
         if (generation == atomic_load(&process->generation) && !atomic_load(&process->stopped))
             put_mapping_of_any(&mapping, path);
         release(&held);
@@ -93,6 +93,7 @@ static RARE void note_mapping(
 EXPORTED EARLY void *mmap(void *address, size_t length, int protection, int flags, int file, off_t offset)
 {
     word begin = now();
+    flags = cured.files ? cured_mapping(length, protection, flags, file) : flags;
     void *made = next_mmap ? next_mmap(address, length, protection, flags, file, offset)
                            : (void *)syscall(SYS_mmap, address, length, protection, flags, file, offset);
     if (UNLIKELY(process != NULL) && made != MAP_FAILED) {

@@ -250,7 +250,7 @@ static RARE void note_meeting(
         call.stream = arguments[role->stream];
     t->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
-    bool sparing = atomic_load_explicit(&process->bytes, memory_order_relaxed) > SPARING_FILE, written = true;
+    bool sparing = atomic_load_explicit(&process->own.bytes, memory_order_relaxed) > SPARING_FILE, written = true;
     if (one && one->generation != t->generation)
         written = put_communicator(t, one);
     call.address = one ? one->identity : 0;

@@ -211,7 +211,7 @@ static word ns_of(struct timeval time) { return (word)time.tv_sec * 1000000000u 
 /* As the file grows fewer samples are kept, at random: each has what those before it had that are not. */
 static bool is_kept(struct sampling *s)
 {
-    word step = atomic_load_explicit(&process->bytes, memory_order_relaxed) >> SPARING_STEP;
+    word step = atomic_load_explicit(&process->own.bytes, memory_order_relaxed) >> SPARING_STEP;
     s->chance ^= s->chance << 13, s->chance ^= s->chance >> 17, s->chance ^= s->chance << 5;
     return !(s->chance & (((word)1 << step) - 1));
 }

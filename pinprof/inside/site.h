@@ -33,7 +33,7 @@ static RARE uint32_t unknown_site(
     }
     uint32_t site = new_site(t, native, frames, count);
     if (!site)
-        atomic_fetch_add_explicit(&process->header->unsited, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&head()->unsited, 1, memory_order_relaxed);
     word place = hash % SITES;
     while (t->site[place].hash)
         place = (place + 1) % SITES;

@@ -61,7 +61,7 @@ static void end_thread(void)
 static RARE void say_withdrawn(enum withdrawn why)
 {
     struct held held;
-    hold(&held);
+    hold(&held, &process->lock);
     struct thread *t = process->generation && !atomic_load(&process->stopped) ? any_thread(1) : NULL;
     if (t)
         put_record(t, &(struct record){.kind = WITHDREW, .begin = ticks(), .result = (int32_t)why});

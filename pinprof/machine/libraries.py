@@ -28,16 +28,18 @@ _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthr
 
 @dataclass(frozen=True)
 class Library:
-    """A library made of one C file."""
+    """A library made of C files."""
 
     title: str
     """As messages call it."""
     source: Path
     prefix: str
-    """Begins its file name; a hash of the source follows, so that another version's library is not taken for it."""
+    """Begins its file name; a hash of the sources follows, so that another version's library is not taken for it."""
     link: tuple[str, ...]
     headers: tuple[Path, ...] = ()
     """Beside `cursor.h`."""
+    parts: tuple[Path, ...] = ()
+    """Its other C files."""
 
     @property
     def name(self) -> str:
@@ -46,7 +48,7 @@ class Library:
 
     def name_on(self, machine: str) -> str:
         """Its file name on a machine of another processor."""
-        sources = b"".join(path.read_bytes() for path in (self.source, _HEADER, *self.headers))
+        sources = b"".join(path.read_bytes() for path in (self.source, _HEADER, *self.headers, *self.parts))
         made_of = sources + " ".join((*_FLAGS, *self.link, machine)).encode()
         return f"{self.prefix}{hashlib.sha256(made_of).hexdigest()[:12]}.so"
 
@@ -58,7 +60,8 @@ class Library:
         target = folder / self.name_on(machine or platform.machine())
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as place:
             made = Path(place) / target.name
-            command = [*compiler(), *_FLAGS, f"-I{_HERE}", str(self.source), *self.link, "-o", str(made)]
+            sources = map(str, (self.source, *self.parts))
+            command = [*compiler(), *_FLAGS, f"-I{_HERE}", *sources, *self.link, "-o", str(made)]
             # A signal ends the compiler before it can remove its temporary files: they go with the place.
             own = {**os.environ, "TMPDIR": place}
             subprocess.run(
@@ -161,15 +164,6 @@ def target_machine() -> str:
 MACHINES = ("x86_64", "aarch64")
 """Processors for which wheels are built, on machines of either."""
 
-_OWN_FILE = _HERE / "own_file.h"
-NVTX = Library(
-    "NVTX library",
-    _PACKAGE / "collect" / "nvtx" / "injection.c",
-    "libpinprof_nvtx.",
-    # nodelete: threads that end call into it, so it may never be unloaded.
-    ("-Wl,-z,nodelete,-z,relro,-z,now",),
-    (_OWN_FILE,),
-)
 _RELRO = ("-Wl,-z,relro,-z,now",)
 _CFI = _HERE / "cfi.h"
 UNWINDING = Library(
@@ -179,27 +173,14 @@ DWARF = Library("library of line numbers", _PACKAGE / "read" / "symbols" / "dwar
 FRAMES = Library(
     "library of Python frames", _PACKAGE / "collect" / "python_frames" / "frames.c", "libpinprof_frames.", _RELRO
 )
-CUPTI = Library(
-    "CUPTI library",
-    _PACKAGE / "collect" / "cupti" / "injection.c",
-    "libpinprof_cupti.",
-    # nodelete: CUPTI calls into it until the process ends. Before glibc 2.34, dlsym is libdl's.
-    ("-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl"),
-    (_PACKAGE / "collect" / "cupti" / "apart.h",),
-)
-_SCOPE = _PACKAGE / "trial" / "interpose" / "scope.h"
-# nodelete: what they answered calls with outlives any dlclose.
-_CURE = ("-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl")
-CURE_MEMORY = Library(
-    "library of memory cures", _SCOPE.with_name("memory.c"), "libpinprof_try_memory.", _CURE, (_SCOPE,)
-)
-CURE_CUDA = Library("library of CUDA cures", _SCOPE.with_name("cuda.c"), "libpinprof_try_cuda.", _CURE, (_SCOPE,))
 _AGENT = _PACKAGE / "inside" / "agent.c"
 INSIDE = Library(
     "agent",
     _AGENT,
     "libpinprof_inside.",
-    ("-fno-omit-frame-pointer", *_CURE),
-    (*sorted(_AGENT.parent.glob("*.h")), _CFI, _OWN_FILE),
+    # nodelete: what it answered calls with outlives any dlclose. Before glibc 2.34, dlsym is libdl's.
+    ("-fno-omit-frame-pointer", "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl"),
+    (*sorted(_AGENT.parent.glob("*.h")), _CFI),
+    tuple(path for path in sorted(_AGENT.parent.glob("*.c")) if path != _AGENT),
 )
-LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA, INSIDE)
+LIBRARIES = (UNWINDING, DWARF, FRAMES, INSIDE)

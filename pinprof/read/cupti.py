@@ -1,4 +1,4 @@
-"""What the GPU did, by the files of pinprof's CUPTI library (cupti_file.py), one for each process."""
+"""What the GPU did, by the files of the agent (cupti_file.py), one for each process."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _counted(given_up: Sequence[GivenUp], operations: GpuOpTable) -> tuple[Given
     begun = operations.start_ns[without]
     return tuple(
         replace(part, calls=int(np.subtract(*np.searchsorted(begun, (part.end_ns, part.start_ns)))))
-        if part.untraced and part.kind == COPIES
+        if part.kind == COPIES
         else part
         for part in given_up
     )

@@ -1,6 +1,6 @@
-"""A file of pinprof's CUPTI library: what the GPU did for one process; times are CLOCK_MONOTONIC.
+"""What the GPU did for one process, a file of the agent; times are CLOCK_MONOTONIC.
 
-The layout is that of collect/cupti/injection.c. Nothing in a file raises an error: what is no
+The layout is that of inside/cupti.c. Nothing in a file raises an error: what is no
 whole record is left out and counted. The writer may have been killed at any instruction, the disk may have been full,
 and the file may be of a hostile program.
 """
@@ -23,7 +23,7 @@ LARGEST_FILE = 5 << 30
 
 
 class CuptiKind(IntEnum):
-    """What a record is; the numbers are those of injection.c."""
+    """What a record is; the numbers are those of cupti.c."""
 
     COPY = 1
     SET = 2

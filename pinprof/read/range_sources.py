@@ -1,4 +1,4 @@
-"""The ranges of a capture directory: `ranges.jsonl` and what the NVTX injection library recorded, each range once.
+"""The ranges of a capture directory: `ranges.jsonl` and what the agent recorded of NVTX, each range once.
 
 `pinprof.scenario.phase()` opens an NVTX range and writes a line of ranges.jsonl from the same instants, so its ranges
 are in both; the line's interval lies within the range's. The line stays, as its times are without the calls of NVTX. A

@@ -1,7 +1,7 @@
 """Threads that record what the GPU does, inside the program: pinprof's own, and CUPTI's workers.
 
 They are no part of the program: their samples are left out, and a note says what they took. pinprof's is known by its
-name (collect/cupti/injection.c gives it), CUPTI's, which have the name of whoever started them, by the library that
+name (inside/cupti.c gives it), CUPTI's, which have the name of whoever started them, by the library that
 their stacks begin in.
 """
 
@@ -16,8 +16,8 @@ from pinprof.base.units import format_ns
 from pinprof.data.model import USER, Bool, Capture, StackTable, UInt8, clock_event
 
 NAME = "pinprof-gpu"
-_LIBRARIES = ("libcupti.so", "libpinprof_cupti.")
-_STARTS_THREADS = ("libc.so", "libc-2.", "libpthread", "ld-linux", "[")
+_LIBRARY = "libcupti.so"
+_STARTS_THREADS = ("libc.so", "libc-2.", "libpthread", "ld-linux", "libpinprof_inside.", "[")
 """What lies around the function that a thread runs; code without a file says nothing."""
 _UNDECIDED, _RECORDS, _OTHER = range(3)
 _MOST_OTHER = 0.1
@@ -65,7 +65,7 @@ def _beginnings(stacks: StackTable) -> UInt8:
     frames = stacks.frames
     names = [dso.name for dso in frames.dsos]
     of_dso = [
-        _RECORDS if name.startswith(_LIBRARIES) else _UNDECIDED if name.startswith(_STARTS_THREADS) else _OTHER
+        _RECORDS if name.startswith(_LIBRARY) else _UNDECIDED if name.startswith(_STARTS_THREADS) else _OTHER
         for name in names
     ]
     of_frame = np.array([*of_dso, _UNDECIDED], np.uint8)[frames.dso]

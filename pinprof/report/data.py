@@ -88,6 +88,8 @@ class Shared:
     """Over the whole recording. Events are never merged."""
     ranges: tuple[RangeResult, ...]
     """Each with all of `events`, in their order."""
+    in_own_time: tuple[EventResult, ...] | None = None
+    """`events` of the time in which the program runs its own code; None where these are the same."""
     stacks: JoinedFrames | None = None
     """The stacks as people see them; None where no section shows any."""
     flame: FlameData | None = None
@@ -106,6 +108,11 @@ class Shared:
     """What of the run is missing: shown above the headline."""
     drawn: bool = True
     """Whether there will be a page. Otherwise nothing is made that only a page draws, such as the timeline."""
+
+    @property
+    def own(self) -> tuple[EventResult, ...]:
+        """The events of the program's own time, in the order of `events`."""
+        return self.events if self.in_own_time is None else self.in_own_time
 
     @property
     def shown(self) -> ShownRanges:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -139,6 +139,9 @@ def _write_page(answer: Written[Any], stream: IO[str]) -> None:
     stream.write(render(answer))
 
 
+_INDENTED = 2
+"""Levels of a JSON document whose members have lines of their own."""
+
 FORMS: Mapping[str, Callable[[Written[Any], IO[str]], None]] = {
     "text": lambda answer, stream: answer.show(plain_console(stream)),
     "json": lambda answer, stream: write_json(answer.to_json(), stream),
@@ -149,6 +152,24 @@ FORMS: Mapping[str, Callable[[Written[Any], IO[str]], None]] = {
 
 
 def write_json(document: object, stream: IO[str]) -> None:
-    """Write a document as JSON: ASCII only, so that any byte a name may hold survives the way."""
-    json.dump(document, stream, indent=1, allow_nan=False)
+    """Write a document as JSON: ASCII only, so that any byte a name may hold survives the way.
+
+    Members of the document, and their own members, have a line each: what json need not indent it writes many times
+    faster.
+    """
+    stream.writelines(_lines(document, _INDENTED))
     stream.write("\n")
+
+
+def _lines(value: object, levels: int, indent: str = "") -> Iterator[str]:
+    if not levels or not value or not isinstance(value, dict | list | tuple):
+        yield json.dumps(value, allow_nan=False)
+        return
+    named = isinstance(value, dict)
+    yield "{" if named else "["
+    for number, member in enumerate(value):
+        yield f"{',' if number else ''}\n{indent} "
+        if named:
+            yield f"{json.dumps(str(member))}: "
+        yield from _lines(value[member] if named else member, levels - 1, f"{indent} ")
+    yield f"\n{indent}{'}' if named else ']'}"

@@ -81,6 +81,7 @@ def _facts_shared(analysis: Run) -> Shared:
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
         events=analysis.events,
+        in_own_time=analysis.own.events if analysis.own is not analysis.view else None,
         ranges=(),
         threads=numbered_threads(capture),
         activity=analysis.activity,

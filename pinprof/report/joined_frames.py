@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from pinprof.base.columns import Int32, pack, pairs_of, slices
+from pinprof.base.columns import Int32, numbered_pairs, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, FrameTable, StackTable
 from pinprof.data.unnamed_runs import UnnamedRuns, runs_of
@@ -92,10 +92,10 @@ def _kept(stacks: StackTable, runs: UnnamedRuns, ends: list[Int32]) -> Int32:
 def _joined(stacks: StackTable, runs: UnnamedRuns, kept: Int32, node: Int32) -> StackTable:
     frames, frame, many = stacks.frames, stacks.frame[kept], runs.length[kept]
     ended = np.flatnonzero(many > 1)
-    counted, which = np.unique(pack(frame[ended], many[ended]), return_inverse=True)
+    counted, which = numbered_pairs(frame[ended], many[ended])
     pairs = pairs_of(counted)
     of_run, names = [own for own, _ in pairs], [f"{frames.function[own]} × {count}" for own, count in pairs]
-    frame[ended] = len(frames) + which.reshape(-1)
+    frame[ended] = len(frames) + which
     return StackTable(
         node[stacks.parent[runs.head[kept]]],
         frame,

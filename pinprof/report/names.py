@@ -7,10 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pinprof.base.terminal import printable
+from pinprof.data.spoken import spoken
 
-__all__ = ["NO_CALLCHAIN", "event_label", "event_labels", "printable", "shortened", "without_home"]
+__all__ = ["NO_CALLCHAIN", "event_label", "event_labels", "printable", "shortened", "shortened_place", "without_home"]
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
+
+_PLACED = re.compile(r"(.+) \(([^()]+:\d+)\)")
+"""`NAME (FILE:LINE)`."""
+_LEAST_NAME = 5
 
 _EVENT_LABELS = {
     "cpu-clock": "CPU time",
@@ -47,6 +52,19 @@ def shortened(name: str, width: int) -> str:
         return text
     head = (width - 1) * 2 // 3
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def shortened_place(name: str, width: int) -> str:
+    """A function and its place in at most `width` characters: the place is whole where it fits, else the function."""
+    text = printable(name)
+    placed = _PLACED.fullmatch(text)
+    if len(text) <= width or placed is None:
+        return shortened(spoken(text) if len(text) > width else text, width)
+    function, place = spoken(placed[1]), placed[2].rpartition("/")[2]
+    room = width - len(place) - len(" ()")
+    if room >= _LEAST_NAME:
+        return f"{shortened(function, room)} ({place})"
+    return next((part for part in (place, function) if len(part) <= width), shortened(text, width))
 
 
 def without_home(value: Any) -> Any:

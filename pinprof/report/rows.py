@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import add_at
-from pinprof.base.columns import distinct_pairs, is_uniform, pack, pairs_of, slices
+from pinprof.base.columns import distinct_pairs, is_uniform, numbered_pairs, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
@@ -109,8 +109,8 @@ def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:
     """The distinct (pid, tid) in ascending order, and per row the index into them; as one number, which sorts fast."""
     if is_uniform(pid) and is_uniform(tid):
         return threads_in(pid[:1], tid[:1]), np.zeros(len(pid), np.int64)
-    keys, of = np.unique(pack(pid, tid), return_inverse=True)
-    return pairs_of(keys), of.reshape(-1).astype(np.int64)
+    keys, of = numbered_pairs(pid, tid)
+    return pairs_of(keys), of
 
 
 def _nameless(tid: int) -> str:

@@ -4,8 +4,8 @@ A row answers opportunities by the ids of their cures (`analyze/opportunities/ca
 that cure does, the opportunity's saving is its prediction; where it is another way round the same trouble, it is tried
 without one.
 
-Sources are named in the rows. The settings of glibc, PyTorch and CUDA are their makers'; what the libraries of
-`interpose/` do is pinprof's own.
+Sources are named in the rows. The settings of glibc, PyTorch and CUDA are their makers'; what the agent does
+(`inside/cures.h`) is pinprof's own.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from typing import Literal
 from pinprof.analyze.opportunities.knobs import setting
 from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, Library
 from pinprof.trial.environment import Setting
 
 _GLIBC = "The GNU C Library manual, sections 3.2.3 (malloc tunable parameters) and 39.1 (tunables)"
 _TORCH = "docs.pytorch.org/docs/stable/notes/cuda.html, “Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF”"
-_OURS = "pinprof/trial/interpose"
+_OURS = "pinprof/inside"
 
 MEMORY_VARIABLE, CUDA_VARIABLE = "PINPROF_TRY_MEMORY", "PINPROF_TRY_CUDA"
-"""What the libraries of interpose/ are to do: words separated by commas."""
+"""What the agent is to do: words separated by commas."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,8 @@ class TrialCure:
     permanent: str
     """How to keep it."""
     source: str
-    libraries: tuple[Library, ...] = ()
-    """Loaded into the program."""
+    by_agent: bool = False
+    """Whether the agent carries it out, loaded into the program."""
     needs: Literal["", "torch", "cuda"] = ""
     """What the program must use for it to act."""
     command: tuple[str, ...] = ()
@@ -183,8 +182,8 @@ _ROWS = (
         tried_for=_PAGEABLE,
         costs="Freed blocks stay with the process. Each block takes whole 2 MiB pages, up to an eighth more memory.",
         permanent="Allocate large buffers once and reuse them, or " + _export(*_HUGE, *_KEEP),
-        source=f"{_OURS}/memory.c",
-        libraries=(CURE_MEMORY,),
+        source=f"{_OURS}/cure_memory.c",
+        by_agent=True,
     ),
     TrialCure(
         "populate-files",
@@ -195,8 +194,8 @@ _ROWS = (
         tried_for=frozenset({"read-file"}),
         costs="A private mapping that can be written has a copy of the whole file.",
         permanent="Add MAP_POPULATE to the flags of mmap; Python has mmap.MAP_POPULATE.",
-        source=f"{_OURS}/memory.c; mmap(2)",
-        libraries=(CURE_MEMORY,),
+        source=f"{_OURS}/cure_memory.c; mmap(2)",
+        by_agent=True,
     ),
     TrialCure(
         "unshared-forks",
@@ -207,8 +206,8 @@ _ROWS = (
         tried_for=frozenset(),
         costs="Same as a pool of huge pages for large blocks.",
         permanent="Start helpers before the memory is filled, or spawn them instead of forking.",
-        source=f"{_OURS}/memory.c; madvise(2), MADV_DONTFORK",
-        libraries=(CURE_MEMORY,),
+        source=f"{_OURS}/cure_memory.c; madvise(2), MADV_DONTFORK",
+        by_agent=True,
     ),
     TrialCure(
         "pinned-pool",
@@ -219,8 +218,8 @@ _ROWS = (
         tried_for=frozenset({"pin-less"}),
         costs="Freed pinned memory stays pinned until the program ends; blocks are up to an eighth larger.",
         permanent="Pin once and reuse the buffers; touch huge pages with several threads before cudaHostRegister.",
-        source=f"{_OURS}/cuda.c",
-        libraries=(CURE_CUDA,),
+        source=f"{_OURS}/cure_cuda.c",
+        by_agent=True,
         needs="cuda",
     ),
     TrialCure(
@@ -232,8 +231,8 @@ _ROWS = (
         tried_for=frozenset(),
         costs="Same as a pool of pinned memory.",
         permanent="Register in pieces of 256 MiB, and copy within one piece at a time.",
-        source=f"{_OURS}/cuda.c",
-        libraries=(CURE_CUDA,),
+        source=f"{_OURS}/cure_cuda.c",
+        by_agent=True,
         needs="cuda",
     ),
     TrialCure(
@@ -246,8 +245,8 @@ _ROWS = (
         tried_for=_PAGEABLE,
         costs="32 MiB of pinned memory for each context.",
         permanent="Copy through pinned buffers, and allocate them once: cudaMallocHost, or pin_memory=True.",
-        source=f"{_OURS}/cuda.c",
-        libraries=(CURE_CUDA,),
+        source=f"{_OURS}/cure_cuda.c",
+        by_agent=True,
         needs="cuda",
     ),
     TrialCure(
@@ -259,8 +258,8 @@ _ROWS = (
         tried_for=_FRESH,
         costs="Large blocks that are copied stay pinned until the program ends.",
         permanent="Pin the copied buffers once: cudaMallocHost, cudaHostRegister, or pin_memory=True.",
-        source=f"{_OURS}/cuda.c, memory.c",
-        libraries=(CURE_MEMORY, CURE_CUDA),
+        source=f"{_OURS}/cure_cuda.c, cure_memory.c",
+        by_agent=True,
         needs="cuda",
     ),
 )

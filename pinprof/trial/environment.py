@@ -29,7 +29,7 @@ class Setting:
         return f"{self.name}={self.value}"
 
 
-def added(given: Mapping[str, str], settings: Sequence[Setting], libraries: Sequence[Path]) -> Mapping[str, str] | str:
+def added(given: Mapping[str, str], settings: Sequence[Setting], library: Path | None) -> Mapping[str, str] | str:
     """The variables that a cure changes, with their new values; else why it cannot be added, in one sentence.
 
     Entries of a list join those that are there. One that is there already, with this value or another, is the user's.
@@ -51,11 +51,11 @@ def added(given: Mapping[str, str], settings: Sequence[Setting], libraries: Sequ
             return f"{name} has {key}{setting.between}{there[key]} already."
         same += key in there
         changed[name] = now if key in there else setting.separator.join(filter(None, (now, setting.value)))
-    if settings and same == len(settings) and not libraries:
+    if settings and same == len(settings) and not library:
         return "It is set already."
-    if libraries:
-        if bad := next((path for path in libraries if set(str(path)) & set(" :")), None):
-            return f"The loader can't load libraries from {bad.parent}: the path has a space or a colon."
+    if library:
+        if set(str(library)) & set(" :"):
+            return f"The loader can't load libraries from {library.parent}: the path has a space or a colon."
         # Last: what the user preloads stands before it.
-        changed[PRELOAD] = ":".join(filter(None, (given.get(PRELOAD, ""), *map(str, libraries))))
+        changed[PRELOAD] = ":".join(filter(None, (given.get(PRELOAD, ""), str(library))))
     return changed

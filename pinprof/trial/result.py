@@ -55,7 +55,7 @@ class CureResult:
     changes: str
     """What it does to the run, one sentence."""
     settings: tuple[str, ...]
-    """`NAME=value` as added to the environment; libraries by their file name."""
+    """`NAME=value` as added to the environment, and `agent` where that carries it out."""
     state: State
     """`measured`; `too-few`: fewer than three rounds fitted into the time; `failed`: the program did not do its work
     with it; `left-out`: it was not run."""

@@ -15,6 +15,7 @@ from pinprof.base.errors import ToolMissing, TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
 from pinprof.base.units import format_share
+from pinprof.machine.libraries import INSIDE
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, TrialCure, answering
 from pinprof.trial.measure import Measure
@@ -24,7 +25,7 @@ from pinprof.trial.result import CureResult, Ratio, TrialResult, TrialSide, rank
 from pinprof.trial.rounds import AS_IS, Failed, Pairs
 
 REPORT_VARIABLE = "PINPROF_TRY_REPORT"
-"""Where the libraries of a cure say what they did: `WORD NUMBER` lines."""
+"""Where the agent says what it did for a cure: `WORD NUMBER` lines."""
 
 LIMIT_S = 600.0
 """A program that runs longer cannot be repeated often enough."""
@@ -239,11 +240,11 @@ class _Trial:
     def _prepare(self, one: _Candidate) -> None:
         """Find out what a cure changes, and whether it can be added to what the user has set."""
         try:
-            libraries = [library.find() for library in one.cure.libraries]
+            library = INSIDE.find() if one.cure.by_agent else None
         except ToolMissing as error:
             one.problem = error.problem
             return
-        changed = environment.added(self._given, one.cure.settings, libraries)
+        changed = environment.added(self._given, one.cure.settings, library)
         if isinstance(changed, str):
             one.problem = changed
         else:
@@ -270,7 +271,7 @@ class _Trial:
             except Failed as error:
                 one.problem, one.failed = str(error), True
                 continue
-            if one.cure.libraries:
+            if one.cure.by_agent:
                 said = _said(report)
                 one.problem = _idle(said)
                 if "harm" in said:
@@ -360,8 +361,7 @@ class _Trial:
             id=one.cure.id,
             title=one.cure.title,
             changes=one.cure.changes,
-            settings=tuple(setting.text for setting in one.cure.settings)
-            + tuple(library.title for library in one.cure.libraries),
+            settings=(*(setting.text for setting in one.cure.settings), *([INSIDE.title] if one.cure.by_agent else [])),
             state=state,  # type: ignore[arg-type]  # one of its literals
             problem=one.problem,
             rounds=len(pairs.cured),
@@ -378,7 +378,7 @@ class _Trial:
 
 
 def _said(report: Path) -> set[str]:
-    """What the libraries of a cure said that they did, in words."""
+    """What the agent said that it did, in words."""
     try:
         return {line.partition(" ")[0] for line in report.read_text("utf-8", "replace").splitlines()}
     except OSError:
@@ -386,10 +386,10 @@ def _said(report: Path) -> set[str]:
 
 
 def _idle(said: set[str]) -> str:
-    """Why a cure by libraries did nothing; empty where it did something."""
+    """Why a cure by the agent did nothing; empty where it did something."""
     if not said:
         return (
-            "No process of the program loads its library: it is linked statically, belongs to another user, "
+            "No process of the program loads the agent: it is linked statically, belongs to another user, "
             "or is only a shell."
         )
     return "" if "acts" in said else "The program makes none of the calls that this cure replaces."

@@ -1,4 +1,4 @@
-"""What an NVTX call costs: without a tool, under pinprof's injection library, under nsys where there is one.
+"""What an NVTX call costs: without a tool, under pinprof's agent, under nsys where there is one.
 
     python tests/bench/bench_nvtx.py [--rounds 5]
 
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinprof.collect import nvtx
-from pinprof.machine.libraries import NVTX
+from pinprof.machine.libraries import INSIDE
 
 LIMIT_NS = 200
 SOURCE = Path(__file__).parents[1] / "data/nvtx/speaks.c"
@@ -47,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What an NVTX call costs.")
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    library = NVTX.find()
+    library = INSIDE.find()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         program = [str(compiled(place)), "time"]

@@ -86,7 +86,7 @@ def test_a_cause_of_the_bar_filters_every_view_or_the_view_says_so(open_page: Op
     for sentence in (
         "Not filtered by cause or opportunity: copies have no stack.",
         "Not filtered by cause or opportunity: the table counts whole calls. In the bars, other causes are dimmed.",
-        "Not filtered: findings cover the whole recording.",
+        "Not filtered: findings cover all of the program's own time.",
     ):
         assert sentence in said
 

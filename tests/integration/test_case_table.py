@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze.opportunities.search import RUNS
 from pinprof.data.activity import NO_STREAM, UNRECORDED
 from pinprof.data.rates import Rate, family
 from tests.cases.programs import programs
@@ -28,6 +29,7 @@ from tests.cases.recorded import (
     promised_s,
     work_s,
 )
+from tests.cases.spread import NINE_OF_TEN, factor, ratios
 from tests.cases.table import PAGE
 
 ELSEWHERE = ("alloc_pairs", "managed_readback", "tiny_copies", "pool_start", "not_async")
@@ -50,6 +52,20 @@ def test_first_opportunity_has_line_and_cure_and_a_saving_as_measured(case: Case
     assert predicted == pytest.approx(case.saved_s, rel=case.limit)
     # No more is promised than the work took.
     assert promised_s(case.name) <= work_s(case.name)
+
+
+def test_nine_of_ten_intervals_hold_what_was_measured() -> None:
+    ends = {
+        case.name: [sum(getattr(one.saving, end) for one in at_fault(case)) / 1e9 for end in ("low_ns", "high_ns")]
+        for case in CASES
+    }
+    outside = [case.name for case in CASES if not ends[case.name][0] <= case.saved_s <= ends[case.name][1]]
+    assert len(outside) <= (1 - NINE_OF_TEN) * len(CASES), outside
+
+
+def test_intervals_are_as_wide_as_two_measurements_of_a_saving_differ() -> None:
+    assert pytest.approx(factor(), abs=0.03) == RUNS
+    assert len(ratios()) >= 40
 
 
 @pytest.mark.parametrize("control", each(CONTROLS))

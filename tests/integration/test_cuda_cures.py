@@ -1,4 +1,4 @@
-"""The library of CUDA cures before a stand-in for libcuda, which does queued work as late as CUDA may."""
+"""The agent's CUDA cures before a stand-in for libcuda, which does queued work as late as CUDA may."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.machine.libraries import CURE_CUDA, CURE_MEMORY, compiler
+from pinprof.machine.libraries import INSIDE, compiler
+from tests.support import agent
 
 SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
@@ -66,11 +67,10 @@ def built(target: Path, source: str, *options: str) -> Path:
 
 
 def environment(driver: Path, words: str, memory: str = "", **more: str) -> dict[str, str]:
-    libraries = [CURE_CUDA, *([CURE_MEMORY] if memory else [])]
     return {
         **os.environ,
         "LD_LIBRARY_PATH": str(driver),
-        "LD_PRELOAD": ":".join(str(library.find()) for library in libraries),
+        "LD_PRELOAD": str(INSIDE.find()),
         "PINPROF_TRY_CUDA": words,
         "PINPROF_TRY_MEMORY": memory,
         **more,
@@ -253,6 +253,21 @@ if not pid:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     assert said(driver, "pins", script) == ["1"]
+
+
+def test_what_is_cured_and_recorded_at_once_works_as_cured(driver: Path, tmp_path: Path) -> None:
+    """Under `pinprof record`. What a cure does in a call's place is not recorded, other calls are."""
+    script = """
+size = 3 * MIB; d = device(size); p = pin(5 * MIB); unpin(p); print(pin(5 * MIB) == p)
+for step in range(20):
+    source = block(size, step); to_device(d, source, size); libc.free(ctypes.c_void_p(source))
+print(byte(d, 7), count('cuMemHostRegister_v2'))
+cuda.cuCtxSynchronize()
+"""
+    assert said(driver, "pins,register", script, "blocks", PINPROF_INSIDE=str(tmp_path)) == ["True", "19", "2"]
+    calls = agent.read(tmp_path).activity.calls
+    names = [calls.names[name] for name in calls.name.tolist()]
+    assert (names.count("cuCtxSynchronize"), names.count("cuMemHostAlloc")) == (1, 0)
 
 
 @pytest.mark.parametrize("thread", ["0", "2"])

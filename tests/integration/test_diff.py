@@ -57,7 +57,8 @@ def test_first_line_names_what_went_away_and_what_the_clocks_saved(name: str) ->
     headline = cured(name).headline
     assert headline.startswith("Gone: ")
     assert any(f" {line} " in headline for line in case.lines)
-    saved = seconds(headline.partition("That saves")[2])
+    # Tracing takes most of what tiny_copies lasted: its cure is not credited with that.
+    saved = seconds(headline.partition("The work takes" if name == "tiny_copies" else "That saves")[2])
     assert saved == pytest.approx(work_s(name) - work_s(f"{name}-cured"), rel=0.03)
 
 
@@ -66,6 +67,11 @@ def test_the_saving_is_that_of_the_runs_that_were_measured(name: str) -> None:
     """Of tiny_copies tracing takes most of the time, and its programs were measured without; a note says how much."""
     case = next(one for one in CASES if one.name == name)
     assert seconds(cured(name).headline.partition("That saves")[2]) == pytest.approx(case.saved_s, rel=0.03)
+
+
+def test_a_cure_is_credited_with_its_own_cost() -> None:
+    (case,) = (one for one in CASES if one.name == "tiny_copies")
+    assert seconds(cured(case.name).headline.partition("at a cost of")[2]) == pytest.approx(case.saved_s, rel=0.1)
 
 
 def test_what_tracing_took_is_told_where_it_is_much() -> None:

@@ -1,4 +1,4 @@
-"""The CUPTI library in a process of its own, with a CUPTI of the tests: what it writes, and when it steps back."""
+"""The agent's part for CUPTI in a process of its own, with a CUPTI of the tests: what it writes and when it stops."""
 
 from __future__ import annotations
 

@@ -216,16 +216,17 @@ def test_a_program_without_cuda_finds_no_driver(tmp_path: Path, driver: Path, fo
     assert list(folder.iterdir()) == []
 
 
-def test_only_names_of_calls_that_are_recorded_and_of_mappings_threads_and_signals_are_exported() -> None:
+def test_only_names_of_what_it_sees_and_of_its_beginnings_are_exported() -> None:
     with INSIDE.find().open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         names = {symbol.name for symbol in symbols if symbol["st_shndx"] != "SHN_UNDEF" and symbol.name}
     assert {"dlsym", "cuGetProcAddress_v2", "cuMemcpyHtoDAsync_v2_ptsz"} <= names
-    of_memory = r"mmap(64)?|munmap|mremap|madvise|shm_open|[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc"
+    of_mappings = "mmap(64)?|munmap|mremap|madvise|shm_open"
+    of_blocks = "[mc]alloc|realloc|free|(posix_)?memalign|aligned_alloc|malloc_usable_size"
     of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
     of_calls = "|".join(MEETING_FUNCTIONS) + r"|cu[A-Z]\w+|ncclCommInitRank(Config|Scalable)?"
-    of_recording = "pinprof_inside_(enter|leave|part)"
-    known = rf"dlsym|{of_memory}|{of_signals}|{of_calls}|{of_recording}"
+    of_beginnings = r"pinprof_inside_(enter|leave|part)|InitializeInjection(Nvtx2)?"
+    known = rf"dlsym|{of_mappings}|{of_blocks}|{of_signals}|{of_calls}|{of_beginnings}"
     assert [name for name in names if not re.fullmatch(known, name)] == []
 
 
@@ -272,6 +273,21 @@ int main(void)
     agent.run([agent.of_c(tmp_path, driver, text)], driver, folder)
     (file,) = agent.files(folder)
     assert len(file.records) == 10_001
+
+
+def test_loaded_behind_the_c_library_it_records_no_calls(driver: Path, tmp_path: Path, folder: Path) -> None:
+    """As NVTX and CUDA's driver load it, for its other parts."""
+    folder.mkdir()
+    program = agent.of_c(
+        tmp_path, driver,
+        "int main(int count, char **words) { return count != 2 || !dlopen(words[1], RTLD_NOW) || cuInit(0); }",
+    )  # fmt: skip
+    loads = [program, INSIDE.find()]
+    own = {**agent.environment(driver, folder), "LD_PRELOAD": "", "PINPROF_INSIDE_RATE": "1000"}
+    subprocess.run(loads, env=own, check=True)
+    assert list(folder.iterdir()) == []
+    agent.run(loads, driver, folder)
+    assert len(agent.files(folder)) == 1
 
 
 SANITIZED = """
@@ -322,7 +338,7 @@ def test_sanitizers_find_nothing(driver: Path, tmp_path: Path, folder: Path, san
     flags = ("-shared", "-fPIC", "-fvisibility=hidden", "-O1", *options, f"-I{INSIDE.source.parents[1] / 'machine'}")
     try:
         program = agent.of_c(tmp_path, driver, SANITIZED, *options)
-        built = agent.compiled(tmp_path / "libagent.so", INSIDE.source, *flags)
+        built = agent.compiled(tmp_path / "libagent.so", INSIDE.source, *map(str, INSIDE.parts), *flags)
     except subprocess.CalledProcessError:
         pytest.skip(f"the compiler has no {sanitizer} sanitizer")
     runtime = {"address": "libasan.so", "thread": "libtsan.so", "undefined": ""}[sanitizer]

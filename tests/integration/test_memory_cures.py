@@ -1,4 +1,4 @@
-"""The library of memory cures in small programs: page faults are counted, nothing is timed."""
+"""The agent's memory cures in small programs: page faults are counted, nothing is timed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.machine.libraries import CURE_MEMORY, compiler
+from pinprof.machine.libraries import INSIDE, compiler
 
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 
@@ -34,7 +34,7 @@ static long faults(void) { struct rusage use; getrusage(RUSAGE_SELF, &use); retu
 
 
 def environment(words: str, **more: str) -> dict[str, str]:
-    return {**os.environ, "LD_PRELOAD": str(CURE_MEMORY.find()), "PINPROF_TRY_MEMORY": words, **more}
+    return {**os.environ, "LD_PRELOAD": str(INSIDE.find()), "PINPROF_TRY_MEMORY": words, **more}
 
 
 def printed(folder: Path, words: str, body: str, functions: str = "", **more: str) -> list[str]:

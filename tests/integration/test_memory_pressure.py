@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import mmap
-import os
 import shutil
 import subprocess
 import sys
@@ -15,10 +12,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.pressed import MIB, Unable, inside, limited, written
+
 PINPROF = (sys.executable, "-m", "pinprof")
 SOURCE = Path(__file__).with_name("mapped_file.c")
-MIB = 1 << 20
-GROUPS = Path("/sys/fs/cgroup")
+READER = """\
+import os, random, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+pages = random.Random(1).sample(range(os.fstat(file).st_size >> 12), 8000)
+for page in pages:
+    os.pread(file, 4096, page << 12)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -30,44 +35,20 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def written(path: Path, size: int) -> Path:
-    """A file on a disk that forgets what is in memory when asked to; the test is skipped where there is none."""
-    with path.open("wb") as file:
-        for _ in range(size // MIB):
-            file.write(os.urandom(4096) * (MIB // 4096))
-        file.flush()
-        os.fsync(file.fileno())
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        with mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE) as mapping:
-            pages = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
-            address = ctypes.addressof(start := ctypes.c_char.from_buffer(mapping))
-            ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages)
-            del start
-    if sum(page & 1 for page in pages) > len(pages) // 10:
-        pytest.skip("files of this file system stay in memory")
-    return path
-
-
 @pytest.fixture
 def group() -> Iterator[Path]:
-    """A control group that may use 64 MiB, as a folder."""
-    if (GROUPS / "cgroup.controllers").exists():
-        made, limit = GROUPS / f"pinprof-test-{os.getpid()}", "memory.max"
-    else:
-        made, limit = GROUPS / "memory" / f"pinprof-test-{os.getpid()}", "memory.limit_in_bytes"
     try:
-        made.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control groups can be made: {error}")
+        with limited(64 * MIB) as made:
+            yield made
+    except Unable as error:
+        pytest.skip(str(error))
+
+
+def on_disk(path: Path, size: int) -> Path:
     try:
-        try:
-            (made / limit).write_text(str(64 * MIB))
-        except OSError as error:
-            pytest.skip(f"no memory limit can be set: {error}")
-        yield made
-    finally:
-        made.rmdir()
+        return written(path, size)
+    except Unable as error:
+        pytest.skip(str(error))
 
 
 def reported(tmp_path: Path, *command: str | Path) -> dict[str, Any]:
@@ -88,16 +69,24 @@ def guilty() -> int:
 
 
 def test_cold_file_is_read_ahead(program: Path, tmp_path: Path) -> None:
-    first = reported(tmp_path, program, written(tmp_path / "weights.bin", 64 * MIB), "1", "random")["opportunities"][0]
+    first = reported(tmp_path, program, on_disk(tmp_path / "weights.bin", 64 * MIB), "1", "random")["opportunities"][0]
     assert (first["site"]["file"], first["site"]["line"]) == (SOURCE.name, guilty())
     assert first["cure"]["id"] == "read-ahead"
     assert "page by page" in first["title"]
 
 
+def test_reads_of_a_cold_file_begin_earlier(tmp_path: Path) -> None:
+    reader = tmp_path / "reader.py"
+    reader.write_text(READER)
+    first = reported(tmp_path, sys.executable, reader, on_disk(tmp_path / "records.bin", 64 * MIB))["opportunities"][0]
+    assert (first["site"]["file"], first["site"]["line"]) == (reader.name, len(READER.splitlines()))
+    assert first["cure"]["id"] == "read-ahead"
+    assert "reads a file from the disk" in first["title"]
+
+
 def test_memory_limit_is_the_cause_where_the_kernel_frees_memory(program: Path, group: Path, tmp_path: Path) -> None:
-    file = written(tmp_path / "weights.bin", 256 * MIB)
-    inside = 'echo $$ > "$1/cgroup.procs" && exec "$2" "$3" 6'
-    report = reported(tmp_path, "sh", "-c", inside, "sh", group, program, file)
+    file = on_disk(tmp_path / "weights.bin", 256 * MIB)
+    report = reported(tmp_path, *inside(group, program, file, "6"))
     first = report["opportunities"][0]
     assert first["cure"]["id"] == "memory-limit"
     assert "its control group has reached its memory limit" in first["title"]

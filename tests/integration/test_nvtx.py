@@ -1,4 +1,4 @@
-"""The NVTX injection library inside real programs: C, C++ and Python, threads, forks, and what goes wrong."""
+"""The agent's part for NVTX inside real programs: C, C++ and Python, threads, forks, and what goes wrong."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from pinprof.base.errors import ToolMissing
 from pinprof.collect import RecordRequest, nvtx
 from pinprof.collect.collector import Setup
-from pinprof.machine.libraries import NVTX, Library, compiler
+from pinprof.machine.libraries import INSIDE, Library, compiler
 from pinprof.read import ReadOptions, read
 from pinprof.read.nvtx.injection import LoadedNvtx, read_folder
 from pinprof.streams import store
@@ -31,7 +31,7 @@ PINPROF = [sys.executable, "-m", "pinprof"]
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not compiler():
         pytest.skip("no C compiler")
-    return NVTX.compile_into(tmp_path_factory.mktemp("library"))
+    return INSIDE.compile_into(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")
@@ -319,9 +319,8 @@ def test_under_another_pinprof_the_inner_one_records(
 
 def not_built(folder: Path) -> Library:
     """The library as in a package that was built without a compiler."""
-    source = folder / NVTX.source.name
-    source.write_bytes(NVTX.source.read_bytes())
-    return replace(NVTX, source=source)
+    inside = shutil.copytree(INSIDE.source.parent, folder / "inside", ignore=shutil.ignore_patterns("*.so"))
+    return replace(INSIDE, source=inside / INSIDE.source.name)
 
 
 def test_the_library_is_built_once_into_the_users_cache(
@@ -344,7 +343,7 @@ def test_without_library_and_compiler_the_recording_goes_on_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(nvtx.LIBRARY_VARIABLE, raising=False)
-    monkeypatch.setattr(nvtx, "NVTX", not_built(tmp_path))
+    monkeypatch.setattr(nvtx, "INSIDE", not_built(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     setup = joined(tmp_path)

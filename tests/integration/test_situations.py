@@ -20,7 +20,7 @@ import pytest
 
 from pinprof.base.errors import ToolMissing
 from pinprof.collect import permission
-from pinprof.machine.libraries import LIBRARIES, NVTX
+from pinprof.machine.libraries import INSIDE, LIBRARIES
 from pinprof.read import read
 from tests.support import situation
 from tests.support.other_user import NOBODY, reachable_python
@@ -403,7 +403,7 @@ def test_doctor_says_what_a_recording_has_there_and_what_lets_it_have_more(
 
 
 def test_libraries_that_may_not_be_executed_are_left_out(libraries: Path, tmp_path: Path) -> None:
-    if NVTX.source.with_name(NVTX.name).is_file():
+    if INSIDE.source.with_name(INSIDE.name).is_file():
         pytest.skip("the libraries were built into the package")
     copied = f'cp -r {libraries / str(os.geteuid())}/pinprof t; exec "$@"'
     case = Case("", "tmpfs={}/t:noexec", environment={"XDG_CACHE_HOME": "{}/t"}, through=copied)

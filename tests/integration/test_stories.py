@@ -79,7 +79,7 @@ def figures_are_known(story: str, outputs: str) -> None:
     known = {figure.rstrip(".,") for figure in re.findall(r"[\d.,]*\d", outputs)}
     known |= {f"{case.as_is_s:.2f}", f"{case.cured_s:.3g}", f"{case.cured_s:.2f}", f"{case.saved_s:.2f}"}
     savings = [
-        float(amount) * {"s": 1e3, "ms": 1}[unit] for amount, unit in re.findall(r"saves ([\d.]+) (ms|s) \(", outputs)
+        float(amount) * {"s": 1e3, "ms": 1}[unit] for amount, unit in re.findall(r"saves ([\d.]+) (ms|s) of", outputs)
     ]
     promised = sum(savings[:2])
     known |= {f"{promised:.0f}", f"{promised / 1e3:.2f}", *PROGRAM[story]}

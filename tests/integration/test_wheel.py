@@ -139,5 +139,9 @@ def test_wheel_holds_the_c_libraries_where_they_can_be_built(
     without = built(source, tmp_path, CC="false")
     assert without.name.endswith("-py3-none-any.whl")
     assert not [name for name in zipfile.ZipFile(without).namelist() if name.endswith(".so")]
-    sources = {f"{place}/{library.source.name}" for place, library in zip(places, LIBRARIES, strict=True)}
+    sources = {
+        f"{place}/{path.name}"
+        for place, library in zip(places, LIBRARIES, strict=True)
+        for path in (library.source, *library.parts)
+    }
     assert sources <= set(zipfile.ZipFile(without).namelist())

@@ -1,4 +1,4 @@
-"""Programs with the CUPTI library and a CUPTI of the tests, and the file that each leaves."""
+"""Programs with the agent and a CUPTI of the tests, and the file that each leaves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pinprof.machine.libraries import CUPTI, compiler
+from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read import cupti_file
 from pinprof.read.cupti_file import GpuFile
 
@@ -48,7 +48,7 @@ class Running:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.injection = CUPTI.compile_into(folder)
+        self.injection = INSIDE.compile_into(folder)
         self.fake = folder / "libcupti.so.13"
         command = [*compiler(), "-shared", "-fPIC", "-O1", "-Wl,-soname,libcupti.so.13", str(SUPPORT / "fake_cupti.c")]
         subprocess.run([*command, "-o", str(self.fake)], check=True)

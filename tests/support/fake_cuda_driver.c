@@ -1,4 +1,4 @@
-/* A libcuda of the tests: what the injection library calls of it, as CUPTI sees it. */
+/* A libcuda of the tests: what the agent calls of it, as CUPTI sees it. */
 #include <stdint.h>
 
 uint64_t *fake_call(uint32_t id);

@@ -1,4 +1,4 @@
-/* A CUPTI of the tests: the functions that the injection library uses, without a GPU.
+/* A CUPTI of the tests: the functions that the agent uses, without a GPU.
  *
  * Activity records are given by the test as bytes (`fake_deliver`), in CUPTI's own layout; where a record is a
  * kernel's, the pointer to its name is an index into the texts that the test gave (`fake_name`). What happened is

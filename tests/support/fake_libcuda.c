@@ -1,5 +1,5 @@
 /*
- * The functions of libcuda that the library of CUDA cures calls or replaces, without a GPU. Memory is the host's. What
+ * The functions of libcuda that cures call or replace, without a GPU. Memory is the host's. What
  * is queued on a stream is done as late as CUDA may do it: when somebody waits. Nothing that is measured comes from
  * here.
  *

@@ -1,4 +1,7 @@
-"""Generated Python loops over arrays: aliases, closures, exceptions, early returns, comprehensions, async, threads."""
+"""Generated loops that read numbers and copy rows of tensors: aliases, closures, exceptions, early returns, async.
+
+They run on the GPU where there is one, else on the CPU: what `pinprof fix` inserts makes no difference between both.
+"""
 
 from __future__ import annotations
 
@@ -10,152 +13,181 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
-from pinprof.fix.transformations import File, NotCertain
+from pinprof.fix.source import File, NotCertain
+from pinprof.fix.transformations import changed as with_changes
+from pinprof.fix.transformations import line_changes
 
 HERE = "# HERE"
 _HEAD = """\
 import asyncio
-import threading
-import weakref
+import contextlib
 
 import numpy as np
+import torch
 
-SIZE = 9000
-a, b, c = (np.linspace(low, low + 1, SIZE) for low in (1, 2, 3))
-g = np.arange(SIZE, dtype=np.float32) / 99
-kept, calls, seen = [], [], {}
-x = y = z = a
-
-
-def told(value):
-    if not isinstance(value, (np.ndarray, np.flatiter)) and hasattr(value, "__next__"):
-        value = list(value)
-    value = np.asarray(value) if isinstance(value, np.flatiter) else value
-    if not isinstance(value, np.ndarray):
-        return repr(value)
-    return f"{value.shape} {value.dtype} {value.tobytes()[:80]} {value.sum()}"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+w = torch.linspace(-1, 2, 8, device=DEVICE)
+rows = torch.arange(24, dtype=torch.float32, device=DEVICE).reshape(8, 3)
+host = torch.zeros(8, 3)
+order = [3, 1, 0, 2, 5]
+losses, kept, calls, seen = [], [], [], {}
+total = 0.0
+count = 0
+v = w.sum()
+d = w.double()
 """
 _TAIL = """
-for one in [x, y, z, *kept, *seen.values()]:
-    print(told(one))
+print(losses, repr(total), repr(count), kept, seen)
 for call in calls:
-    print(told(call()))
-print(a.sum(), b.sum(), c.sum(), g.sum())
+    print(call())
+print(w.tolist(), host.tolist(), rows.tolist())
 """
-_AFTER = (
-    "y = {x}", "kept.append({x})", "kept.append({x}[1:])", "seen[i] = {x}[::2]", "calls.append(lambda {x}={x}: {x})",
-    "kept = [*kept, {x}.reshape(-1, 2)] if {x}.size % 2 == 0 else kept", "{x} += 1", "{x}[i] = 7",
-    "z = {x}.T", "kept.append(memoryview({x}) [:3].tolist() if {x}.ndim == 1 else 0)", "del {x}; {x} = b",
-    "{x}.flags.writeable = False; {x} = {x} + 0", "seen['ref'] = weakref.ref({x})() is None",
-    "kept.append(iter({x}[:2]))if i == 1 else None", "y, z = z, {x}", "{x} = {x}[:-1] if i == 7 else {x}",
-    "kept.append(({x}.sum(), {x}.dtype.name))", "{x} = {x}.astype(np.float32) if i == 3 else {x}", "pass",
-    "if i == 2: {x}.shape = (-1, 1); {x} = a", "kept.append({x}.flat)if i == 1 else None", "{x} = np.ravel({x})",
-    "kept.append(np.broadcast_to({x}, (2, *{x}.shape)))", "kept.append(np.frombuffer({x}))",
+_MAKES = (
+    "v = (w * (i + {k})).sum()", "v = w[i % 4]", "v = (w > i / 3).sum()", "v = (w > i).any()", "v = w.half().mean()",
+    "v = w[i % 8 : i % 8 + 1]", "v = w.double().prod() / 3", "v = (w * 1e30).sum() * 1e9", "v = torch.tensor(i * 1.1)",
+    "v = np.float32(i)", "v = w.sum().long() << 40", "v = d[i % 4]",
 )  # fmt: skip
-"""What a loop does with an array after it is made."""
-
-
-def _operand(pick: random.Random) -> str:
-    return pick.choice(["a", "b", "c", "g", "x", "y", "z", "2.5", "3", "x", "np.float32(2)"])
-
-
-def _expression(pick: random.Random, depth: int = 0) -> str:
-    kind = pick.randrange(10)
-    if depth > 2 or kind == 0:
-        return _operand(pick)
-    if kind < 6:
-        left, right = (_expression(pick, depth + 1) for _ in range(2))
-        return f"({left} {pick.choice('+-*/')} {right})"
-    if kind == 6:
-        return f"np.{pick.choice(['sqrt', 'abs', 'square', 'negative', 'sign'])}({_expression(pick, depth + 1)})"
-    if kind == 7:
-        return f"np.{pick.choice(['maximum', 'add', 'minimum'])}({_operand(pick)}, {_operand(pick)})"
-    if kind == 8:
-        return pick.choice(["np.zeros(SIZE)", "np.ones(SIZE, dtype=np.float32)", "np.zeros((SIZE, 2))[:, 0]"])
-    return pick.choice(["np.concatenate([a[:99], b[99:]])", "np.concatenate((x, a))[:SIZE]", "np.stack([a, c])[1]"])
+_READS = (
+    "losses.append(v.item())", "losses.append(float(v))", "losses.append(v.item() if i % 2 else {k})",
+    "total += v.item()", "total += float(v)", "count += (w > 0).sum().item()", "total += v.item() if i % 3 else {k}",
+    "count += v.item()", "losses.append(float(v.item()))", "total += v.item() * 2", "print(v.item())",
+)  # fmt: skip
+_AFTER = (
+    "w += 1", "d.mul_(0.5)", "w.mul_(0.5)", "v = v + 1", "print(losses[-1:])", "print(f'{{total:.6f}} {{count}}')",
+    "kept.append(total)",
+    "total = 0.0", "losses.clear()", "losses.insert(0, 7)", "x = total + 1; print(x)", "print(sum(losses))",
+    "losses[0:1] = [3]", "del losses[:1]", "total = total", "y = max(losses, default=0); print(y)", "losses.sort()",
+    "seen[i] = total", "print(len(losses))", "print(type(total).__name__)", "losses.append(i)", "losses = [1.5]",
+    "print(sorted(losses), total > 1)", "losses.pop() if losses else None", "count += 1",
+    "losses.append(losses[-1] if losses else 2)",
+    "kept.append(list(losses))", "kept.append([*losses, total])",
+    "losses.reverse()",
+    "kept.append(losses)", "calls.append(lambda: total)", "calls.append(lambda: list(losses))",
+    "for x in losses: print(x)",
+    "total *= 2", "losses += [2]", "losses = losses[-3:]", "print(f'{{total=}}')", "seen['same'] = losses",
+    "del total; total = 1.0", "x = losses; x.append(4)", "print(torch.tensor(losses).sum())",
+)  # fmt: skip
+"""What a loop does besides; the last ones a transformation cannot follow."""
+_COPIES = (
+    "for a, b in enumerate(order):\n{s}    host[a].copy_(rows[b]){h}",
+    "for a, b in enumerate(order):\n{s}    host[b] = rows[a]{h}",
+    "for a, b in zip(order, reversed(order)):\n{s}    host[a].copy_(rows[b], non_blocking=False){h}",
+    "for a in range(i % 8):\n{s}    host[a].copy_(rows[a]){h}",
+    "for a, b in enumerate([1, 1, -1]):\n{s}    host[b].copy_(rows[a]){h}",
+    "for a, b in ((0, 9), (1, 2)):\n{s}    host[a].copy_(rows[b]){h}",
+    "for a, b in enumerate(order):\n{s}    host[a] = w[b]{h}",
+    "for a, b in enumerate(order):\n{s}    rows[a].copy_(rows[b]){h}",
+    "for a, b in enumerate(order):\n{s}    host[a].copy_(rows[b].double()){h}",
+    "for a in order:\n{s}    host[a].copy_(rows[a]){h}\n{s}print(a)",
+    "for a in order:\n{s}    if a == 2: break\n{s}    host[a].copy_(rows[a]){h}",
+)  # fmt: skip
 
 
 def _body(pick: random.Random, indent: str) -> list[str]:
-    lines = []
-    for _ in range(pick.randint(1, 4)):
-        name = pick.choice("xyz")
-        lines.append(f"{indent}{name} = {_expression(pick)}  {HERE}")
-        lines += [f"{indent}{pick.choice(_AFTER).format(x=name)}" for _ in range(pick.randint(0, 2))]
+    lines = [f"{indent}{pick.choice(_MAKES)}"]
+    for _ in range(pick.randint(1, 3)):
+        lines.append(f"{indent}{pick.choice(_READS)}  {HERE}")
+        most = len(_AFTER) if pick.random() < 0.3 else len(_AFTER) - 12  # most loops do what can be followed
+        lines += [indent + pick.choice(_AFTER[:most]) for _ in range(pick.randint(0, 2))]
+        if pick.random() < 0.3:
+            lines.append(indent + pick.choice(_MAKES))
+    lines = [line.format(k=pick.choice(["1", "0.5", "3"])) for line in lines]
+    if pick.random() < 0.3:
+        lines.append(indent + pick.choice(_COPIES).format(s=indent, h=f"  {HERE}"))
     return lines
 
 
 def program(seed: int) -> str:
     """A program; its lines that end in HERE are to be changed."""
     pick = random.Random(seed)
-    kind = pick.choice(
-        ["plain", "function", "generator", "async", "comprehension", "exception", "threads", "recursion"]
-    )
-    names = "global x, y, z, kept"
+    kinds = ["plain", "function", "generator", "async", "returned", "exception", "nested", "method", "with"]
+    kind, names = pick.choice(kinds), "global losses, total, count, v, w"
+    own = "losses, total, count, v = [], 0.0, 0, w.sum()"
+    start = pick.choice([names, own.replace("v = ", "v = ", 1), f"global w; {own}"])
+    start = start if "w" in start.partition(";")[0] else f"global w; {start}"
     if kind == "plain":
-        middle = ["for i in range(5):", *_body(pick, "    ")]
-    elif kind == "function":
-        stop = pick.choice(["return x", "break", "continue"])
-        middle = ["def step(n):", f"    {names}", "    for i in range(n):", *_body(pick, " " * 8)]
-        middle += [f"        if i == 3: {stop}", f"    return {_expression(pick)}  {HERE}"]
-        middle += ["for n in range(4):", "    kept.append(step(n))", "print(told(step(2)))"]
+        middle = ["for i in range(6):", *_body(pick, "    ")]
+    elif kind in ("function", "nested"):
+        stop = pick.choice(["return total", "break", "continue", "return losses", "return sum(losses), total"])
+        middle = ["def run(n):", f"    {start}", "    for i in range(n):", *_body(pick, " " * 8)]
+        middle += [
+            f"        if i == 3: {stop}",
+            f"    return {pick.choice(['total', 'losses', 'losses, total', 'None'])}",
+        ]
+        if kind == "nested":
+            inner = ["    def once(i):", "        nonlocal_", *_body(pick, " " * 8), "    for i in range(n): once(i)"]
+            bind = (
+                "global losses, total, count, v, w" if start == names else "nonlocal losses, total, count, v; global w"
+            )
+            middle = ["def run(n):", f"    {start}", *(line.replace("nonlocal_", bind) for line in inner)]
+            middle += ["    return losses, total"]
+        middle += ["for n in range(4):", "    kept.append(run(n * 2))"]
     elif kind == "generator":
-        middle = ["def steps():", f"    {names}", "    for i in range(5):", *_body(pick, " " * 8)]
-        middle += [f"        yield ({_expression(pick)})  {HERE}"]
-        middle += [pick.choice(["kept += list(steps())", "for one in steps():\n    print(told(one))"])]
+        middle = ["def steps():", f"    {start}", "    for i in range(5):", *_body(pick, " " * 8)]
+        middle += [f"        yield {pick.choice(['total', 'losses[-1:]', 'i', 'losses'])}"]
+        middle += [pick.choice(["kept += list(steps())", "for one in steps():\n    print(one)"])]
     elif kind == "async":
-        middle = ["async def step(i):", f"    {names}", *_body(pick, "    "), "    await asyncio.sleep(0)"]
-        middle += [f"    r = {_expression(pick)}  {HERE}", "    await asyncio.sleep(0)", "    return r"]
+        middle = [
+            "async def step(i):",
+            f"    {names}",
+            *_body(pick, "    "),
+            "    await asyncio.sleep(0)",
+            "    return total",
+        ]
         middle += ["async def main():", "    kept.extend(await asyncio.gather(*(step(i) for i in range(5))))"]
         middle += ["asyncio.run(main())"]
-    elif kind == "comprehension":
-        middle = [f"kept += [{_expression(pick)} for i in range(5)]  {HERE}"]
-        middle += [f"calls += [lambda v={_expression(pick)}: v for i in range(3)]  {HERE}"]
-        middle += [f"seen |= {{i: (x := {_expression(pick)}) for i in range(4)}}  {HERE}"]
-        middle += [f"print(sum(float(({_expression(pick)}).sum()) for i in range(4)))  {HERE}"]
+    elif kind == "returned":
+        back = pick.choice(["v.item()", "float(v)", "v.item() if i % 2 else 0.25", "(v.item())"])
+        middle = [
+            "def step(i):",
+            f"    {names}",
+            f"    {pick.choice(_MAKES).format(k=2)}",
+            f"    return {back}  {HERE}",
+        ]
+        calls = ("total += step(i)", "losses.append(step(i))", "step(i)", "print(step(i))", "kept.append([step(i)])",
+                 "x = step(i) + 1; print(x)", "losses.append(step(i) if i else 1)")  # fmt: skip
+        middle += [
+            "for i in range(5):",
+            *(f"    {pick.choice(calls)}" for _ in range(3)),
+            f"    {pick.choice(_AFTER)}".format(),
+        ]
+        middle += [pick.choice(["print(sum(step(i) for i in range(9)))", "kept += [step(i) for i in range(3)]",
+                                "print(max(step(i) for i in range(3)))", "print(sum([step(i) for i in range(9)]))",
+                                "kept += list(map(step, range(3)))"])]  # fmt: skip
     elif kind == "exception":
-        middle = ["for i in range(6):", "    try:", *_body(pick, " " * 8), "        if i % 2: raise ValueError(i)"]
-        middle += [f"        x = {_expression(pick)} + np.ones(i)  {HERE}", "    except ValueError as error:"]
-        middle += ["        kept.append(str(error))", "    finally:", f"        y = {_expression(pick)}  {HERE}"]
-    elif kind == "threads":
-        middle = ["def work(k):", "    x = y = z = b", "    mine = []", "    for i in range(4):"]
-        middle += [f"        x = {_expression(pick)}  {HERE}", f"        mine.append({_expression(pick)})  {HERE}"]
-        middle += [
-            f"        y = {_expression(pick)}  {HERE}",
-            "    seen[k] = sum(float(one.sum()) for one in mine + [x, y]",
+        middle = [
+            "for i in range(6):",
+            "    try:",
+            *_body(pick, " " * 8),
+            "        if i % 2: raise ValueError(i, total)",
         ]
-        middle[-1] += " if isinstance(one, np.ndarray))"
-        middle += ["threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]"]
-        middle += [
-            "for one in threads: one.start()",
-            "for one in threads: one.join()",
-            "seen = dict(sorted(seen.items()))",
-        ]
+        middle += ["    except ValueError as error:", "        print(error, losses[-2:])", "    finally:"]
+        middle += [f"        {pick.choice(_AFTER).format()}"]
+    elif kind == "method":
+        middle = ["class Meter:", "    def __init__(self): self.total, self.losses = 0.0, []", "    def step(self, i):"]
+        middle += [f"        {names}", *_body(pick, " " * 8), f"        self.total += v.item() if i else 0  {HERE}"]
+        middle += [f"        self.losses.append(float(v))  {HERE}", f"        return v.item() if i else 0  {HERE}"]
+        middle += ["meter = Meter()", "for i in range(4):", "    print(meter.step(i), meter.total, meter.losses)"]
     else:
-        middle = ["def down(i):", "    if i == 0: return a", "    x, y, z = a, b, c"]
-        middle += [
-            f"    x = {_expression(pick)}  {HERE}",
-            "    y = down(i - 1)",
-            f"    return {_expression(pick)}  {HERE}",
-        ]
-        middle += ["for n in range(4):", "    kept.append(down(n))"]
+        middle = ["with torch.no_grad():", "    for i in range(4):", *_body(pick, " " * 8)]
+        middle += ["    print(total)", "for i in range(2):", *_body(pick, "    ")]
     return "\n".join([_HEAD, *middle, _TAIL])
 
 
-def changed(text: str, cure: str = "reuse-memory") -> str:
+def changed(text: str) -> str:
     """The program with all lines changed that a transformation is certain about; NotCertain where there is none."""
     file = File(text)
     found, reason = [], NotCertain("No line is marked.")
     for number, line in enumerate(text.splitlines(), 1):
         if line.endswith(HERE):
-            try:
-                found.append(file.changes(number, cure))
-            except NotCertain as refused:
-                reason = refused
+            for cure in ("sync-less", "batch-copies"):
+                try:
+                    found += line_changes(file, number, cure)
+                except NotCertain as refused:
+                    reason = refused
     if not found:
         raise reason
-    return file.changed(found)
+    return with_changes(file, found)
 
 
 def printed(text: str) -> tuple[str, str]:
@@ -171,7 +203,7 @@ def _printed(text: str) -> tuple[str, str]:
     error = ""
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()):
         try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 exec(compile(text, "generated", "exec", dont_inherit=True), {"__name__": "generated"})
         except Exception as raised:

@@ -1,4 +1,4 @@
-"""Files of the NVTX injection library, made by hand for tests."""
+"""Files of the agent for NVTX, made by hand for tests."""
 
 from __future__ import annotations
 

@@ -9,7 +9,16 @@ import numpy as np
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.course.results import Course, Interval, Phase, Steps, WallTable
-from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.opportunities.results import (
+    Cure,
+    Evidence,
+    Opportunities,
+    Opportunity,
+    PerStep,
+    Refused,
+    Saving,
+    ToMeasure,
+)
 from pinprof.analyze.results import main_event
 from pinprof.analyze.sites import Site
 from pinprof.data.model import NO_NODE
@@ -43,6 +52,7 @@ def opportunity(rank: int = 1, title: str = "", text: str = "", samples: frozens
         evidence=(
             Evidence("1,859 cudaHostAlloc calls of 1 MiB take 1.2 s.", f"report --explain pin.faultin {text}".strip()),
         ),
+        per_step=PerStep(22 * MS, 30 * MS, 60, 60),
         samples=samples,
     )
 

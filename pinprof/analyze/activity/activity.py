@@ -11,6 +11,7 @@ from pinprof.analyze.activity.call_results import context_init, summarise_calls
 from pinprof.analyze.activity.calls import Calls, sampled_calls
 from pinprof.analyze.activity.event_rows import activity_rows
 from pinprof.analyze.activity.failed_pins import failed_pins
+from pinprof.analyze.activity.idle_contexts import idle_contexts
 from pinprof.analyze.activity.link import link_of
 from pinprof.analyze.activity.migrations import prepare_migrations, summarise_migrations
 from pinprof.analyze.activity.results import (
@@ -113,6 +114,7 @@ def analyze_activity(
         make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
         sampled=gpu_samples(activity),
         failed_pins=failed_pins(activity, calls),
+        idle_contexts=idle_contexts(activity, calls),
     )
     activity.unload()
     return explained

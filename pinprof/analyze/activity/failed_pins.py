@@ -17,6 +17,9 @@ _MOST = 256
 """Failures whose copies are looked for, the largest first: each is compared with all copies."""
 
 
+_ASKS = "cudaGetLastError"
+
+
 @dataclass(frozen=True)
 class _Copies:
     """Copies with a pageable end, ordered by start."""
@@ -44,18 +47,21 @@ def failed_pins(activity: Activity, calls: Calls) -> tuple[FailedPin, ...]:
     free = np.ones(len(copies.pid), np.bool_)
     worked = np.flatnonzero(pins & ~calls.failed)
     found: dict[tuple[int, int], list[tuple[int, Int64]]] = {}
+    of: dict[tuple[int, int], list[int]] = {}
     compared = set(failed[np.argsort(-asked[failed], kind="stable")][:_MOST].tolist())
     for row in failed.tolist():
         mine = np.zeros(0, np.int64)
         if row in compared:
             mine = np.flatnonzero(free & _falls_back(copies, calls, row, int(asked[row]), worked, asked))
             free[mine] = False
+        of.setdefault((int(calls.name[row]), int(table.status[row])), []).append(row)
         found.setdefault((int(calls.name[row]), int(table.status[row])), []).append((int(asked[row]), mine))
     results = []
     for (name, status), entries in found.items():
         rows = np.concatenate([mine for _, mine in entries])
         results.append(
             FailedPin(
+                surfaces=next(filter(None, (_surfaces(calls, row) for row in of[name, status])), ""),
                 call=calls.names[name],
                 error=CallError(error_name(calls.names[name], status), status, len(entries)),
                 asked_bytes=sum(max(size, 0) for size, _ in entries),
@@ -66,6 +72,24 @@ def failed_pins(activity: Activity, calls: Calls) -> tuple[FailedPin, ...]:
             )
         )
     return tuple(sorted(results, key=lambda pin: (-pin.asked_bytes, pin.call)))
+
+
+def _surfaces(calls: Calls, row: int) -> str:
+    """Where the same thread launches next without having asked for the error; empty where it asks, or never does.
+
+    The runtime keeps an error for each thread until cudaGetLastError takes it (CUDA Runtime API, Error Handling).
+    """
+    table = calls.table
+    later = np.flatnonzero((table.pid == table.pid[row]) & (table.tid == table.tid[row]))
+    later = later[table.start_ns[later] >= table.end_ns[row]]
+    asks = np.array([name == _ASKS for name in calls.names], np.bool_)[calls.name[later]]
+    launches = calls.is_for("launch")[later]
+    first = later[asks | launches][:1]
+    if not len(first) or not launches[later == first[0]][0]:
+        return ""
+    site = -1 if table.site is None else int(table.site[first[0]])
+    place = f" at {table.sites[site].text}" if site >= 0 else ""
+    return f"{calls.names[calls.name[first[0]]]}{place}"
 
 
 def _falls_back(copies: _Copies, calls: Calls, row: int, asked: int, worked: Int64, sizes: Int64) -> Bool:

@@ -93,6 +93,23 @@ class FailedPin:
     copied_bytes: int
     copying_ns: int
     """Time in them, of the calls where they were recorded, else of the GPU."""
+    surfaces: str
+    """The thread's next launch, whose check reports this error; empty where the thread asked for it before."""
+
+
+@dataclass(frozen=True)
+class IdleContext:
+    """The context of a process that gives the GPU no work, while another process does."""
+
+    pid: int
+    call: str
+    """What created it."""
+    site: str
+    """Its line; empty where not known."""
+    duration_ns: int
+    """The time that creating it took."""
+    pinned_bytes: int
+    """What the process page-locks."""
 
 
 @dataclass(frozen=True)
@@ -467,6 +484,8 @@ class ActivityAnalysis:
     """What windows say of each GPU, where its work was recorded only in these."""
     failed_pins: tuple[FailedPin, ...] = ()
     """Most bytes first."""
+    idle_contexts: tuple[IdleContext, ...] = ()
+    """In order of time."""
 
     @property
     def api(self) -> str:

@@ -67,7 +67,7 @@ def _with_untraced(asked: CopyTable, done: CopyTable, given_up: Sequence[GivenUp
     """The copies that calls asked for, and of those that the GPU did the ones without a call while none was traced."""
     missed = np.zeros(len(done), np.bool_)
     for part in given_up:
-        if part.untraced and part.kind == COPIES:
+        if part.kind == COPIES:
             missed |= (done.call < 0) & (done.start_ns >= part.start_ns) & (done.start_ns < part.end_ns)
     if not missed.any():
         return asked

@@ -18,7 +18,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.base.columns import Bool, Int64, pack, slices, unpack
+from pinprof.base.columns import Bool, Int64, numbered_pairs, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import CREATE_ANY_CONTEXT
 from pinprof.data.model import NO_NODE, Capture, clock_event
@@ -109,8 +109,8 @@ def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
     # Threads that only make memory, such as PyTorch's pin thread, serve the one that drives.
     drives = counted & calls.is_for("copy", "set", "launch", "sync", "prefetch")
     counted = drives if drives.any() else counted
-    threads, of = np.unique(pack(table.pid[counted], table.tid[counted]), return_inverse=True)
-    time = np.bincount(of.reshape(-1), np.maximum(calls.duration_ns[counted], 1), len(threads))
+    threads, of = numbered_pairs(table.pid[counted], table.tid[counted])
+    time = np.bincount(of, np.maximum(calls.duration_ns[counted], 1), len(threads))
     pid, tid = unpack(threads)
     processes, owner = np.unique(pid, return_inverse=True)
     # Of several ranks the one that works makes the others wait for it.

@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
+import numpy as np
+
+from pinprof.analyze.intervals import Intervals, union
 from pinprof.base.columns import Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 
@@ -48,16 +51,20 @@ class Phase:
 
 @dataclass(frozen=True)
 class Steps:
-    """A pattern of calls that repeats."""
+    """What repeats through the work: a range, a call, or large memory that a line makes."""
 
     what: str
-    """The call that begins each step, with its place: `cudaMemcpyAsync in step (train.py:20)`."""
+    """The range around each step, without its number: `ProfilerStep`; else the call that begins it, with its place:
+    `cudaMemcpyAsync in step (train.py:20)`.
+    """
     count: int
     median_ns: int
     slowest_ns: int
     slowest_start_ns: int
     starts_ns: tuple[int, ...] = field(default=(), compare=False)
-    """When each begins."""
+    """When each begins, …"""
+    ends_ns: tuple[int, ...] = field(default=(), compare=False)
+    """… and ends."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,6 +99,13 @@ class Course:
     """In the order of `PHASE_NAMES`, those without time left out."""
     steps: Steps | None
     wall: WallTable
+
+    @property
+    def own(self) -> Intervals:
+        """When the program runs its own code."""
+        mine = [part for phase in self.phases if phase.name in OWN for part in phase.intervals]
+        start, end = (np.array([getattr(part, name) for part in mine], np.int64) for name in ("start_ns", "end_ns"))
+        return union(start, end)
 
     def phase(self, name: PhaseName) -> Phase | None:
         """One phase; None where the run had none."""

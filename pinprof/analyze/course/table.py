@@ -13,7 +13,7 @@ from pinprof.analyze.course.results import OWN, PHASE_NAMES, Course, PhaseName
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.sites import Sites
-from pinprof.base.columns import pack
+from pinprof.base.columns import numbered_pairs, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Capture, Int32, Int64
 
@@ -144,9 +144,9 @@ class CourseTable:
         """The name of the thread that most of these rows' time was spent in."""
         sample = self.course.wall.sample[rows]
         pids, tids = self.capture.samples.pid[sample], self.capture.samples.tid[sample]
-        keys, which = np.unique(pack(pids, tids), return_inverse=True)
+        keys, which = numbered_pairs(pids, tids)
         if not len(keys):
             return self.capture.threads.get((self.course.pid, self.course.tid), "")
-        heaviest = int(np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows]).argmax())
-        row = int(np.flatnonzero(which.reshape(-1) == heaviest)[0])
+        heaviest = int(np.bincount(which, weights=self.course.wall.ns[rows]).argmax())
+        row = int(np.flatnonzero(which == heaviest)[0])
         return self.capture.threads.get((int(pids[row]), int(tids[row])), "")

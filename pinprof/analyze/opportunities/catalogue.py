@@ -293,15 +293,19 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "read-ahead": Entry(
-            "Have the file read in large pieces before it is touched: advise the mapping, or read it into a buffer with"
+            "Have the file read in large pieces before it is needed: advise the kernel, or read it into a buffer with"
             " several threads.",
             "reading ahead",
             {
                 NATIVE: (
                     "madvise(p, size, MADV_WILLNEED);  // before the first touch, and no MADV_RANDOM\n"
+                    "posix_fadvise(fd, 0, size, POSIX_FADV_WILLNEED);  // before it is read\n"
                     "// or: pread(fd, buffer + at, 8 << 20, at) in several threads, with O_DIRECT past the page cache"
                 ),
-                PYTHON: "m.madvise(mmap.MADV_WILLNEED)  # before the first touch; numpy.memmap has it as array._mmap",
+                PYTHON: (
+                    "m.madvise(mmap.MADV_WILLNEED)  # before the first touch; numpy.memmap has it as array._mmap\n"
+                    "os.posix_fadvise(fd, 0, size, os.POSIX_FADV_WILLNEED)  # before it is read"
+                ),
             },
         ),
         "memory-limit": Entry(

@@ -1,4 +1,4 @@
-"""Mapped files that do not lie in memory: a touch of a page waits for the disk."""
+"""Files that do not lie in memory: a touch of a mapped page, or a read, waits for the disk."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, 
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.units import format_counted, format_ns
-from pinprof.data.model import Int64
+from pinprof.data.model import Bool, Int64
 
 _TOUCHES = re.compile(r"filemap_fault(\.\w+)*")
 _READS = re.compile(r"(filemap_read_folio|\w*read_?ahead\w*|page_cache_\w*ra\w*|\w+_readpages|read_pages)(\.\w+)*")
+_OF_CALL = re.compile(r"(filemap_read|generic_file_buffered_read|do_generic_file_read)(\.\w+)*")
+"""A read through the page cache."""
 _ONE_BY_ONE = re.compile(r"filemap_read_folio(\.\w+)*")
 """The kernel reads what is touched and nothing ahead of it."""
 _OF_FAULT = ("fault.file", "fault.core", "fault.entry", "fault.reclaim", "wait.reclaim")
@@ -28,12 +30,12 @@ _AGAIN = (0.5, 0.1, 1.0)
 
 
 def cold_files(scene: Scene) -> Iterator[Candidate]:
-    """Waits for a disk in page faults of mapped files, by place."""
-    touches = scene.has(_TOUCHES)
-    disk = touches & scene.caused_by("wait.disk")
-    reading = disk | (touches & scene.caused_by("fault.file") & scene.has(_READS))
-    own = scene.in_own()
-    for waits in scene.by_place(np.flatnonzero(reading & own)):
+    """Waits for a disk in page faults of mapped files and in reads, by place."""
+    touches, own = scene.has(_TOUCHES), scene.in_own()
+    reads = scene.has(_OF_CALL) & ~touches
+    reading = touches & scene.caused_by("fault.file") & scene.has(_READS)
+    disk = scene.caused_by("wait.disk")
+    for waits in scene.by_place(np.flatnonzero(((touches & disk) | reading) & own)):
         if not disk[waits].any():
             continue
         here = np.isin(scene.place, scene.place[waits[:1]]) & own
@@ -42,28 +44,44 @@ def cold_files(scene: Scene) -> Iterator[Candidate]:
         if len(freed) >= LEAST_SEEN or scene.waits()[freed].any():
             yield _dropped(scene, group, freed, limited=limits(scene, freed))
         else:
-            alone = 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
-            yield _cold(scene, group, int(disk[waits].sum()), alone=alone)
+            yield _touched(scene, group, waits, disk)
+    for waits in scene.by_place(np.flatnonzero(reads & disk & own)):
+        yield _cold(scene, waits, "a file", "as it is needed", (len(waits), "read waits", "reads wait"), _AHEAD)
 
 
-def _cold(scene: Scene, group: Int64, waits: int, *, alone: bool) -> Candidate:
-    how = "page by page" if alone else "as it is touched"
+def _touched(scene: Scene, group: Int64, waits: Int64, disk: Bool) -> Candidate:
+    """A mapped file that nothing but its disk keeps from being there."""
+    alone = 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
+    how, remains = ("page by page", _ALONE) if alone else ("as it is touched", _AHEAD)
+    count = (int(disk[waits].sum()), "page fault waits", "page faults wait")
+    return _cold(scene, group, "a mapped file", how, count, remains)
+
+
+def _cold(
+    scene: Scene,
+    group: Int64,
+    what: str,
+    how: str,
+    waits: tuple[int, str, str],
+    remains: tuple[float, float, float],
+) -> Candidate:
+    """`waits` has their number, and the words for one and for more."""
     why = (
         "The kernel reads nothing ahead, so each page is a request of its own: the program advised so (MADV_RANDOM), or"
         " its accesses jump."
-        if alone
-        else "The kernel already reads ahead. If the disk is at its limit, the change saves nothing."
+        if remains is _ALONE
+        else "The kernel reads ahead by itself. If the disk is at its limit, the change saves nothing."
     )
     site = scene.site_of(group)
     return sampled(
         scene,
         group,
         site,
-        f"{scene.subject(group, site)} reads a mapped file from the disk {how}.",
+        f"{scene.subject(group, site)} reads {what} from the disk {how}.",
         "read-ahead",
-        _ALONE if alone else _AHEAD,
+        remains,
         why,
-        Evidence(f"{format_counted(waits, 'page fault waits', 'page faults wait')} for the disk."),
+        Evidence(f"{format_counted(*waits)} for the disk."),
     )
 
 

@@ -8,19 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.activity.calls import size_class
+from pinprof.analyze.groups import group as cells
 from pinprof.analyze.opportunities.candidate import Candidate, sampled, share_of_own_time, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
-from pinprof.analyze.opportunities.scene import CopyGroup, Scene
+from pinprof.analyze.opportunities.scene import TINY_COPIES, CopyGroup, Scene
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, roughly
 from pinprof.data.activity import MemoryKind
 from pinprof.data.gpu_functions import COPIES, COPYING
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import RUN, Estimate
 
-TINY_COPIES, TINY_BYTES = 1000, 64 << 10
 LEAST_TRACED = 100
 """Copies of a place that say what those are that were not traced."""
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
@@ -50,7 +51,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
             more, rows = _not_traced(scene, group)
             count = roughly(group.count + more) if more else group.count
             size = group.bytes + more * group.each
-            if count < TINY_COPIES or group.each > TINY_BYTES or _reads_scalars(group):
+            if count < TINY_COPIES or not group.tiny or _reads_scalars(group):
                 continue
             site = scene.site_of_calls(group.calls, group.rows)
             pinned = kind == MemoryKind.PINNED
@@ -107,7 +108,7 @@ def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
     GPU did was recorded, their number is known. The group's part is that of the traced ones of its place.
     """
     activity = scene.capture.activity
-    gaps = [part for part in activity.given_up if part.untraced and part.kind == COPIES] if activity else []
+    gaps = [part for part in activity.given_up if part.kind == COPIES] if activity else []
     if activity is None or not gaps or group.count < LEAST_TRACED or not len(group.rows):
         return 0, np.zeros(0, np.int64)
     time = scene.course.wall.time_ns
@@ -215,10 +216,10 @@ def _without_tracing(scene: Scene) -> tuple[str, ...]:
 def pageable(scene: Scene) -> Iterator[Candidate]:
     """Copies from or to pageable memory, which the driver stages, and which block also where they promise not to."""
     for group in scene.copy_groups(MemoryKind.PAGEABLE):
-        if group.table.from_file.mean() > 0.5 or (group.count >= TINY_COPIES and group.each <= TINY_BYTES):
+        if group.of_files or (group.count >= TINY_COPIES and group.tiny):
             continue
-        staged = group.measured or _of_all(group, scene.rates.cost(f"{group.way}.pageable", group.each))
-        pinned = _of_all(group, scene.rates.cost(f"{group.way}.pinned", group.each))
+        staged = group.measured or _of_all(scene, group, "pageable")
+        pinned = _of_all(scene, group, "pinned")
         if staged is None or pinned is None:
             continue
         faults = scene.ns(group.rows[scene.caused_by(*_FAULTS)[group.rows]])
@@ -231,8 +232,12 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
         yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
 
 
-def _of_all(group: CopyGroup, each: Estimate | None) -> Estimate | None:
-    return each.times(group.count) if each else None
+def _of_all(scene: Scene, group: CopyGroup, memory: str) -> Estimate | None:
+    """What all copies of a group take with this memory, each class of sizes by itself."""
+    size = group.table.size_bytes
+    classes = [size[rows] for rows in cells(size_class(size)).rows()]
+    rates = [(scene.rates.cost(f"{group.way}.{memory}", int(some.mean())), len(some)) for some in classes]
+    return total([each.times(count) if each else None for each, count in rates])
 
 
 def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
@@ -265,7 +270,7 @@ def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, 
             f" ({staged.source}); the rest waits for the GPU."),
         ),
         evidence=(
-            Evidence(f"{format_counted(group.count, 'copy', 'copies')} of {format_bytes(group.each)}"
+            Evidence(f"{format_counted(group.count, 'copy', 'copies')} of {group.sizes}"
                      f" take {format_ns(group.cost_ns)}."),
         ),
     )  # fmt: skip
@@ -326,7 +331,7 @@ def _most_at_once(scene: Scene, group: CopyGroup) -> int:
 def mapped_files(scene: Scene) -> Iterator[Candidate]:
     """Copies to the GPU whose source is a mapped file: pages fault in while they are copied."""
     for group in scene.copy_groups(MemoryKind.PAGEABLE):
-        if group.table.from_file.mean() <= 0.5:
+        if not group.of_files:
             continue
         ring = min(group.bytes, 2 * int(group.table.size_bytes.max()))
         # What is read overlaps with the copy of the piece before it, so the longer of both remains.

@@ -39,6 +39,22 @@ class Saving:
 
 
 @dataclass(frozen=True)
+class PerStep:
+    """What a cure saves in a step of the work."""
+
+    saving_ns: int
+    """On average of the steps that have the cost, or of all where it is not known which have it; without the last one
+    where the work ends within it.
+    """
+    step_ns: int
+    """The average length of the same steps."""
+    seen: int | None
+    """In how many steps it was seen; None where samples are too few to tell them from those without it."""
+    steps: int
+    """How many there are."""
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What proves an opportunity, and how to see it."""
 
@@ -71,6 +87,8 @@ class Opportunity:
     basis: tuple[str, ...]
     """What the prediction rests on: rates and where they come from, what was left out."""
     evidence: tuple[Evidence, ...] = ()
+    per_step: PerStep | None = None
+    """None where no steps are seen, or most of the cost lies in none."""
     samples: frozenset[int] = field(default_factory=frozenset)
     """Stack nodes of the samples behind it, for the page's filters."""
 

@@ -26,6 +26,7 @@ from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
 from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
 from pinprof.data.own_code import library_part
@@ -39,6 +40,8 @@ BACK_TO_BACK_NS = 100_000
 """A thread that makes the next call within this time does little between the two."""
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
+TINY_COPIES, TINY_BYTES = 1000, 64 << 10
+"""From this number of copies of at most this size on, a site's are counted apart from its larger ones."""
 MEASURED_ERROR = 0.05
 """The share of the GPU's own times of copies by which runs differ."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
@@ -46,7 +49,10 @@ _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("n
 
 @dataclass(frozen=True)
 class CopyGroup:
-    """Copies of one site in one direction between device memory and one kind of host memory."""
+    """Copies of one site in one direction between device memory and one kind of host memory.
+
+    Where a site makes very many tiny ones beside larger ones, these are two groups.
+    """
 
     table: CopyTable
     calls: Int64
@@ -72,6 +78,22 @@ class CopyGroup:
     def each(self) -> int:
         """Bytes of a typical one."""
         return max(int(np.median(self.table.size_bytes)), 1)
+
+    @property
+    def sizes(self) -> str:
+        """What one has, or the least and the most."""
+        least, most = (format_bytes(int(bound)) for bound in (self.table.size_bytes.min(), self.table.size_bytes.max()))
+        return least if least == most else f"{least} to {most}"
+
+    @property
+    def tiny(self) -> bool:
+        """Whether none is larger than what batching is for."""
+        return int(self.table.size_bytes.max()) <= TINY_BYTES
+
+    @property
+    def of_files(self) -> bool:
+        """Whether most of the bytes come from mapped files."""
+        return 2 * int(self.table.size_bytes[self.table.from_file].sum()) > self.bytes
 
     @property
     def measured(self) -> Estimate | None:
@@ -297,10 +319,13 @@ class Scene(CourseTable):
             for kind in np.unique(host[wanted]).tolist():
                 mine = np.flatnonzero(wanted & (host == kind))
                 for calls in self.call_groups(copies.call[mine]):
-                    table = copies.take(mine[np.isin(copies.call[mine], calls)])
-                    rows = self.rows_inside(calls)
-                    group = CopyGroup(table, calls, rows, self.cost_of_calls(calls, rows), way, words)
-                    found.setdefault(kind, []).append(group)
+                    of_site = mine[np.isin(copies.call[mine], calls)]
+                    for part in _by_size(copies.size_bytes[of_site]):
+                        table = copies.take(of_site[part])
+                        calls = np.unique(table.call)
+                        rows = self.rows_inside(calls)
+                        group = CopyGroup(table, calls, rows, self.cost_of_calls(calls, rows), way, words)
+                        found.setdefault(kind, []).append(group)
         return found
 
     @cached_property
@@ -481,3 +506,9 @@ class Scene(CourseTable):
         if len(known):
             place[place == NOTHING] = np.bincount(known).argmax()
         return place
+
+
+def _by_size(size_bytes: Int64) -> list[Bool]:
+    """Which of a site's copies are judged together: very many tiny ones apart from larger ones."""
+    tiny = size_bytes <= TINY_BYTES
+    return [tiny, ~tiny] if tiny.sum() >= TINY_COPIES and not tiny.all() else [np.ones(len(tiny), np.bool_)]

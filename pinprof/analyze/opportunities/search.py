@@ -28,6 +28,7 @@ from pinprof.analyze.opportunities import (
 )
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.options import with_options
+from pinprof.analyze.opportunities.per_step import per_step
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.rules.needs import (
@@ -77,7 +78,7 @@ DETECTORS: tuple[Detector, ...] = (
     Detector(managed.read_back, "managed memory moved page by page", _KERNEL),
     Detector(managed.first_touch_by_gpu, "managed memory moved page by page", (*_CALLS, KERNEL_SAMPLES, KERNEL_STACKS)),
     Detector(between.pickled, "data that is pickled between processes", _KERNEL),
-    Detector(cold.cold_files, "mapped files that are not in memory", _KERNEL),
+    Detector(cold.cold_files, "files that are not in memory", _KERNEL),
     Detector(pressure.memory_pressure, "memory limits, compaction and NUMA balancing", _KERNEL),
     Detector(pages.page_costs, "temporaries that fault again each time", _KERNEL),
 )
@@ -85,6 +86,8 @@ DETECTORS: tuple[Detector, ...] = (
 
 REFUSED_SHARE = 0.05
 """The share of its phase: a cost of this size is named even where no cure pays."""
+NAMED_CAUSES = 3
+"""Of such a cost."""
 UNEXPLAINED_SHARE = 0.10
 """The share of the work: where memory costs as much and no detector says why, the answer does not say that there is
 nothing to gain."""
@@ -92,8 +95,8 @@ WHOLLY = 0.95
 """The share of a cost in its phase: where it is less, the rest is shown and excluded, and samples are no more exact."""
 DISTURBED_SHARE = 0.2
 """The share of a phase: where a busy machine adds as much, it is said."""
-RUNS = 0.3
-"""By this share of itself, a saving differs from run to run, and beside a recorder: docs/accuracy.md."""
+RUNS = 1.75
+"""Of two measurements of a saving, the larger is up to 1.75 times the smaller, nine times of ten (docs/accuracy.md)."""
 STARTS: tuple[PhaseName, ...] = ("start-up", "imports", "context", "compile")
 """What a program does before it does anything of its own."""
 STARTS_SHARE, LEAST_START_NS = 0.75, 500_000_000
@@ -128,7 +131,7 @@ def search(scene: Scene) -> Opportunities:
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
-            refused.append(_refused(candidate, saving))
+            refused.append(_refused(scene, candidate, saving))
             refused_ns += scene.ns(rows[_memory(scene)[rows]])
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
@@ -172,11 +175,14 @@ def _scaled(saving: Saving, share: float) -> Saving:
     return Saving(round(saving.low_ns * share), round(saving.likely_ns * share), round(saving.high_ns * share))
 
 
-def _in_other_runs(saving: Saving, phase_ns: int) -> Saving:
-    """The saving as other runs will show it: they differ, whatever is known of this one; never more than its phase."""
-    likely, runs = saving.likely_ns, RUNS * saving.likely_ns
-    below, above = math.hypot(likely - saving.low_ns, runs), math.hypot(saving.high_ns - likely, runs)
-    return Saving(max(round(likely - below), 0), likely, max(min(round(likely + above), phase_ns), likely))
+def _in_other_runs(saving: Saving) -> Saving:
+    """The saving as other runs will show it: they differ, whatever is known of this one, and some take longer."""
+    likely, runs = saving.likely_ns, math.log(RUNS)
+    if not likely:
+        return saving
+    below = math.hypot(math.log(likely / saving.low_ns), runs) if saving.low_ns else math.inf
+    above = math.hypot(math.log(saving.high_ns / likely), runs)
+    return Saving(round(likely * math.exp(-below)), likely, round(likely * math.exp(above)))
 
 
 def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) -> Opportunity:
@@ -190,9 +196,10 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         bytes=candidate.bytes,
         cost_ns=candidate.cost_ns,
         cure=candidate.cure,
-        saving=_in_other_runs(saving, scene.phase_ns(candidate.phase)),
+        saving=_in_other_runs(saving),
         basis=(*candidate.basis, *_busy_machine(scene, candidate.phase)),
         evidence=(*candidate.evidence, *_command(scene, candidate)),
+        per_step=per_step(scene, candidate.rows, saving.likely_ns) if candidate.phase == "work" else None,
         samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),
     )
 
@@ -217,10 +224,14 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
     return (Evidence(f"{share} of the sampled time here is {in_words(heaviest)}.", f"explain {heaviest}"),)
 
 
-def _refused(candidate: Candidate, saving: Saving) -> Refused:
+def _refused(scene: Scene, candidate: Candidate, saving: Saving) -> Refused:
     remains = format_ns(round(candidate.remains.ns))
     saves = f", so it saves only {format_ns_about(saving.likely_ns)}" if saving.likely_ns else ", so it saves nothing"
-    reason = f"It takes {format_ns(candidate.cost_ns)}. The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
+    causes = candidate.causes or scene.causes(candidate.rows)
+    parts = [f"{in_words(leaf)} {format_ns(ns)}" for leaf, ns in list(causes.items())[:NAMED_CAUSES]]
+    made_of = f": {', '.join(parts)}" if parts else ""
+    takes = f"It takes {format_ns(candidate.cost_ns)}{made_of}."
+    reason = f"{takes} The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
     return Refused(candidate.title, candidate.site, reason)
 
 
@@ -247,11 +258,10 @@ def _best_change(searched: Searched) -> str:
     first = searched.found[0]
     saving = first.saving
     low, likely, high = map(format_ns_about, (saving.low_ns, saving.likely_ns, saving.high_ns))
-    about = likely if low == high else f"{likely} ({low} to {high})"
     cure = first.cure.option or catalogue.CURES[first.cure.id].phrase
     return (
-        f"{first.title.rstrip('.')}: {cure} saves about {about}"
-        f" of {format_ns(searched.scene.phase_ns(first.phase))} of {first.phase}."
+        f"{first.title.rstrip('.')}: {cure} saves about {likely}"
+        f" of {format_ns(searched.scene.phase_ns(first.phase))} of {first.phase} ({low} to {high} in other runs)."
     )
 
 

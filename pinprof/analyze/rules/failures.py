@@ -59,6 +59,12 @@ def failed_pinned(view: View) -> Verdict:
         f"{format_bytes(pin.copied_bytes)} in {format_ns(pin.copying_ns)}."
         for pin in fallen[:_NAMED]
     ]
+    evidence += [
+        "The CUDA runtime keeps the error until cudaGetLastError takes it. The thread's next launch is"
+        f" {pin.surfaces}: a check there reports this error as its own."
+        for pin in pins[:_NAMED]
+        if pin.surfaces
+    ]
     title = f"{first.call} could not page-lock {_asked(first)}: {first.error.name}"
     return fired(
         f"{title}, and the program copies pageable memory instead." if fallen else f"{title}.",

@@ -1,13 +1,14 @@
-"""Rules about the recording itself: what the samples may not show, and what the first CUDA call hides."""
+"""Rules about the recording itself: what the samples may not show, and what creating a context hides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS
+from pinprof.analyze.activity.results import IdleContext
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
-from pinprof.base.units import format_count, format_counted, format_ns, format_share
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_share
 from pinprof.data.model import Capture
 
 SAMPLING_GAP = 0.05
@@ -39,6 +40,30 @@ def context_init(view: View) -> Verdict:
             severity="info",
         )
     return clear("No recorded call creates a context.", f"No first call exceeds {thresholds}.")
+
+
+def idle_context(view: View) -> Verdict:
+    """A process without work for the GPU has a context all the same."""
+    idle = view.activity.idle_contexts
+    if not idle:
+        return clear("Every process with a context gives the GPU work.", "Or the recording has no two such processes.")
+    one, more = "process creates a CUDA context and gives", "processes create a CUDA context and give"
+    return fired(
+        f"{format_counted(len(idle), one, more)} the GPU no work.",
+        *(_idle(entry, view.capture.threads.get((entry.pid, entry.pid), "")) for entry in idle[:GAPS_NAMED]),
+        "It launches no kernel, copies nothing and allocates no memory of the GPU, while another process does.",
+        advice="A context takes hundreds of MiB of the GPU that is current there, device 0 by default. Call no CUDA "
+        "function in such a process, and pin memory where it is copied; or let it see no GPU (CUDA_VISIBLE_DEVICES=), "
+        "or choose its GPU before the first call (cudaSetDevice).",
+        stake=None,
+    )
+
+
+def _idle(entry: IdleContext, thread: str) -> str:
+    who = f"Process {entry.pid}" + (f" ({thread})" if thread else "")
+    pins = f" It page-locks {format_bytes(entry.pinned_bytes)}." if entry.pinned_bytes else ""
+    at = f" at {entry.site}" if entry.site else ""
+    return f"{who} creates its context in {entry.call}{at}, which takes {format_ns(entry.duration_ns)}.{pins}"
 
 
 def sampling_gap(view: View) -> Verdict:

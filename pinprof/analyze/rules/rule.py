@@ -14,6 +14,8 @@ from pinprof.data.activity_kinds import MemoryKind
 from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Capture
 
+WHOLE_RECORDING = "the whole recording"
+
 
 @dataclass(frozen=True)
 class Stake:
@@ -35,15 +37,17 @@ class Stake:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a share is taken of: one range, or the whole recording."""
+    """What a share is taken of: one range, or all."""
 
     part: EventResult
     range: RangeResult | None
+    all: str = WHOLE_RECORDING
+    """What all is."""
 
     @property
     def name(self) -> str:
         """As a sentence names it."""
-        return str(self.range.path) if self.range else "the whole recording"
+        return str(self.range.path) if self.range else self.all
 
     def enough(self, weight: int) -> bool:
         """Whether shares of this part of it rest on enough samples."""
@@ -67,6 +71,8 @@ class View:
     """The main event; None without samples."""
     traced: ActivityAnalysis | None
     """None when nothing traced CUDA."""
+    all: str = WHOLE_RECORDING
+    """What the events are of, as a sentence names it."""
 
     @classmethod
     def of(
@@ -75,9 +81,10 @@ class View:
         events: tuple[EventResult, ...],
         ranges: tuple[RangeResult, ...],
         activity: ActivityAnalysis | None = None,
+        all_: str = WHOLE_RECORDING,
     ) -> View:
         """A capture and what was counted of it."""
-        return cls(capture, events, ranges, judged_event(events), activity)
+        return cls(capture, events, ranges, judged_event(events), activity, all_)
 
     @property
     def main(self) -> EventResult:
@@ -102,21 +109,21 @@ class View:
         return self.capture.manifest.host
 
     def scopes(self) -> Iterator[Scope]:
-        """Every range with enough samples, then the whole recording."""
+        """Every range with enough samples, then all."""
         for entry in self.ranges:
             part = entry.event(self.main.event)
             if part.total and not part.too_few:
                 yield Scope(part, entry)
-        yield Scope(self.main, None)
+        yield Scope(self.main, None, self.all)
 
     def innermost(self) -> list[Scope]:
-        """Ranges that enclose no other, or the whole recording where there are no ranges."""
+        """Ranges that enclose no other, or all where there are no ranges."""
         outer = {entry.path.parent for entry in self.ranges}
         inner = [scope for scope in self.scopes() if scope.range and scope.range.path not in outer]
         return inner or [scope for scope in self.scopes() if not scope.range]
 
     def worst(self, *leaves: str) -> tuple[Scope, float]:
-        """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges.
+        """Where these leaves' share is largest: among outermost ranges, or of all without ranges.
 
         A range in which they cost a trifle follows all others.
         """
@@ -288,6 +295,8 @@ class Rule:
     """Begins the sentence `… can't be judged.`"""
     to_clear: tuple[Need, ...] = ()
     """Without these the rule may fire, but does not say that there is nothing."""
+    whole: bool = False
+    """Whether it judges the whole recording, and not what the program itself does in it."""
     otherwise: Rule | None = None
     """Judges where a need is not met: the same question by poorer data."""
 

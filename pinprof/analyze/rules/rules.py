@@ -19,6 +19,7 @@ from pinprof.analyze.rules.needs import (
     CPU_SAMPLES,
     CUDA,
     EVERY_ALLOCATION,
+    EVERY_CALL,
     GPU,
     GPU_SPAN,
     GPU_WORK,
@@ -59,8 +60,9 @@ RULES: tuple[Rule, ...] = (
     Rule("freeing", shares.freeing, KERNEL_CAUSES, to_clear=(WHOLE,)),
     Rule("no-huge-pages", pages.no_huge_pages, INSIDE_KERNEL, "The use of huge pages", (WHOLE,)),
     Rule("compaction", pinning.compaction, INSIDE_KERNEL, to_clear=(WHOLE,)),
-    Rule("sampling-gap", quality.sampling_gap, (SAMPLES,)),
+    Rule("sampling-gap", quality.sampling_gap, (SAMPLES,), whole=True),
     Rule("context-init", quality.context_init, (CALLS, ANY_CALL), "Context initialisation"),
+    Rule("idle-context", quality.idle_context, (CALLS, ANY_CALL, EVERY_CALL), "The use of contexts"),
     Rule("async-from-pageable", copies.async_from_pageable, COPIES, "Blocking by asynchronous copies", (MEMORY_KINDS,)),
     Rule("tiny-copies", copies.tiny_copies, COPIES, "The size of copies"),
     Rule("sync-serialisation", copies.sync_serialisation, (*GPU, GPU_SPAN), "Waiting for copies"),
@@ -82,8 +84,11 @@ CUDA_RULES = frozenset(rule.name for rule in RULES if {CUDA, CALLS, CALLS_OR_CUD
 _ORDER: tuple[Severity, ...] = ("critical", "warning", "info", "not-assessable", "ok")
 
 
-def findings(view: View) -> tuple[Finding, ...]:
-    """Every rule's verdict, what fired first; nothing when the recording holds neither samples nor activity."""
+def findings(view: View, own: View) -> tuple[Finding, ...]:
+    """Every rule's verdict of the program's own time (`own`), what fired first; nothing when the recording holds
+    neither samples nor activity.
+    """
     if view.sampled is None and view.traced is None:
         return ()
-    return tuple(sorted((rule.verdict(view) for rule in RULES), key=lambda entry: _ORDER.index(entry.severity)))
+    said = (rule.verdict(view if rule.whole else own) for rule in RULES)
+    return tuple(sorted(said, key=lambda entry: _ORDER.index(entry.severity)))

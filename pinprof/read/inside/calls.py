@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import pack, pairs_of
+from pinprof.base.columns import numbered_pairs, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
@@ -241,7 +241,7 @@ def _named(
     functions: Sequence[str], called: Int64, made_by: Sequence[KnownSite], site: Int64, names: dict[str, int]
 ) -> tuple[Int32, UInt8]:
     """The name of each call and its `Api`: the runtime's function that made it, where that one does the same."""
-    distinct, which = np.unique(pack(called, site), return_inverse=True)
+    distinct, which = numbered_pairs(called, site)
     name, api = np.zeros(len(distinct), np.int32), np.zeros(len(distinct), np.uint8)
     for place, (number, at) in enumerate(pairs_of(distinct)):
         driver, runtime = functions[number], made_by[at].runtime
@@ -278,7 +278,7 @@ def _numbered(*columns: NDArray[Any]) -> Int64:
     """The same number for rows that are the same in all columns."""
     number = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        number = np.unique(pack(number, column), return_inverse=True)[1].reshape(-1).astype(np.int64)
+        number = numbered_pairs(number, column)[1]
     return number
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import pack, pairs_of
+from pinprof.base.columns import numbered_pairs, pairs_of
 from pinprof.data.activity import MarkTable
 from pinprof.data.model import Bool, Int32, Int64, RangeTable
 from pinprof.read.by_thread import threads
@@ -82,7 +82,7 @@ def _domains(raw: Numbers, name: Int32, names: list[str]) -> tuple[Int32, list[s
         )
     }
     number, of_number = np.unique(raw["domain"], return_inverse=True)
-    pairs, index = np.unique(pack(of_number, raw["pid"]), return_inverse=True)
+    pairs, index = numbered_pairs(of_number, raw["pid"])
     keys = [(pid, int(number[place])) for place, pid in pairs_of(pairs)]
     shown = [texts.get(key, "" if key[1] in (0, schema.MISSING) else f"domain {key[1]}") for key in keys]
     return index.astype(np.int32), shown

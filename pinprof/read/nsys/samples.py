@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import pack, unpack
+from pinprof.base.columns import numbered_pairs, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
@@ -138,7 +138,7 @@ def _frames(tables: ExportTables, chains: Numbers, builder: StackBuilder, resolv
         ]
         frame[in_kernel], named[in_kernel] = np.array(made)[index], (names >= 0)[index]
     if len(in_user):
-        pairs, pair = np.unique(pack(chains["symbol"][in_user], chains["module"][in_user]), return_inverse=True)
+        pairs, pair = numbered_pairs(chains["symbol"][in_user], chains["module"][in_user])
         distinct, index = np.unique(pair << 1 | (chains["unresolved"][in_user] > 0), return_inverse=True)
         symbols, modules = unpack(pairs[distinct >> 1])
         texts = tables.strings(np.concatenate([symbols, modules]))

@@ -1,1 +1,1 @@
-"""What a program said through NVTX, as the injection library wrote it down."""
+"""What a program said through NVTX, as the agent wrote it down."""

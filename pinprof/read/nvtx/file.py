@@ -1,4 +1,4 @@
-"""One file of the NVTX injection library: bytes → columns of events; collect/nvtx/injection.c has its layout.
+"""One file that the agent writes of NVTX: bytes → columns of events; inside/nvtx.c has its layout.
 
 Nothing in a file raises an error: what is no whole record is left out and counted. The writer may have been killed at
 any instruction, the disk may have been full, and the file may be of a hostile program.
@@ -21,7 +21,7 @@ MAGIC = b"PINPNVTX"
 
 
 class NvtxKind(IntEnum):
-    """What a record says; the numbers are those of injection.c."""
+    """What a record says; the numbers are those of nvtx.c."""
 
     THREAD = 1
     PUSH = 2

@@ -1,4 +1,4 @@
-"""NVTX ranges that pinprof's injection library recorded, one file for each process; times are CLOCK_MONOTONIC.
+"""NVTX ranges that the agent recorded, one file for each process; times are CLOCK_MONOTONIC.
 
 Pushes and pops match within a thread and a domain, starts and ends within a process. Rules for what does not fit:
 

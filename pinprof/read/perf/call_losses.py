@@ -42,7 +42,7 @@ class CallLosses:
             self._lost[self._kinds[place]].add(names[place][0].removesuffix("-bare"))
         self._written: dict[tuple[bool, int], Int64] = {}
         """When each ring had a record: of memory or not, of a CPU."""
-        self._given_up = [part for part in given_up if part.untraced and part.kind == MEMORY]
+        self._given_up = [part for part in given_up if part.kind == MEMORY]
 
     @property
     def lost_memory(self) -> bool:

@@ -30,34 +30,30 @@ def overhead(manifest: Manifest) -> CallOverhead | None:
 
 
 def given_up(manifest: Manifest) -> tuple[GivenUp, ...]:
-    """When calls of a kind were recorded with less than usual, by time; episodes that are none are left out."""
+    """When calls of a kind were not recorded, by time; episodes that are none are left out."""
     found = []
     for raw in _told(manifest, "probes"):
         for entry in list(raw.get("given_up") or ())[:_MOST_EPISODES]:
-            start, end, calls = (entry.get(name) for name in ("from_ns", "to_ns", "calls"))
-            untraced = entry.get("without") == "calls"
-            whole = type(start) is int and type(end) is int and start <= end and (untraced or type(calls) is int)
-            if whole and entry.get("kind") in KINDS and entry.get("without") in ("calls", "stacks"):
-                found.append(GivenUp(entry["kind"], untraced, start, end, None if untraced else calls))
+            start, end = entry.get("from_ns"), entry.get("to_ns")
+            whole = type(start) is int and type(end) is int and start <= end
+            if whole and entry.get("kind") in KINDS and entry.get("without") == "calls":
+                found.append(GivenUp(entry["kind"], start, end))
     return tuple(sorted(found, key=lambda entry: entry.start_ns))
 
 
 def notes(episodes: Iterable[GivenUp], begun_ns: int, percent: float | None) -> tuple[str, ...]:
-    """One sentence for each kind and what it lacks; `begun_ns` is when the recording began."""
+    """One sentence for each kind; `begun_ns` is when the recording began."""
     said = []
     budget = f"{percent:g} % of the program's time" if percent else "the program may lose"
-    ordered = sorted(episodes, key=lambda entry: (KINDS.index(entry.kind), entry.untraced))
-    for (kind, untraced), group in groupby(ordered, key=lambda entry: (entry.kind, entry.untraced)):
+    for kind, group in groupby(sorted(episodes, key=lambda entry: KINDS.index(entry.kind)), lambda entry: entry.kind):
         parts = list(group)
         since, length = min(part.start_ns for part in parts), sum(part.end_ns - part.start_ns for part in parts)
         times = f" in {format_count(len(parts))} intervals" if len(parts) > 1 else ""
         counted, words = [part.calls for part in parts if part.calls is not None], _WORDS.get(kind, _OTHERS)
         count = format_counted(sum(counted), *words) if len(counted) == len(parts) else words[1].capitalize()
-        what = "not traced" if untraced else "traced without their callers"
         when = f"from {format_ns(max(since - begun_ns, 0))} on, for {format_ns(length)}{times}"
-        said.append(
-            f"{count} were {what}, {when}, because tracing them would have cost more than {budget} (--probe-budget)."
-        )
+        why = f"because tracing them would have cost more than {budget} (--probe-budget)"
+        said.append(f"{count} were not traced, {when}, {why}.")
     return tuple(said)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from pinprof.data.gpu_functions import (
     READ_PIECES,
     STATED,
     Function,
-    kind_of,
     of_vendor,
     plain_name,
 )
@@ -106,7 +104,7 @@ def calls_of(recording: perf_data.PerfRecording, resolver: Resolver, given_up: S
     activity = Activity(
         SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
         lost_memory=losses.lost_memory,
-        given_up=tuple(_outermost(part, memory.calls) for part in given_up),
+        given_up=tuple(given_up),
     )  # fmt: skip
     return CudaCalls(activity, tuple(notes), stacks.table)
 
@@ -117,23 +115,11 @@ def _across(given_up: Sequence[GivenUp], start: Int64, end: Int64, source: Int32
     """
     result = np.zeros(len(start), np.bool_)
     for kind in set(kinds):
-        gaps = [part for part in given_up if part.untraced and part.kind == kind]
+        gaps = [part for part in given_up if part.kind == kind]
         mine = np.isin(source, np.flatnonzero([each == kind for each in kinds]))
         begins = np.array(sorted(part.start_ns for part in gaps), np.int64)
         result |= mine & (np.searchsorted(begins, start) < np.searchsorted(begins, end))
     return result
-
-
-def _outermost(part: GivenUp, calls: ApiCallTable) -> GivenUp:
-    """The recorder counts each function that is entered; here are the program's own calls, as those recorded go.
-
-    A call of the runtime that calls the driver is entered twice.
-    """
-    if part.calls is None:
-        return part
-    mine = np.array([kind_of(name) == part.kind for name in calls.names] or [False], np.bool_)
-    inside = calls.folded[mine[calls.name]]
-    return replace(part, calls=round(part.calls / (1 + float(np.median(inside))))) if len(inside) else part
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, Int64]:

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import pack, pairs_of
+from pinprof.base.columns import numbered, numbered_pairs, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_share
 from pinprof.data.activity import ApiCallTable, Caller
@@ -148,7 +148,7 @@ def settle_by_sites(
     call = _calls_of(samples, calls)
     row = np.flatnonzero(call >= 0)
     node = calls.stack[call[row]]
-    pairs, which = np.unique(pack(node, seen[row]), return_inverse=True)
+    pairs, which = numbered_pairs(node, seen[row])
     made = np.full(len(pairs), NO_STACK, np.int32)
     for place, (at, looked) in enumerate(pairs_of(pairs)):
         if python := _python_of(native, at):
@@ -258,12 +258,11 @@ def _within(windows: Windows, start: Int64, end: Int64) -> tuple[Int64, Int64]:
 
 def _alike(calls: ApiCallTable, callers: Int64) -> Int64:
     """Per call the number of its function, native callers and size, which rare sizes share."""
-    same = np.unique(pack(callers, calls.name), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    same = numbered_pairs(callers, calls.name)[1]
     if calls.size_bytes is None:
         return same
-    size = np.unique(calls.size_bytes, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    sizes, which, count = np.unique(pack(same, size), return_inverse=True, return_counts=True)
-    which = which.reshape(-1).astype(np.int64)
+    sizes, which = numbered_pairs(same, numbered(calls.size_bytes)[1])
+    count = np.bincount(which)
     return np.where(count[which] >= _OFTEN, which, len(sizes) + same)
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.base.columns import UInt8, pack, pairs_of, unpack
+from pinprof.base.columns import UInt8, numbered_pairs, pairs_of, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.data.model import (
@@ -198,7 +198,10 @@ class _Grafting:
         """`seen`: per sample its Python stack, or NO_STACK."""
         samples = self._capture.samples
         roots, root_of_sample = self._roots()
-        distinct, of_sample, root = _distinct(pack(samples.stack, seen), root_of_sample)
+        pairs, of_pair = numbered_pairs(samples.stack, seen)
+        both, of_sample = numbered_pairs(of_pair, root_of_sample)
+        of_both, root = unpack(both)
+        distinct = pairs[of_both]
         node, _ = unpack(distinct)
         named = _frames_on(self._capture.stacks, list(map(bool, self._kinds.function)))[node] > 0
         chains = [
@@ -231,10 +234,10 @@ class _Grafting:
     def _roots(self) -> tuple[list[tuple[int, ...]], Int64]:
         """Distinct beginnings of threads, the empty one first, and per sample the number of its thread's."""
         samples = self._capture.samples
-        threads, of_thread = np.unique(pack(samples.pid, samples.tid), return_inverse=True)
-        of_thread = of_thread.reshape(-1).astype(np.int64)
-        rows, count = np.unique(pack(of_thread, samples.stack), return_counts=True)
-        table = [(thread, node, size) for (thread, node), size in zip(pairs_of(rows), count.tolist(), strict=True)]
+        threads, of_thread = numbered_pairs(samples.pid, samples.tid)
+        rows, row = numbered_pairs(of_thread, samples.stack)
+        count = np.bincount(row).tolist()
+        table = [(thread, node, size) for (thread, node), size in zip(pairs_of(rows), count, strict=True)]
         beginnings = self._beginnings.of_threads(table, self._chain)
         roots: dict[tuple[int, ...], int] = {(): 0}
         numbers = [roots.setdefault(beginnings.get(number, ()), len(roots)) for number in range(len(threads))]
@@ -302,14 +305,6 @@ def _frames_on(stacks: StackTable, counted: Sequence[bool]) -> Int64:
     for nodes in stacks.levels():
         count[nodes] = count[stacks.parent[nodes]] + marks[stacks.frame[nodes]]
     return count
-
-
-def _distinct(pairs: Int64, root: Int64) -> tuple[Int64, Int64, Int64]:
-    """Distinct rows of (pair, root) as two columns, and per sample which one it is."""
-    known, of_sample = np.unique(pairs, return_inverse=True)
-    several = int(root.max(initial=0)) + 1
-    both, which = np.unique(of_sample.reshape(-1).astype(np.int64) * several + root, return_inverse=True)
-    return known[both // several], which.reshape(-1).astype(np.int64), both % several
 
 
 def _matched(functions: list[tuple[str, str]], seen: list[PythonFrame]) -> tuple[int, list[int]]:
@@ -408,9 +403,8 @@ def _decided(matched: Matched, stacks: PythonStacks) -> Int32:
     """The stack of each sample; where it is undecided, one that says so."""
     decided = matched.stack.copy()
     rows = np.flatnonzero((matched.how == UNDECIDED) & (matched.stack != NO_STACK) & (matched.other != NO_STACK))
-    pairs, which = np.unique(pack(matched.stack[rows], matched.other[rows]), return_inverse=True)
-    made = [stacks.either(*pair) for pair in pairs_of(pairs)]
-    decided[rows] = np.array(made, np.int32)[which.reshape(-1)]
+    pairs, which = numbered_pairs(matched.stack[rows], matched.other[rows])
+    decided[rows] = np.array([stacks.either(*pair) for pair in pairs_of(pairs)], np.int32)[which]
     return decided
 
 

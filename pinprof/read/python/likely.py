@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import pack, unpack
+from pinprof.base.columns import numbered, numbered_pairs, pack, unpack
 from pinprof.data.model import Bool, Int32, Int64
 
 Float = NDArray[np.float64]
@@ -72,6 +72,8 @@ class LookTimes:
         self.saw = saw
         number = np.arange(len(saw))
         self._keys = np.sort(pack(saw, number))
+        self._pairs, self.pair = numbered_pairs(saw[:-1], saw[1:])
+        """Per look but the last a number of what it and the next one saw: equal ones for equal stacks."""
         self._same = self._share(number - _AROUND, number + _AROUND + 1, saw)
         """Per look the part of the looks around it that saw the same."""
         within = stretch[1:] == stretch[:-1]
@@ -99,24 +101,28 @@ class LookTimes:
         """The stack that the nearer look saw."""
         return self.saw[gaps.before + (gaps.until < gaps.since)]
 
-    def chances(self, gaps: Gaps, others: list[Int32]) -> tuple[Int32, Float]:
-        """Per sample the stacks of the looks before and after it, and others; and per stack how probable it is by time
-        alone, up to a factor that all stacks of a sample share. A stack that comes twice has 0 then.
+    def saw_both(self, pair: Int64) -> tuple[Int32, Int32]:
+        """Per number of a pair what its looks saw."""
+        first, second = unpack(self._pairs[pair])
+        return first.astype(np.int32), second.astype(np.int32)
+
+    def chances(self, gaps: Gaps, alike: Int64, stacks: Int32) -> Float:
+        """Per column of `stacks` and sample how probable that stack is by time alone, up to a factor that all stacks of
+        a sample share; `alike` is the sample's row. A stack that comes twice has 0 then.
         """
-        first, second = self.saw[gaps.before], self.saw[gaps.before + 1]
         stayed, stays = np.exp(-gaps.since / self.tau_ns), np.exp(-gaps.until / self.tau_ns)
         left, then = 1 - stayed, (1 - stays) * self._same[gaps.before + 1]
-        stacks = np.stack([first, second, *others], axis=1)
-        chance = np.empty(stacks.shape)
-        chance[:, 0] = (stayed + left * self._same[gaps.before]) * (stays * (first == second) + then)
-        chance[:, 1] = np.where(first == second, 0, left * self._same[gaps.before + 1] * (stays + then))
-        for number in range(2, stacks.shape[1]):
-            rows = np.flatnonzero((stacks[:, :number] != stacks[:, number, None]).all(axis=1))
-            chance[:, number] = 0
-            chance[rows, number] = (
-                left[rows] * self._on_both_sides(gaps.before[rows], stacks[rows, number]) * then[rows]
+        agree = (stacks[0] == stacks[1])[alike]
+        chance = np.empty((len(stacks), len(alike)))
+        chance[0] = (stayed + left * self._same[gaps.before]) * (stays * agree + then)
+        chance[1] = np.where(agree, 0, left * self._same[gaps.before + 1] * (stays + then))
+        for number in range(2, len(stacks)):
+            rows = np.flatnonzero((stacks[:number] != stacks[number]).all(axis=0)[alike])
+            chance[number] = 0
+            chance[number, rows] = (
+                left[rows] * self._on_both_sides(gaps.before[rows], stacks[number][alike[rows]]) * then[rows]
             )
-        return stacks, chance
+        return chance
 
 
 def _fitted(apart: Int64, same: Bool, by_chance: Float, period_ns: int) -> float:
@@ -178,8 +184,8 @@ class CallHabits:
         return np.where(known, self._by_count[place], otherwise).astype(np.int32)
 
     def odds(self, called: Int64, stack: Int32) -> Float:
-        """How many times more often than others a stack calls each function."""
-        pairs, which = np.unique(pack(_itself(called), stack), return_inverse=True)
+        """How many times more often than others each stack calls the function of its column."""
+        pairs, which = numbered_pairs(np.broadcast_to(_itself(called), stack.shape).reshape(-1), stack.reshape(-1))
         functions, stacks = unpack(pairs)
         levels = [functions]
         while (levels[-1] >= 0).any():
@@ -190,7 +196,7 @@ class CallHabits:
             count = _looked_up(self._keys, self._count, pack(np.maximum(level, 0), stacks)) * (level >= 0)
             total = _looked_up(self._functions, self._all, level)
             part = (count + _CALLERS_WEIGHT * part) / (total + _CALLERS_WEIGHT)
-        return np.asarray((part / usual)[which.reshape(-1)])
+        return np.asarray((part / usual)[which].reshape(stack.shape))
 
 
 def _itself(called: Int64) -> Int64:
@@ -213,43 +219,49 @@ def likely_stacks(gaps: Gaps, looks: LookTimes, calls: CallHabits) -> Int32:
 
 
 def _likely(gaps: Gaps, looks: LookTimes, calls: CallHabits) -> Int32:
-    first = looks.saw[gaps.before]
-    stacks, chance = looks.chances(gaps, [calls.most_often(gaps.called, rank, first) for rank in range(_OTHERS)])
-    for number in range(stacks.shape[1]):
-        rows = np.flatnonzero(chance[:, number])
-        chance[rows, number] *= calls.odds(gaps.called[rows], stacks[rows, number])
-    chance = _with_sums(chance, stacks, gaps.clock, looks.nearest(gaps))
-    around = np.unique(pack(first, stacks[:, 1]), return_inverse=True)[1].reshape(-1)
-    alike = np.unique(pack(gaps.called, around), return_inverse=True)[1].reshape(-1)
-    return stacks[np.arange(len(stacks)), _chosen(chance, alike)]
+    """Alike are samples that called the same between looks at the same: they have the same stacks to choose from."""
+    keys, alike = numbered_pairs(gaps.called, looks.pair[gaps.before])
+    called, pair = unpack(keys)
+    first, second = looks.saw_both(pair)
+    stacks = np.stack([first, second, *(calls.most_often(called, rank, first) for rank in range(_OTHERS))])
+    chance = looks.chances(gaps, alike, stacks)
+    chance *= calls.odds(called, stacks)[:, alike]
+    chance = _with_sums(chance, stacks, alike, gaps)
+    return np.asarray(stacks[_chosen(chance, alike), alike])
 
 
-def _chosen(chance: Float, alike: NDArray[np.intp]) -> NDArray[np.intp]:
-    """One column for each row: among rows that are alike, each has as many as its chances add up to, where it has most.
+def _chosen(chance: Float, alike: Int64) -> NDArray[np.intp]:
+    """One column for each sample: among those that are alike, each has as many as its chances add up to, where it has
+    most.
 
     To take whatever is likeliest would be right more often and wrong in sum: what two lines call, one would have alone.
     """
-    chosen = np.full(len(chance), -1)
-    for column in range(chance.shape[1]):
-        open_ = np.flatnonzero((chosen < 0) & (chance[:, column] > 0))
-        open_ = open_[np.lexsort((-chance[open_, column], alike[open_]))]
-        sums = np.bincount(alike, chance[:, column])
-        many = np.diff(np.floor(np.cumsum(sums) + 0.5), prepend=0)
-        rank = np.arange(len(open_)) - np.searchsorted(alike[open_], alike[open_])
-        chosen[open_[rank < many[alike[open_]]]] = column
-    return np.where(chosen < 0, chance.argmax(axis=1), chosen)
+    chosen = np.full(chance.shape[1], -1)
+    for column, mine in enumerate(chance):
+        many = np.diff(np.floor(np.cumsum(np.bincount(alike, mine)) + 0.5), prepend=0)
+        open_ = np.flatnonzero((chosen < 0) & (mine > 0))
+        left = np.bincount(alike[open_], minlength=len(many))
+        chosen[open_[(left <= many)[alike[open_]]]] = column
+        open_ = open_[((left > many) & (many > 0))[alike[open_]]]
+        open_ = open_[np.lexsort((-mine[open_], alike[open_]))]
+        ordered = alike[open_]
+        rank = np.arange(len(open_)) - np.searchsorted(ordered, np.arange(len(many)))[ordered]
+        chosen[open_[rank < many[ordered]]] = column
+    return np.where(chosen < 0, chance.argmax(axis=0), chosen)
 
 
-def _with_sums(chance: Float, stacks: Int32, clock: Bool, nearest: Int32) -> Float:
+def _with_sums(chance: Float, stacks: Int32, alike: Int64, gaps: Gaps) -> Float:
     """Chances that add up to 1 per sample, and for a clock's samples to the sums of the nearest looks per stack."""
-    known, number = np.unique(stacks, return_inverse=True)
+    known, number = numbered(stacks.reshape(-1))
     number = number.reshape(stacks.shape)
-    wanted = np.bincount(np.searchsorted(known, nearest[clock]), minlength=len(known))
-    factor, of_clock, mine = np.ones(len(known)), chance[clock], number[clock]
-    for _ in range(_SUMS_STEPS if len(mine) else 0):
+    of_clock, mine = chance[:, gaps.clock], number[:, alike[gaps.clock]]
+    later, by_sample = gaps.until < gaps.since, mine.T.reshape(-1)
+    wanted = np.bincount(np.where(later[gaps.clock], mine[1], mine[0]), minlength=len(known))
+    factor = np.ones(len(known))
+    for _ in range(_SUMS_STEPS if mine.shape[1] else 0):
         now = of_clock * factor[mine]
-        now /= np.maximum(now.sum(axis=1, keepdims=True), 1e-300)
-        sums = np.bincount(mine.reshape(-1), now.reshape(-1), minlength=len(known))
+        now /= np.maximum(now.sum(axis=0), 1e-300)
+        sums = np.bincount(by_sample, now.T.reshape(-1), minlength=len(known))
         factor = np.clip(factor * (wanted + 0.5) / (sums + 0.5), 1 / _MOST_SUMS, _MOST_SUMS)
-    chance = chance * factor[number]
-    return np.asarray(chance / np.maximum(chance.sum(axis=1, keepdims=True), 1e-300))
+    chance *= factor[number][:, alike]
+    return np.asarray(chance / np.maximum(chance.sum(axis=0), 1e-300))

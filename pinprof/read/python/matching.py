@@ -245,7 +245,9 @@ class _View:
 
     def match_runs(self, calls: CallHabits) -> None:
         """Samples on the processors; between two looks that agree, a thread may have been elsewhere."""
-        rows = np.flatnonzero((self.runs.how == NONE) | ~self._is_short())
+        short = self._is_short()
+        both = (self._before >= 0) & (self._after >= 0)
+        rows = np.flatnonzero(np.where(both, short & (self.runs.how == NONE), True))
         if not len(self._run_looked):
             self._leave_open(rows)
             return
@@ -254,7 +256,6 @@ class _View:
         (some_start, from_start), (some_end, from_end) = (
             self._like_others(mine, others) for mine, others in zip((since, until), seen, strict=True)
         )
-        short = since.distance + until.distance < _SHORT_PERIODS * self._period
         before, after = self._before[rows], self._after[rows]
         # A look in the stretch, unless its edge is nearer.
         after_look = np.where(before >= 0, self._run_time[rows] - self._run_looked[before], _TOP)
@@ -266,18 +267,19 @@ class _View:
         near = alone & (np.minimum(after_look, to_look) <= self._farthest)
         always = np.where(from_start != NO_STACK, from_start, from_end)
         chosen = np.select(
-            [short, alone & edge_nearer & (by_edge != NO_STACK), near], [always, by_edge, by_look], NO_STACK
+            [short[rows], alone & edge_nearer & (by_edge != NO_STACK), near], [always, by_edge, by_look], NO_STACK
         ).astype(np.int32)
         chosen = np.where((chosen == NO_STACK) & near, by_look, chosen).astype(np.int32)
         decided = chosen != NO_STACK
-        decided &= (before < 0) | (after < 0) | short
         self.runs.put(rows[decided], chosen[decided], NEARER)
-        self._between(rows[~decided & (before >= 0) & (after >= 0)], calls)
+        between = both & ~short
+        between[rows[~decided]] = both[rows[~decided]]
+        self._between(np.flatnonzero(between), calls)
         neither = ~decided & (before < 0) & (after < 0)
         some = np.select([always != NO_STACK, some_start != NO_STACK], [always, some_start], some_end).astype(np.int32)
         alike = neither & (some != NO_STACK)
         self.runs.put(rows[alike], some[alike], NEARER)
-        self._leave_open(rows[~decided & ~alike & ((before < 0) | (after < 0))])
+        self._leave_open(rows[~decided & ~alike & ~both[rows]])
 
     def _is_short(self) -> Bool:
         """Which samples are in a short stretch."""

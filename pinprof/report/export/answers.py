@@ -121,7 +121,9 @@ def _cure() -> Schema:
 
 
 def _fix() -> Schema:
-    change = record(FixedChange, fields_of(FixedChange, "measured"), measured=_cure())
+    change = record(
+        FixedChange, fields_of(FixedChange, "measured without_code"), measured=_cure(), without_code=or_null(_cure())
+    )  # fmt: skip
     trial = record(TrialResult, fields_of(TrialResult, "cures"))
     return record(
         FixResult, "command patch notes", headline=TEXT, trial=trial, changes=list_of(change),

@@ -13,7 +13,7 @@ import re
 
 import numpy as np
 
-from pinprof.base.columns import pack, unpack
+from pinprof.base.columns import numbered_pairs, unpack
 from pinprof.data.model import KERNEL, Capture, Dso, FrameTable, Int32, Int64
 from pinprof.report.rows import threads_of
 
@@ -81,9 +81,9 @@ def merged_by_process(capture: Capture, event: int) -> tuple[list[str], Int64, I
         which = np.searchsorted([begin for begin, _ in earlier], samples.time_ns[chosen[rows]], "right") - 1
         thread[rows] = len(names) + np.maximum(which, 0)
         names += [_process(name) for _, name in earlier]
-    keys, row = np.unique(pack(thread, samples.stack[chosen]), return_inverse=True)
+    keys, row = numbered_pairs(thread, samples.stack[chosen])
     weight = np.zeros(len(keys), np.int64)
-    np.add.at(weight, row.reshape(-1), samples.weight[chosen])
+    np.add.at(weight, row, samples.weight[chosen])
     name, node = unpack(keys)
     return names, name, node.astype(np.int32), weight
 

@@ -52,8 +52,8 @@ def schema() -> Schema:
         "headline": TEXT,
         "capture": of_type(CaptureFacts),
         "opportunities": list_of(
-            record(opportunities.Opportunity, "rank title site causes phase count bytes cost_ns cure basis evidence",
-                    saving_ns=saving)
+            record(opportunities.Opportunity,
+                   "rank title site causes phase count bytes cost_ns cure basis evidence per_step", saving_ns=saving)
         ),
         "to_measure": list_of(of_type(opportunities.ToMeasure)),
         "refused": list_of(of_type(opportunities.Refused)),

@@ -68,7 +68,7 @@ class FixChanges(SubjectSection[FixResult]):
 
     def to_json(self) -> dict[str, Any]:
         """Every change."""
-        return {"changes": [asdict(one) | {"measured": _measured(one)} for one in self.it.changes]}
+        return {"changes": [asdict(one) | _measured(one) for one in self.it.changes]}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """Verdict, figures and diff."""
@@ -128,12 +128,26 @@ def _figures(one: FixedChange) -> str:
     measured = f"Measured {words.change(cure.ratio)}" if cure.ratio else "Not measured: too few rounds"
     predicted = f"; predicted {text}" if (text := words.prediction(cure)) else ""
     memory = f"; peak memory {text}" if (text := words.memory(cure)) else ""
-    return f"{measured}{predicted}{memory}. {cure.costs}"
+    return f"{measured}{predicted}{memory}. {cure.costs}{_without_code(one)}"
+
+
+def _without_code(one: FixedChange) -> str:
+    """What the cure that does the same without a change of code saves."""
+    other, own = one.without_code, one.measured.ratio
+    if other is None or other.ratio is None or own is None:
+        return ""
+    agree = other.ratio.low <= own.high and own.low <= other.ratio.high
+    said = "both agree" if agree else "the two differ"
+    return f" Without a change of code (pinprof try --cure {other.id}): {words.change(other.ratio)}; {said}."
 
 
 def _measured(one: FixedChange) -> dict[str, Any]:
-    cure = one.measured
-    return asdict(cure) | {"off": cure.off, "no_larger_than": cure.no_larger_than}
+    """Both cures with the figures that follow from theirs."""
+    cures = {"measured": one.measured, "without_code": one.without_code}
+    return {
+        key: cure and asdict(cure) | {"off": cure.off, "no_larger_than": cure.no_larger_than}
+        for key, cure in cures.items()
+    }
 
 
 FORMS = Forms[FixResult]((FixHead, FixChanges, FixLeftAlone), {"schema": 1, "kind": "fix"})

@@ -13,11 +13,12 @@ from rich.text import Text
 
 from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF, in_words
-from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, ToMeasure
+from pinprof.analyze.opportunities.results import Opportunities, Opportunity, PerStep, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.search import looked_for
 from pinprof.analyze.sites import Site
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.spoken import spoken
 from pinprof.report import markdown
 from pinprof.report.data import Explained, Shared
 from pinprof.report.flame import FlameData
@@ -38,8 +39,6 @@ class Card:
     """Wall time of its phase; what it costs, where the phase is not known."""
     event: int
     """The event that shows its samples; -1 where none does."""
-    steps: int = 0
-    """How many steps its phase has; 0 where none were seen."""
 
     @property
     def full_ns(self) -> int:
@@ -56,17 +55,17 @@ class Card:
         return site_words(self.it.site)
 
     @property
-    def saves(self) -> str:
-        """What it saves, of what."""
-        return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
-
-    @property
     def gain(self) -> str:
-        """The same, also per step where steps were seen."""
-        if not self.steps:
-            return self.saves
-        each = units.format_ns_about(self.it.saving.likely_ns / self.steps)
-        return f"{self.saves}, {each} in each of {self.steps:,} steps"
+        """All that is known of what it saves."""
+        return self.saves(in_other_runs=True, in_steps=True)
+
+    def saves(self, *, in_other_runs: bool, in_steps: bool) -> str:
+        """What it saves, of what; what in other runs; and what of a step, in how many, where steps were seen."""
+        likely, ends = saving_words(self.it.saving)
+        words = f"saves {likely} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+        if in_other_runs and ends:
+            words += f" ({ends} in other runs)"
+        return f"{words}: {step_words(self.it.per_step)}" if in_steps and self.it.per_step else words
 
     def fields(self) -> Iterator[tuple[str, str]]:
         """(kind, words) of everything that is said below the title, in the order of every form."""
@@ -187,21 +186,34 @@ class WhatToChange(Section[Explained]):
         return ForScripts({"opportunities": cards})
 
 
-def saving_words(saving: Saving) -> str:
-    """`1.3 s (1.1–1.4 s)`."""
+def saving_words(saving: Saving) -> tuple[str, str]:
+    """`1.3 s` and `1.1–1.4 s`, empty where both ends are the same."""
     about = units.format_ns_about
     likely, ends = about(saving.likely_ns), units.format_ns_range(saving.low_ns, saving.high_ns, about)
-    return likely if ends == likely else f"{likely} ({ends})"
+    return likely, "" if ends == likely else ends
 
 
-def site_words(site: Site) -> str:
-    """`main (a.cu:11) · thread loader · range epoch/step`, as far as each is known."""
-    function, place = site.function, site.place
-    where = function if not function or place in function else f"{function} ({place})"
+def step_words(part: PerStep) -> str:
+    """`12 ms of 85 ms a step, in 200 of 200 steps`."""
+    each = f"{units.format_ns_about(part.saving_ns)} of {units.format_ns_about(part.step_ns)} a step"
+    return each if part.seen is None else f"{each}, in {part.seen:,} of {part.steps:,} steps"
+
+
+def site_words(site: Site, said: str = "") -> str:
+    """`main (a.cu:11) · thread loader · range epoch/step`, as far as each is known; without the place where a text
+    begins with it.
+    """
+    function, place = spoken(site.function), site.place
+    if said and said.lower().startswith(place.lower()):
+        inside = "" if function.startswith("<") or function == place else function
+        where = f"in {inside}" if inside else ""
+        place = ""
+    else:
+        where = function if not function or place in function else f"{function} ({place})"
     parts = [
         where or place,
         f"thread {site.thread}" if site.thread else "",
-        f"range {site.range}" if site.range else "",
+        f"range {site.range}" if site.range and not said.lower().startswith(f"range {site.range} ".lower()) else "",
     ]
     return " · ".join(part for part in dict.fromkeys(parts) if part)
 
@@ -210,8 +222,7 @@ def _cards(answer: Opportunities, analysis: Run, shared: Shared) -> Iterator[Car
     for number, one in enumerate(answer.found):
         phase = analysis.course.phase(one.phase) if analysis.course else None
         event = _event_of(shared.flame, number, analysis) if shared.flame else -1
-        seen = analysis.course.steps if analysis.course and one.phase == "work" else None
-        yield Card(one, phase.wall_ns if phase else one.cost_ns, event, seen.count if seen else 0)
+        yield Card(one, phase.wall_ns if phase else one.cost_ns, event)
 
 
 def _event_of(flame: FlameData, number: int, analysis: Run) -> int:

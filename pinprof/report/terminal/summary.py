@@ -1,13 +1,14 @@
 """The terminal's short answer: headline, phases, what to change first, what could not be seen, where the page is.
 
 It is printed as soon as it is known, before the page is made. It has at most `MOST_LINES` lines of any recording in any
-terminal, what stands below it included. Names are cut, not the figures: sentences go on for a few lines at most, and
-what does not fit is on the page.
+terminal, what stands below it included. Sentences are whole: where room is short, fewer of them are said, and the rest
+is on the page. Only a sentence with names of any length is cut, after a word.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -30,8 +31,11 @@ MOST_LINES = 24
 MOST_OPPORTUNITIES = 3
 _BETWEEN = " · "
 _EVENTS, _CAUSES, _FINDINGS, _UNSEEN, _GAPS = 3, 4, 3, 2, 3
-_WHOLE = 4
+_WHOLE = 5
 """Lines of a sentence that is not cut: nobody writes longer ones, but names in them may be of any length."""
+_NAMES = 3
+"""Lines of what is mostly a name."""
+_SENTENCE = re.compile(r"(?<=[.:]) (?=[A-Z])")
 
 
 def print_answer(reports: Sequence[ReportData], below: Sequence[str] = (), console: Console | None = None) -> None:
@@ -46,10 +50,12 @@ def print_answer(reports: Sequence[ReportData], below: Sequence[str] = (), conso
 
 
 def answer_lines(report: ReportData, console: Console, room: int) -> list[Text]:
-    """As many opportunities as there is room for, their cures in four lines, two or one, and what to type first."""
-    ways = ((4, True), (2, True), (4, False), (2, False), (1, False))
-    for most, (cure, typed) in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), ways):
-        lines = list(_answer(report, console, most, cure, typed=typed))
+    """As many opportunities as there is room for, with their whole cures or the first sentences of these, and what to
+    type first.
+    """
+    ways = ((True, True), (False, True), (False, False))
+    for most, (whole, typed) in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), ways):
+        lines = list(_answer(report, console, most, whole=whole, typed=typed))
         if len(lines) <= room:
             break
     return lines[: max(room, 1)]
@@ -67,21 +73,21 @@ def _several(reports: Sequence[ReportData], console: Console, room: int) -> list
     return lines
 
 
-def _answer(report: ReportData, console: Console, most: int, cure: int, *, typed: bool) -> Iterator[Text]:
+def _answer(report: ReportData, console: Console, most: int, *, whole: bool, typed: bool) -> Iterator[Text]:
     hero, phases, change = Hero.of(report), Phases.of(report), WhatToChange.of(report)
     cards = change.cards if change else ()
     for gap in report.gaps[:_GAPS]:
-        yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, 2)
-    yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
+        yield from _cut(sentence(printable(gap.text), GAP_STYLE[gap.damaged]), console, _WHOLE)
+    yield from _cut(sentence(printable(report.headline), "bold"), console, _WHOLE)
     if hero and (not cards or report.capture.emulated):
         yield from _fitting(hero.line(), console, 1 if cards else 2)
     if phases:
         yield from _fitting(phases.line(), console, 2)
         if phases.about_steps:
-            yield from _cut(sentence(printable(phases.about_steps), "dim"), console, 2)
+            yield from _cut(sentence(printable(phases.about_steps), "dim"), console, _NAMES)
     for card in cards[:most]:
         yield Text("")
-        yield from _opportunity(card, console, cure)
+        yield from _opportunity(card, console, whole=whole)
         if typed and card.it.rank == 1:
             yield from _as_typed(card, console)
     if more := len(cards) - min(most, len(cards)):
@@ -98,17 +104,21 @@ def _answer(report: ReportData, console: Console, most: int, cure: int, *, typed
         yield from _cut(sentence(printable(f"Not visible: {line}"), "dim"), console, _WHOLE)
 
 
-def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
-    """Title, saving and site, in as many lines as they take, and at most `cure` lines of the cure.
+def _opportunity(card: Card, console: Console, *, whole: bool) -> Iterator[Text]:
+    """Title, saving and site, and the cure or its first sentence.
 
-    Its thread, and what it saves in each step, are on the page; the first one says the latter here, too.
+    Its thread is on the page. What the first one saves in other runs is in the headline; it says what it saves of a
+    step, which of the others is on the page.
     """
     title = Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold")
     yield from _cut(title, console, _WHOLE)
-    site = site_words(replace(card.it.site, thread=""))
-    gain = sentence(card.gain if card.it.rank == 1 else card.saves, "green") + Text(f" · {printable(site)}", "dim")
+    first = card.it.rank == 1
+    gain = sentence(card.saves(in_other_runs=not first, in_steps=first), "green")
+    if site := site_words(replace(card.it.site, thread=""), card.it.title):
+        gain += sentence(f"{_BETWEEN}{printable(site)}", "dim")
     yield from _cut(gain, console, _WHOLE, indent=3)
-    yield from _cut(sentence(printable(f"→ {card.it.cure.text}")), console, cure, indent=3)
+    cure = card.it.cure.text if whole else _SENTENCE.split(card.it.cure.text)[0]
+    yield from _cut(sentence(printable(f"→ {cure}")), console, _WHOLE, indent=3)
 
 
 def _as_typed(card: Card, console: Console) -> Iterator[Text]:
@@ -122,13 +132,14 @@ def _as_typed(card: Card, console: Console) -> Iterator[Text]:
 def _causes(report: ReportData, console: Console) -> Iterator[Text]:
     """Where the time went, for who may not change anything: a line or two for each event."""
     labels = event_labels([event.name for event in report.events])
-    for event in [event for event in report.events if event.total][:_EVENTS]:
+    for event, whole in [pair for pair in zip(report.own, report.events, strict=True) if pair[0].total][:_EVENTS]:
         leaves = [
             f"{in_words(leaf)} {units.format_weight(weight, event.unit) if event.too_few else share_of(event, weight)}"
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)
-        where = "" if event.event.costs_time or event.event.counted else ", by place"
+        where = "" if event.total == whole.total else " in the program's own time"
+        where += "" if event.event.costs_time or event.event.counted else ", by place"
         name = Text(f"{shortened(labels[event.name], 24)} {total}{where}: ", "cyan")
         yield from _fitting(name + sentence(_BETWEEN.join(leaves)), console, 2)
 
@@ -140,24 +151,26 @@ def _fitting(text: Text, console: Console, most: int) -> list[Text]:
         lines = _wrapped(Text(_BETWEEN, text.style).join(parts[:count]), console)
         if len(lines) <= most:
             return lines
-    return _cut(parts[0], console, most)
+    return _cut(parts[0], console, max(most, _NAMES))
 
 
 def _findings(report: ReportData, console: Console) -> Iterator[Text]:
     """What the rules say where nobody looked for opportunities."""
     findings = Findings.of(report)
     for one in findings.having("fired")[:_FINDINGS] if findings else ():
-        yield from _cut(Text(f"{one.severity}: ", "yellow") + sentence(printable(one.title)), console, 1)
+        yield from _cut(Text(f"{one.severity}: ", "yellow") + sentence(printable(one.title)), console, _NAMES)
 
 
 def _cut(text: Text, console: Console, most: int, indent: int = 0) -> list[Text]:
-    """The text in at most `most` lines of the terminal; what is left out is an ellipsis."""
+    """The text in at most `most` lines of the terminal; what is left out, of whole words, is an ellipsis."""
     lines = _wrapped(text, console, indent)
     if len(lines) > most:
         last = lines[most - 1]
         last.rstrip()
-        last.truncate(max(console.width - indent - 1, 1))
-        lines = [*lines[: most - 1], last + Text("…")]
+        room = max(console.width - indent - 2, 1)
+        if last.cell_len > room:
+            last = last[: last.plain[: room + 1].rfind(" ")] if " " in last.plain[: room + 1] else last[:room]
+        lines = [*lines[: most - 1], last + Text(" …")]
     return [Text(" " * indent) + line for line in lines]
 
 

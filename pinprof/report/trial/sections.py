@@ -153,7 +153,7 @@ def print_cures() -> None:
     with tidy(console):
         for cure in CURES.values():
             console.print(Text(cure.id, "bold"))
-            set_up = [] if cure.libraries else [f"Sets: {' '.join(setting.text for setting in cure.settings)}"]
+            set_up = [] if cure.by_agent else [f"Sets: {' '.join(setting.text for setting in cure.settings)}"]
             about = (f"Memory: {cure.costs}", f"To keep it: {cure.permanent}", f"Source: {cure.source}.")
             for line in (cure.changes, *set_up, *about):
                 console.print(_indented(sentence(line)))

@@ -1,4 +1,4 @@
-"""Table 1: what pinprof's CUPTI library and what nsys recorded of the GPU's work, of the same program in turns."""
+"""Table 1: what the agent, by CUPTI, and what nsys recorded of the GPU's work, of the same program in turns."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ from tests.support.verdicts import (
 def test_without_activity_no_rule_makes_a_claim() -> None:
     found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
     about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs) and not rule.otherwise]
-    assert len(about_activity) == 12
+    assert len(about_activity) == 13
     for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
         assert "nsys" in found[rule.name].missing
@@ -434,11 +434,12 @@ def test_what_rests_on_calls_that_were_not_traced_is_not_assessable() -> None:
     made = traced([Call("cudaMallocHost", 0, 10 * MS), Call("cudaFreeHost", 20 * MS, 30 * MS)])
     assert made.activity is not None
     whole = {finding.rule: finding for finding in analyze(made).findings}
-    of_memory = {"failed-calls", "failed-pinned", "giant-pin", "over-pinned"}
+    of_all = {"failed-calls", "idle-context"}
+    of_memory = {*of_all, "failed-pinned", "giant-pin", "over-pinned"}
     lacking: tuple[tuple[dict[str, Any], set[str]], ...] = (
-        ({"given_up": (GivenUp("memory", True, 5 * MS, 15 * MS),)}, of_memory),
-        ({"given_up": (GivenUp("copies", True, 5 * MS, 15 * MS),)}, {"failed-calls"}),
-        ({"lost_calls": 3}, {"failed-calls"}),
+        ({"given_up": (GivenUp("memory", 5 * MS, 15 * MS),)}, of_memory),
+        ({"given_up": (GivenUp("copies", 5 * MS, 15 * MS),)}, of_all),
+        ({"lost_calls": 3}, of_all),
         ({"lost_calls": 3, "lost_memory": True}, of_memory),
     )
     for change, blind in lacking:
@@ -448,7 +449,3 @@ def test_what_rests_on_calls_that_were_not_traced_is_not_assessable() -> None:
         # Repeated allocation is judged by ranges then, of which there are none.
         assert changed - {"alloc-loop"} == blind
         assert all("--probe-budget" in found[rule].missing for rule in blind)
-    bare = replace(made.activity, given_up=(GivenUp("memory", False, 5 * MS, 15 * MS, 9000),))
-    assert {f.rule: f.status for f in analyze(replace(made, activity=bare)).findings} == {
-        rule: finding.status for rule, finding in whole.items()
-    }

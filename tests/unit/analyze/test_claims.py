@@ -69,7 +69,7 @@ LACKING: Mapping[str, Capture] = {
     "enough samples": sampled(FAULT, count=4),
     "call chains": sampled(("clear_page_erms",)),
     "names": sampled((*MAIN, "[kernel.kallsyms]")),
-    "calls": with_calls(given_up=(GivenUp(COPIES, True, 0, 400 * MS),)),
+    "calls": with_calls(given_up=(GivenUp(COPIES, 0, 400 * MS),)),
     "records of calls": with_calls(lost_calls=5000, lost_memory=True),
     "half of the samples": replace(sampled(FAULT), losses=Losses(lost_samples=400)),
     "half of the file": replace(sampled(FAULT), losses=Losses(damage=("The file ends early: 4 of 9 KiB are there.",))),

@@ -115,3 +115,36 @@ def test_without_arguments_the_failure_is_named_and_no_fall_back_claimed() -> No
     finding = found(analyze(traced([Call("cudaMallocHost", MS, 2 * MS, status=2)], copies)))
     assert finding.title == "cudaMallocHost could not page-lock memory: cudaErrorMemoryAllocation."
     assert finding.severity == "warning"
+
+
+def launch(at: int, tid: int = 100) -> tuple[Call, int, int]:
+    return Call("cudaLaunchKernel", at * MS, (at + 1) * MS, tid=tid), -1, UNRECORDED
+
+
+def asks(at: int, name: str = "cudaGetLastError") -> tuple[Call, int, int]:
+    return Call(name, at * MS, at * MS + 1), -1, UNRECORDED
+
+
+def surfaces(*rows: tuple[Call, int, int]) -> list[str]:
+    return [text for text in found(recorded(*rows)).evidence if "cudaGetLastError" in text]
+
+
+def test_error_that_nobody_asks_for_is_the_next_launch_s() -> None:
+    (said,) = surfaces(pin(1, MIB, status=2), copy(3, MIB), launch(6), launch(8))
+    assert "The thread's next launch is cudaLaunchKernel: a check there reports this error as its own." in said
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param([], id="no launch"),
+        pytest.param([asks(3), launch(6)], id="asked for"),
+        pytest.param([launch(6, tid=200)], id="another thread"),
+    ],
+)
+def test_error_that_was_taken_or_that_no_launch_follows_surfaces_nowhere(after: list[tuple[Call, int, int]]) -> None:
+    assert surfaces(pin(1, MIB, status=2), *after) == []
+
+
+def test_looking_at_an_error_does_not_take_it() -> None:
+    assert len(surfaces(pin(1, MIB, status=2), asks(3, "cudaPeekAtLastError"), launch(6))) == 1

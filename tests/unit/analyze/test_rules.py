@@ -403,3 +403,19 @@ def test_the_documented_rule_judges_on_both_sides_of_its_threshold(
     assert finding.status == status
     assert finding.evidence == (f"free.unmap is {weight} % of work (100 ms sampled); threshold 20 %.",)
     assert verdict(replace(mixed({}), kernel_chains=False), "tidying").status == "not-assessable"
+
+
+def test_rules_judge_the_time_in_which_the_program_runs_its_own_code() -> None:
+    """Imports fault, the work copies: neither is a share of both."""
+    importing = ["main@/app", "dlopen@/lib/ld-linux-x86-64.so.2", *STACKS["fault.anon"][1:]]
+    samples = [Sample(importing, MS, time * MS) for time in range(1, 901)]
+    samples += [Sample(STACKS["copy.staging"], MS, time * MS) for time in range(901, 1000)]
+    run = analyze(capture(samples))
+    assert run.course is not None
+    assert [phase.name for phase in run.course.phases] == ["start-up", "work"]
+    told = {finding.rule: finding for finding in run.findings}
+    assert told["first-touch"].status == "clear"
+    assert told["staging-copies"].status == "fired"
+    assert told["staging-copies"].evidence[0].startswith("copy.staging is 100 % of the program's own time")
+    assert run.main is not None
+    assert run.main.share("fault.anon") == pytest.approx(0.9, abs=0.01), "the recording's shares are of all"

@@ -6,7 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.base.columns import PairIndex, distinct, narrowed, pack, packed, pairs_of, uniform
+from pinprof.base.columns import (
+    PairIndex,
+    distinct,
+    narrowed,
+    numbered,
+    numbered_pairs,
+    pack,
+    packed,
+    pairs_of,
+    uniform,
+)
 from pinprof.read.perf.samples import RawSamples
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -46,6 +56,23 @@ def test_distinct_numbers_are_those_of_all_columns(given_columns: list[list[int]
     given_columns.append([5, 5, 5])
     found = distinct(*(np.array(column, np.int32) for column in given_columns))
     assert found.tolist() == sorted({number for column in given_columns for number in column})
+
+
+def test_numbered_rows_are_those_of_numpy_near_and_far_apart() -> None:
+    random = np.random.default_rng(3)
+    for width in (1, 30, 400, 1 << 40):
+        column = random.integers(-width, width, 100)
+        known, place = numbered(column)
+        assert known.tolist() == sorted(set(column.tolist()))
+        assert known[place].tolist() == column.tolist()
+    assert [part.tolist() for part in numbered(np.zeros(0, np.int32))] == [[], []]
+
+
+@given(st.lists(st.tuples(INT32, INT32)))
+def test_numbered_pairs_ascend_and_come_back(pairs: list[tuple[int, int]]) -> None:
+    known, place = numbered_pairs(*columns(pairs))
+    assert pairs_of(known) == sorted(set(pairs))
+    assert pairs_of(known[place]) == pairs
 
 
 @given(st.lists(INT64, min_size=1))

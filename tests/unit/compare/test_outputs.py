@@ -21,7 +21,7 @@ from pinprof.compare.headline import clock_row, headline
 from pinprof.compare.lines import Moves
 from pinprof.compare.opportunities import opportunity_changes
 from pinprof.compare.results import Difference, Family, OpportunityChange, Row, WorkUnit
-from pinprof.compare.runs import Figure
+from pinprof.compare.runs import UNDISTURBED, Figure
 from pinprof.report.compare import words as figures
 from pinprof.report.compare.sections import FORMS
 from pinprof.report.page.html import render
@@ -63,6 +63,15 @@ NEW = change("new", "b.py:2 faults.", 0, 300)
          "Gone: a.py:1 pins repeatedly; new: b.py:2 faults. That saves 100 ms of 1 s of work (10 %): 900 ms now."),
         ([row("phase", "work", 1000, 700)], [change("stayed", "a.py:1 pins.", 400, 100)],
          "Cheaper: a.py:1 pins, costs 100 ms instead of 400 ms. That saves 300 ms of 1 s of work (30 %): 700 ms now."),
+        ([row("phase", "work", 3000, 1200)], [change("gone", "a.py:1 pins.", 260, 0)],
+         "Gone: a.py:1 pins, at a cost of 260 ms. The work takes 1.8 s less (60 %): 1.2 s instead of 3 s."),
+        ([row("phase", "work", 3000, 1200), row("phase", UNDISTURBED, 2000, 1120)], [GONE, NEW],
+         ("Gone: a.py:1 pins repeatedly, at a cost of 500 ms; new: b.py:2 faults. The work takes 1.8 s less (60 %):"
+          " 1.2 s instead of 3 s; 920 ms of that is time in which other programs used the CPUs.")),
+        ([row("phase", "work", 1000, 2000), row("phase", UNDISTURBED, 990, 1950)],
+         [change("stayed", "a.py:1 pins.", 100, 400)],
+         ("More expensive: a.py:1 pins, costs 400 ms instead of 100 ms. The work takes 1 s more (100 %): 2 s instead"
+          " of 1 s.")),
         ([row("phase", "work", 1000, 990, False)], [GONE],
          "There is no significant difference: the work takes 1 s before and 990 ms after."),
         ([row("phase", "work", 1000, 1100, True), row("range", "step", 900, 1000, True),

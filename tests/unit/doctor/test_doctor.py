@@ -136,7 +136,7 @@ def test_a_limit_of_locked_memory_is_found_by_trying() -> None:
 
 def test_libraries_that_are_missing_or_cannot_be_loaded_are_not_ticked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    library = recording.NVTX
+    library = recording.INSIDE
     try:
         path = library.find()
     except ToolMissing as error:

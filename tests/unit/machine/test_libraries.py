@@ -58,7 +58,8 @@ def test_a_library_is_all_that_compiling_leaves(tmp_path: Path, temporary: Path)
 def test_a_library_compiles_without_warnings(library: Library) -> None:
     flags = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
     headers = Path(libraries.__file__).parent
-    done = subprocess.run([*compiler(), *flags, f"-I{headers}", str(library.source)], capture_output=True, text=True)
+    sources = map(str, (library.source, *library.parts))
+    done = subprocess.run([*compiler(), *flags, f"-I{headers}", *sources], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

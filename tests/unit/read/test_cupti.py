@@ -279,10 +279,9 @@ def test_copies_of_calls_that_were_not_traced_are_counted_by_what_the_gpu_did(
     after, last = starts[len(starts) - 61], starts[-1]
     (tmp_path / "1-2.bin").write_bytes(with_windows(data, (starts[0], last, 0)) if windows else data)
     gaps = (
-        GivenUp("copies", untraced=True, start_ns=after, end_ns=last + 1, calls=5),
-        GivenUp("copies", untraced=False, start_ns=0, end_ns=after, calls=7),
-        GivenUp("memory", untraced=True, start_ns=0, end_ns=last, calls=9),
+        GivenUp("copies", start_ns=after, end_ns=last + 1, calls=5),
+        GivenUp("memory", start_ns=0, end_ns=last, calls=9),
     )
     seen = cupti.read_folder(tmp_path, Activity("", given_up=gaps))
     assert seen is not None
-    assert [part.calls for part in seen[0].given_up] == [count, 7, 9]
+    assert [part.calls for part in seen[0].given_up] == [count, 9]

@@ -20,7 +20,7 @@ def test_workers_and_the_recorder_are_left_out_and_said() -> None:
             Sample((*WORKER, "cuEventQuery@/lib/libcuda.so.1"), tid=101, weight=3_000_000),
             Sample((*WORKER, "schedule"), tid=101, event=1, weight=900_000_000),
             Sample(("schedule",), tid=101, event=1),
-            Sample((*START, "nap@/cache/libpinprof_cupti.0123456789ab.so"), tid=102, weight=2_000_000),
+            Sample((*START, "nap@/cache/libpinprof_inside.0123456789ab.so"), tid=102, weight=2_000_000),
             Sample((*START, "load@/home/me/train"), tid=103),
         ],
         threads=THREADS,

@@ -16,7 +16,7 @@ from pinprof.data.model import Capture
 from pinprof.report.gather import answer_of, build
 from tests.support.activities import MS
 from tests.support.scenes import MIB, ran, recorded, to_gpu, waited
-from tests.support.stacks import Sample
+from tests.support.stacks import Range, Sample
 from tests.support.work import calls
 
 EXPONENT = 1.1
@@ -54,7 +54,13 @@ def copies(count: int) -> Capture:
     return recorded(ran(0, 2 * count), [to_gpu(2 * n, 2 * n + 1, MIB) for n in range(count)])
 
 
-@pytest.mark.parametrize("made", [stacks, waits, threads, copies])
+def ranges(count: int) -> Capture:
+    """Ranges inside each other, around one sample."""
+    inside = [Range(f"range {n}", n * MS, (2 * count - n) * MS, n, 100, 100) for n in range(count)]
+    return recorded(ran(0, 2 * count), ranges=inside)
+
+
+@pytest.mark.parametrize("made", [stacks, waits, threads, copies, ranges])
 def test_work_grows_no_faster_than_what_was_recorded(made: Callable[[int], Capture]) -> None:
     matching.prepare()
     answers, pages = [], []

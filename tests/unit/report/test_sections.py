@@ -160,3 +160,16 @@ def test_a_new_form_of_every_answer_is_one_function(monkeypatch: pytest.MonkeyPa
         answer.write("keys", stream)
         assert stream.getvalue().startswith("hero "), name
         assert "keys" in answer.forms.names
+
+
+def test_causes_and_hot_tree_of_the_text_are_of_the_program_s_own_time() -> None:
+    """Imports are in the JSON and on the page, and no cause of the program."""
+    importing = ["main@/app", "dlopen@/lib/ld-linux-x86-64.so.2", "start@/lib/libstart.so"]
+    samples = [Sample(importing, 1_000_000, 1_000_000 * time) for time in range(1, 901)]
+    samples += [Sample(["main@/app", "work@/app"], 1_000_000, 1_000_000 * time) for time in range(901, 1100)]
+    run = analyze(capture(samples))
+    text = text_of(build(run, "text"), 100)
+    assert "in the program's own time (build, warm-up, work), of 1.1 s" in text
+    assert "work" in text.partition("Hot tree")[2]
+    assert "dlopen" not in text.partition("Hot tree")[2]
+    assert build(run, "json").to_json()["events"][0]["total"] == 1_099_000_000

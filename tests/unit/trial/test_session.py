@@ -328,7 +328,7 @@ def test_a_library_that_the_program_never_needs_is_left_out() -> None:
     assert {cure.state for cure in result.cures} == {"left-out"}
     assert {cure.problem for cure in result.cures} == {
         (
-            "No process of the program loads its library: it is linked statically, belongs to another user, or "
+            "No process of the program loads the agent: it is linked statically, belongs to another user, or "
             "is only a "
             "shell."
         )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult, main_event
+from pinprof.analyze.run import OWN_TIME
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Event
@@ -41,7 +44,7 @@ class Causes(Section[Explained]):
 
     shared: Shared
     trees: tuple[HotTree, ...]
-    """The heavy part of each event's call tree."""
+    """The heavy part of each event's call tree, in the program's own time."""
 
     @property
     def events(self) -> tuple[EventResult, ...]:
@@ -51,8 +54,11 @@ class Causes(Section[Explained]):
     @classmethod
     def build(cls, subject: Explained) -> Self:
         """Events without weight are in the JSON, too."""
-        shared = subject.shared
-        return cls(shared, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
+        shared, flame = subject.shared, subject.shared.flame
+        if flame is not None and flame.timed and subject.run.course and subject.run.own is not subject.run.view:
+            mine = subject.run.course.own.contains(flame.start_ns + flame.time_ns)
+            flame = replace(flame, weight=np.where(mine, flame.weight, 0))
+        return cls(shared, hot_trees(flame, len(shared.events)) if flame else ())
 
     def on_page(self) -> bool:
         """Whether anything has a weight."""
@@ -72,16 +78,18 @@ class Causes(Section[Explained]):
         }
 
     def to_text(self, console: Console) -> Iterator[RenderableType]:
-        """A bar and a table for each event with weight, and the hot tree of the first in nanoseconds."""
+        """A bar and a table for each event of the program's own time, and the hot tree of the first in nanoseconds."""
         trees = {tree.event: tree for tree in self.trees}
-        main = main_event(self.events)
-        for index, event in enumerate(self.events):
+        main = main_event(self.shared.own)
+        for index, (event, whole) in enumerate(zip(self.shared.own, self.events, strict=True)):
             if not event.total:
                 continue
             yield Text("")
             label = event_label(event.name)
             said = f"{label} · {printable(event.name)}" if label else printable(event.name)
-            where = "" if event.event.costs_time else ", by place"
+            amount = units.format_weight(whole.total, event.unit)
+            where = "" if event.total == whole.total else f" in {OWN_TIME}, of {amount}"
+            where += "" if event.event.costs_time else ", by place"
             yield Text(said, "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}{where}")
             if event.too_few_words:
                 yield Text(event.too_few_words, "yellow")
@@ -91,14 +99,15 @@ class Causes(Section[Explained]):
                 yield from titled("Hot tree", hot_tree_text(self.shared, trees[index], event, console.width))
 
     def to_markdown(self) -> Iterator[str]:
-        """The heaviest causes of the main event."""
-        if main := main_event(self.events):
-            yield from _markdown(main)
+        """The heaviest causes of the main event, in the program's own time."""
+        if main := main_event(self.shared.own):
+            whole = next(event for event in self.events if event.event is main.event)
+            yield from _markdown(main, "" if main.total == whole.total else " in the program's own time")
 
 
-def _markdown(event: EventResult) -> Iterator[str]:
+def _markdown(event: EventResult, when: str) -> Iterator[str]:
     what = "Causes" if event.event.costs_time else "Places"
-    yield from ("", f"### {what} of {markdown.text(event.name)}", "")
+    yield from ("", f"### {what} of {markdown.text(event.name)}{when}", "")
     if event.too_few_words:
         yield from (f"{markdown.text(event.too_few_words.capitalize())}.", "")
     yield from (f"| {what[:-1].lower()} | weight | share |", "|---|---:|---:|")

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from pinprof.analyze.results import EventResult
 from pinprof.report.data import Shared, share_of
-from pinprof.report.names import shortened
+from pinprof.report.names import shortened_place
 from pinprof.report.sections.causes.hot_tree import HotTree
 from pinprof.report.terminal.layout import leaf_style
 
@@ -45,9 +45,7 @@ def hot_tree_text(shared: Shared, tree: HotTree, event: EventResult, width: int)
 def _chain(names: list[str], room: int) -> str:
     """Calls joined by `›`, repeated names once; where they do not fit, the outermost and the innermost ones."""
     distinct = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
-    shown = [
-        shortened(name, max(room // 2 - 4, 5)) if len(distinct) > 1 else shortened(name, room) for name in distinct
-    ]
+    shown = [shortened_place(name, max(room // 2 - 4, 5) if len(distinct) > 1 else room) for name in distinct]
     if len(text := " › ".join(shown)) <= room:
         return text
     tail = [shown[-1]]

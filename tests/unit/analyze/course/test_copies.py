@@ -69,7 +69,7 @@ def test_while_calls_were_not_traced_the_gpu_tells_the_copies() -> None:
     )  # fmt: skip
     seen = Activity("both", calls=calls, gpu_ops=operations)
     for kind, sizes in (("copies", [64, 65]), ("memory", [64])):
-        copies = found(replace(seen, given_up=(GivenUp(kind, True, 10, 20, 5),)))
+        copies = found(replace(seen, given_up=(GivenUp(kind, 10, 20, 5),)))
         assert copies is not None
         assert copies.size_bytes.tolist() == sizes
         assert copies.call.tolist() == [0, -1][: len(sizes)]

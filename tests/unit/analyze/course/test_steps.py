@@ -12,6 +12,7 @@ from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.course.course import course_of
 from pinprof.analyze.course.results import Steps
 from pinprof.data.activity import Caller
+from pinprof.data.host_memory import HostEvent, HostMemoryTable, HostSite, LargeMemory, Maker
 from tests.support.activities import MS, Call, activity
 from tests.support.stacks import Range, Sample, capture
 
@@ -80,3 +81,70 @@ def test_ranges_of_one_name_are_steps_where_no_call_was_made() -> None:
     inner = [Range("load", (12 + 15 * i) * MS, (25 + 15 * i) * MS, 1, pid=100, tid=100) for i in range(30)]
     assert steps(ranges=[*ranges, *inner]) == Steps("step", 10, 40 * MS, 40 * MS, 10 * MS)
     assert steps(ranges=ranges[:4]) is None
+
+
+def within(name: str, length: int, count: int = 9, domain: str = "app", number: int | None = None) -> list[Range]:
+    """Ranges of `length` ms, one each 50 ms; their names count from `number` on."""
+    return [
+        Range(f"{name}{'' if number is None else number + i}", start, start + length * MS, 0, 100, 100, domain)
+        for i, start in enumerate(range(10 * MS, (10 + 50 * count) * MS, 50 * MS))
+    ]
+
+
+def test_ranges_around_nearly_all_work_are_its_steps_whatever_calls_repeat() -> None:
+    calls = repeated("cudaDeviceSynchronize", 50, 9, start=14)
+    assert steps(calls, within("step", 50)) == Steps("step", 9, 50 * MS, 50 * MS, 10 * MS)
+    found = steps(calls, within("load", 30))
+    assert found is not None
+    assert found.what == "cudaDeviceSynchronize", "a part of a step"
+
+
+def test_the_longest_of_several_ranges_in_each_step_is_the_step() -> None:
+    assert steps(ranges=within("load", 10) + within("train", 48)) == Steps("train", 9, 48 * MS, 48 * MS, 10 * MS)
+
+
+def test_numbers_at_the_end_of_names_count_steps() -> None:
+    found = steps(ranges=within("ProfilerStep#", 50, number=7))
+    assert found == Steps("ProfilerStep", 9, 50 * MS, 50 * MS, 10 * MS)
+    assert found.starts_ns[:2] == (10 * MS, 60 * MS)
+    assert found.ends_ns[:2] == (60 * MS, 110 * MS)
+    assert steps(ranges=within("", 50, number=7)) is None, "a number alone names nothing"
+
+
+def test_the_last_call_begins_a_step_as_long_as_most() -> None:
+    found = steps(repeated("cudaMemcpy", 40, 6) + repeated("cudaMemcpy", 40, 5, start=290))
+    assert found is not None
+    assert found.ends_ns[-1] == found.starts_ns[-1] + 40 * MS
+
+
+def made_by_lines(*every: int, count: int = 1) -> Steps | None:
+    """Steps of a program of 500 ms whose lines each make large memory once in so many ms."""
+    made = capture([Sample(["main@/app"], MS, time * MS) for time in range(1, 501)])
+    rows = [(time * MS, line) for line, gap in enumerate(every) for time in range(10, 490, gap)]
+    table = HostMemoryTable.of(
+        len(rows),
+        time_ns=[time for time, _ in rows],
+        event=HostEvent.MADE,
+        maker=Maker.MALLOC,
+        pid=100,
+        tid=100,
+        count=count,
+        size_bytes=1 << 20,
+        site=[line for _, line in rows],
+        given_at=-1,
+    ).take(np.argsort([time for time, _ in rows], kind="stable"))
+    sites = tuple(HostSite(Caller("step", "train.py", 20 + line), ()) for line in range(len(every)))
+    made = replace(made, host_memory=LargeMemory(table, sites, 0))
+    found = course_of(made, attribute(made), None)
+    assert found is not None
+    return found.steps
+
+
+def test_a_line_that_makes_large_memory_begins_steps_where_no_call_was_recorded() -> None:
+    assert made_by_lines(5, 40) == Steps("memory that step (train.py:21) makes", 12, 40 * MS, 40 * MS, 10 * MS)
+    assert made_by_lines(5, 150) == Steps("memory that step (train.py:20) makes", 96, 5 * MS, 5 * MS, 10 * MS)
+    assert made_by_lines(150) is None
+
+
+def test_sums_of_making_memory_have_no_steps() -> None:
+    assert made_by_lines(40, count=2) is None

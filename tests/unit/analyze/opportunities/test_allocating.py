@@ -237,7 +237,7 @@ def test_pins_of_which_copies_use_little_are_made_smaller() -> None:
 
 
 @pytest.mark.parametrize(
-    "known", [{"given_up": (GivenUp("copies", untraced=True, start_ns=0, end_ns=1, calls=1),)}, {"lost_calls": 1}]
+    "known", [{"given_up": (GivenUp("copies", start_ns=0, end_ns=1, calls=1),)}, {"lost_calls": 1}]
 )
 def test_pins_are_used_by_copies_that_nobody_saw(known: dict[str, Any]) -> None:
     assert [one.cure.id for one in pinned(1000 * MIB, 100 * MIB, CREATED, first=4096, **known)] == [

@@ -55,15 +55,25 @@ def test_pages_that_a_limit_drops_are_cured_by_memory() -> None:
     assert one.evidence[0].text == "In these faults, the kernel frees memory for 50 ms."
 
 
+def test_reads_that_wait_for_the_disk_may_begin_earlier() -> None:
+    calls = ("entry_SYSCALL_64_after_hwframe", "do_syscall_64", "ksys_read", "vfs_read", "ext4_file_read_iter")
+    read = (*MAIN, *calls, "filemap_read")
+    (one,) = found(samples(50, (*read, "filemap_get_pages"), (*read, "copy_page_to_iter", "_copy_to_iter")))
+    assert one.title == "main reads a file from the disk as it is needed."
+    assert (one.cure.id, one.cost_ns, one.saving.low_ns) == ("read-ahead", 150 * MS, 0)
+    assert 0 < one.saving.likely_ns < one.saving.high_ns < one.cost_ns
+    assert one.evidence[0].text == "50 reads wait for the disk."
+
+
 @pytest.mark.parametrize(
     "made",
     [
         ran(0, 100, MAPPED),
-        ran(0, 100, (*MAIN, "vfs_read", "filemap_read", "io_schedule")),
-        [*ran(0, 100, MAPPED), *waited(100, 200, (*MAIN, "vfs_read", "filemap_read", *WAITS))],
+        ran(0, 100, (*MAIN, "vfs_read", "filemap_read", "_copy_to_iter")),
+        [*ran(0, 100, MAPPED), *waited(100, 200, (*MAIN, "vfs_write", "balance_dirty_pages", *WAITS))],
     ],
 )
-def test_file_in_memory_and_other_reading_are_not_cold(made: list[Sample]) -> None:
+def test_file_in_memory_and_writing_are_not_cold(made: list[Sample]) -> None:
     assert found(made) == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from pinprof.analyze.course.results import Steps
 from pinprof.analyze.opportunities import copying
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.scene import TINY_BYTES, TINY_COPIES
 from pinprof.data.activity import CallOverhead, GivenUp, MemoryKind
 from pinprof.data.rate_book import RateBook
 from tests.support.scenes import (
@@ -158,10 +159,10 @@ def test_pageable_rows_are_put_side_by_side_first() -> None:
 
 
 def test_fewer_or_larger_copies_are_not_tiny() -> None:
-    small = {"size": copying.TINY_BYTES, "source": MemoryKind.PINNED}
-    assert found(every(0.1, copying.TINY_COPIES - 1, 0.04, **small)) == []
-    assert len(found(every(0.1, copying.TINY_COPIES, 0.04, **small))) == 1
-    assert found(every(0.1, 1000, 0.04, size=copying.TINY_BYTES + 1, source=MemoryKind.PINNED)) == []
+    small = {"size": TINY_BYTES, "source": MemoryKind.PINNED}
+    assert found(every(0.1, TINY_COPIES - 1, 0.04, **small)) == []
+    assert len(found(every(0.1, TINY_COPIES, 0.04, **small))) == 1
+    assert found(every(0.1, 1000, 0.04, size=TINY_BYTES + 1, source=MemoryKind.PINNED)) == []
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ def test_tiny_copies_that_were_not_traced_are_judged_by_samples(
     samples = [*ran(0, 90, COPIES), *ran(90, 110, OTHER), *ran(110, 200)]
     made = recorded(samples, calls)
     assert made.activity is not None
-    gap = GivenUp("copies", untraced=True, start_ns=10 * MS, end_ns=200 * MS, calls=calls_told)
+    gap = GivenUp("copies", start_ns=10 * MS, end_ns=200 * MS, calls=calls_told)
     activity = replace(made.activity, given_up=(gap,), recorded=made.activity.recorded | {*work})
     shown = scene(replace(made, activity=activity), book=prices(h2d_small=small))
     tiny = list(copying.tiny(shown))

@@ -1,4 +1,4 @@
-"""Events of the injection library → ranges: what matches, what is inherited, and what survives damage."""
+"""Events that the agent wrote of NVTX → ranges: what matches, what is inherited, and what survives damage."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_where_the_kernel_counts_no_losses_by_event_any_may_be_of_memory() -> No
 
 
 def test_calls_that_were_given_up_are_missing_too() -> None:
-    gaps = [GivenUp("memory", True, 100, 200), GivenUp("copies", True, 1, 2), GivenUp("memory", False, 3, 4, 5)]
+    gaps = [GivenUp("memory", 100, 200), GivenUp("copies", 1, 2)]
     found = losses(given_up=gaps)
     assert (found.of_memory, found.lost_memory) == ([(100, 200)], False)
 

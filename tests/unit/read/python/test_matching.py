@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
+from pinprof.read.python.likely import CallHabits
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 
 WORK, SLEEP, CRUNCH = 1, 2, 3
@@ -80,6 +82,21 @@ def test_between_two_looks_what_was_called_says_which_samples_and_nearness_how_m
     for found, right in ((runs, 0.97), (blind, 0.7)):
         assert abs((found.stack == WORK).mean() - (truth == WORK).mean()) < 0.04
         assert (found.stack == truth).mean() > right
+
+
+def test_samples_that_called_the_same_between_the_same_looks_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, odds = [], CallHabits.odds
+
+    def counted(habits: CallHabits, called: np.ndarray, stack: np.ndarray) -> np.ndarray:
+        judged.append(stack.size)
+        return odds(habits, called, stack)
+
+    monkeypatch.setattr(CallHabits, "odds", counted)
+    looks, times, truth = turns(0.5, 1.1, 0.9)
+    for often in (1, 16):
+        matched(thread(looks.tolist(), np.repeat(times, often).tolist(), called=np.repeat(truth, often).tolist()))
+    assert len(set(judged)) == 1 < len(judged)
+    assert judged[0] < len(times) / 50
 
 
 def test_what_a_function_calls_is_not_its_callers_which_looks_see_on_both_sides() -> None:

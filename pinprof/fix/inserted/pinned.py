@@ -9,9 +9,9 @@ The copy is finished when the call returns, as with `.cpu()`. The text below the
 # ---- inserted
 def _to_host(value):
     """value.cpu() in pinned memory, which PyTorch reuses (pinprof fix)."""
-    import torch as _torch
+    import torch
 
-    plain = type(value) in (_torch.Tensor, _torch.nn.Parameter) and value.is_cuda and value.layout is _torch.strided
+    plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.is_cuda and value.layout is torch.strided
     if not plain or value.is_complex() or value.is_quantized:
         return value.cpu()
-    return _torch.empty_like(value, device="cpu", pin_memory=True).copy_(value)
+    return torch.empty_like(value, device="cpu", pin_memory=True).copy_(value)

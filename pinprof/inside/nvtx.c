@@ -1,4 +1,4 @@
-/* NVTX injection: what a program says through NVTX v2 or v3, with CLOCK_MONOTONIC, into one file per process.
+/* NVTX: what a program says through NVTX v2 or v3, with CLOCK_MONOTONIC, into one file per process.
  *
  * Every copy of NVTX in a process (each library has its own) loads the library named in NVTX_INJECTION64_PATH at its
  * first call and hands InitializeInjectionNvtx2 a function that gives its tables of function pointers to fill. The
@@ -15,32 +15,19 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 
 #include "own_file.h"
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "The file is defined as little-endian."
-#endif
-
-#ifndef MADV_WIPEONFORK
-#define MADV_WIPEONFORK 18 /* Linux 4.14, glibc 2.26 */
-#endif
-
 #define EXPORT __attribute__((visibility("default")))
-#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 /* ---- NVTX's interface ---- */
 
@@ -93,7 +80,6 @@ enum {
     FIRST_CHUNK = 4 * PAGE, /* a thread's first: there may be thousands of threads */
     CHUNK = 16 * PAGE,      /* offsets inside fit 16 bits */
 };
-#define LARGEST_FILE ((uint64_t)1 << 30)
 
 enum kind {
     THREAD = 1, /* value: thread id, and above 32 bits the number of this taking: what follows is its thread's */
@@ -108,7 +94,6 @@ enum kind {
     THREAD_NAME, /* value: category, thread id */
 };
 enum flag { TEXT = 1, REGISTERED = 2, CUT = 4 };
-enum stop { RUNNING, FULL, LIMIT };
 
 struct record {
     uint64_t time_ns, value;
@@ -116,16 +101,6 @@ struct record {
     uint32_t text; /* TEXT: offset in the chunk, length << 16; REGISTERED: id of a STRING */
     uint8_t kind, flags;
     uint16_t reserved;
-};
-
-struct header {
-    char magic[8];
-    uint32_t version, pid;
-    uint64_t token, parent; /* parent: token of the process that this one was forked from; 0 after exec */
-    uint64_t opened_ns;
-    _Atomic uint64_t lost; /* events not written */
-    uint32_t size;
-    _Atomic uint32_t stop;
 };
 
 struct chunk {
@@ -136,7 +111,7 @@ struct chunk {
     struct record record[];
 };
 
-_Static_assert(sizeof(struct record) == 32 && sizeof(struct chunk) == 32 && sizeof(struct header) == 56, "layout");
+_Static_assert(sizeof(struct record) == 32 && sizeof(struct chunk) == 32, "layout");
 _Static_assert(sizeof(struct event_attributes) == 48 && sizeof(struct resource_attributes) == 32, "NVTX's layout");
 
 /* ---- State ---- */
@@ -148,9 +123,7 @@ struct process {
     _Atomic uint32_t generation; /* 0: nothing opened */
     _Atomic int stopped;
     pthread_mutex_t lock; /* zeroed is unlocked, in glibc as in musl */
-    struct header *header;
-    int file;
-    uint64_t bytes;
+    struct own_file own;
     uint32_t taken, spares;
     struct spare {
         struct chunk *chunk;
@@ -170,85 +143,36 @@ struct thread {
 
 static struct process *process;
 static char directory[DIRECTORY_BYTES];
-static uint64_t file_device, file_inode;
 static uint64_t token; /* of this process's file, or of the ancestor's that has one */
 static _Atomic uint32_t next_generation, next_id;
 static _Atomic uint64_t next_range;
 static pthread_key_t at_thread_exit;
-static _Thread_local struct thread self;
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
+/* The module of a library that is loaded late has little room for such variables. */
+static _Thread_local struct thread *self;
 
 static void lose(void)
 {
-    if (process->header)
-        atomic_fetch_add_explicit(&process->header->lost, 1, memory_order_relaxed);
-}
-
-static bool reopened(void)
-{
-    if (!is_same_file(process->file, file_device, file_inode))
-        process->file = open_same(directory, process->header->pid, process->header->token, file_device, file_inode);
-    return process->file >= 0;
+    if (process->own.header)
+        atomic_fetch_add_explicit(&process->own.header->lost, 1, memory_order_relaxed);
 }
 
 /* The file of this process, with its header mapped; under the lock. */
 static int open_file(void)
 {
-    uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
-    struct header header = {.magic = {'P', 'I', 'N', 'P', 'N', 'V', 'T', 'X'},
-        .version = 1,
-        .pid = (uint32_t)getpid(),
-        .parent = token,
-        .size = size};
-    header.opened_ns = now();
-    /* Unique among processes that share a pid one after another, and in different PID namespaces. */
-    header.token = header.opened_ns ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&header << 20;
-    int file = process->file = open_high(directory, header.pid, header.token, O_CREAT | O_EXCL);
-    struct stat status;
-    if (file >= 0 && fstat(file, &status) == 0 && reserve(file, 0, size)) {
-        file_device = status.st_dev;
-        file_inode = status.st_ino;
-        struct header *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-        if (mapped != MAP_FAILED) {
-            memcpy(mapped, &header, sizeof header);
-            token = header.token;
-            process->header = mapped;
-            process->bytes = size;
-            return 1;
-        }
-    }
-    if (file >= 0)
-        close(file); /* an empty file says that there was no room */
-    process->file = -1;
-    return 0;
+    struct own_header header = {
+        .magic = {'P', 'I', 'N', 'P', 'N', 'V', 'T', 'X'}, .version = 1, .opened_ns = nanoseconds()};
+    return open_own(&process->own, directory, &token, &header, sizeof header, "", 0);
 }
 
 /* A chunk of the file for a thread that has none, or a full one; under the lock. */
 static struct chunk *new_chunk(uint32_t size)
 {
-    uint32_t page = process->header->size;
-    size = (size + page - 1) / page * page;
-    enum stop reason = LIMIT;
-    if (process->bytes + size <= LARGEST_FILE) {
-        reason = FULL;
-        if (reopened() && reserve(process->file, process->bytes, size)) {
-            struct chunk *chunk =
-                mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, process->file, (off_t)process->bytes);
-            if (chunk != MAP_FAILED) {
-                chunk->size = size;
-                memcpy(chunk->magic, "PINPCHNK", 8);
-                process->bytes += size;
-                return chunk;
-            }
-        }
+    struct chunk *chunk = map_chunk(&process->own, directory, &size, 0);
+    if (chunk) {
+        chunk->size = size;
+        memcpy(chunk->magic, "PINPCHNK", 8);
+        return chunk;
     }
-    atomic_store(&process->header->stop, reason);
     atomic_store(&process->stopped, 1);
     atomic_store(&process->generation, atomic_fetch_add(&next_generation, 1) + 1); /* every thread comes here now */
     return NULL;
@@ -256,8 +180,8 @@ static struct chunk *new_chunk(uint32_t size)
 
 static void append(enum kind kind, uint64_t value, uint32_t domain, uint32_t category, uint32_t text, uint8_t flags)
 {
-    struct record *record = &self.chunk->record[self.records];
-    record->time_ns = now();
+    struct record *record = &self->chunk->record[self->records];
+    record->time_ns = nanoseconds();
     record->value = value;
     record->domain = domain;
     record->category = category;
@@ -265,7 +189,7 @@ static void append(enum kind kind, uint64_t value, uint32_t domain, uint32_t cat
     record->kind = (uint8_t)kind;
     record->flags = flags;
     /* A reader that sees the count sees the record: a process killed here has lost nothing that was counted. */
-    atomic_store_explicit(&self.chunk->records, ++self.records, memory_order_release);
+    atomic_store_explicit(&self->chunk->records, ++self->records, memory_order_release);
 }
 
 /* Give this thread room; false when recording has ended. */
@@ -273,12 +197,8 @@ static __attribute__((noinline)) int make_room(void)
 {
     if (atomic_load(&process->stopped))
         return 0;
-    int error = errno, cancel;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before); /* a fast timer would interrupt fallocate for ever */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-    pthread_mutex_lock(&process->lock);
+    struct held held;
+    hold(&held, &process->lock);
     uint32_t generation = atomic_load(&process->generation);
     if (!generation) {
         generation = atomic_fetch_add(&next_generation, 1) + 1;
@@ -288,31 +208,28 @@ static __attribute__((noinline)) int make_room(void)
     }
     struct chunk *chunk = NULL;
     if (!atomic_load(&process->stopped)) {
-        if (self.chunk)
-            munmap(self.chunk, self.chunk->size); /* full, or in a forked child the parent's */
-        if (self.generation != generation)
-            self.grown = 0;
-        if (process->spares && !self.grown) {
+        if (self->chunk)
+            unmap_pages(self->chunk, self->chunk->size); /* full, or in a forked child the parent's */
+        if (self->generation != generation)
+            self->grown = 0;
+        if (process->spares && !self->grown) {
             struct spare *spare = &process->spare[--process->spares];
             chunk = spare->chunk;
-            self.top = spare->top;
-        } else if ((chunk = new_chunk(self.grown ? CHUNK : FIRST_CHUNK))) {
-            self.top = (chunk->size < CHUNK ? chunk->size : CHUNK) - 8; /* also of an empty text the offset fits */
+            self->top = spare->top;
+        } else if ((chunk = new_chunk(self->grown ? CHUNK : FIRST_CHUNK))) {
+            self->top = (chunk->size < CHUNK ? chunk->size : CHUNK) - 8; /* also of an empty text the offset fits */
         }
-        self.chunk = chunk;
+        self->chunk = chunk;
     }
     if (chunk) {
-        self.grown = 1;
-        self.generation = generation;
-        self.records = atomic_load_explicit(&chunk->records, memory_order_relaxed);
-        memset(self.recent, 0, sizeof self.recent);
+        self->grown = 1;
+        self->generation = generation;
+        self->records = atomic_load_explicit(&chunk->records, memory_order_relaxed);
+        memset(self->recent, 0, sizeof self->recent);
         append(THREAD, (uint64_t)++process->taken << 32 | (uint32_t)syscall(SYS_gettid), 0, 0, 0, 0);
-        pthread_setspecific(at_thread_exit, &self);
+        pthread_setspecific(at_thread_exit, self);
     }
-    pthread_mutex_unlock(&process->lock);
-    pthread_setcancelstate(cancel, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = error;
+    release(&held);
     return chunk != NULL;
 }
 
@@ -320,26 +237,37 @@ static __attribute__((noinline)) int make_room(void)
 static void thread_ends(void *unused)
 {
     (void)unused;
-    self.busy = 1;
+    self->busy = 1;
     pthread_mutex_lock(&process->lock);
-    if (self.chunk) {
-        size_t left = self.top - sizeof(struct chunk) - self.records * sizeof(struct record);
-        int ours = self.generation == atomic_load(&process->generation);
+    if (self->chunk) {
+        size_t left = self->top - sizeof(struct chunk) - self->records * sizeof(struct record);
+        int ours = self->generation == atomic_load(&process->generation);
         if (ours && process->spares < SPARE && left >= LONGEST_TEXT + 4 * sizeof(struct record))
-            process->spare[process->spares++] = (struct spare){self.chunk, self.top};
+            process->spare[process->spares++] = (struct spare){self->chunk, self->top};
         else
-            munmap(self.chunk, self.chunk->size);
-        self.chunk = NULL;
+            unmap_pages(self->chunk, self->chunk->size);
+        self->chunk = NULL;
     }
-    self.generation = 0;
     pthread_mutex_unlock(&process->lock);
-    self.busy = 0;
+    struct thread *ended = self;
+    self = NULL;
+    unmap_pages(ended, sizeof *ended);
+}
+
+/* Whether this thread has a state, and is not interrupted while it uses it. */
+static bool is_seated(void)
+{
+    if (UNLIKELY(!self)) {
+        void *made = map_pages(sizeof *self, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        self = made == MAP_FAILED ? NULL : made;
+    }
+    return self && !self->busy;
 }
 
 static int room_for(size_t text)
 {
-    return self.generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self.chunk &&
-           sizeof(struct chunk) + (self.records + 1) * sizeof(struct record) + text <= self.top;
+    return self->generation == atomic_load_explicit(&process->generation, memory_order_relaxed) && self->chunk &&
+           sizeof(struct chunk) + (self->records + 1) * sizeof(struct record) + text <= self->top;
 }
 
 /* Where a text lies in this thread's chunk; there is room for it. */
@@ -347,13 +275,13 @@ static uint32_t store(const char *text, size_t length)
 {
     uintptr_t key = (uintptr_t)text;
     unsigned slot = (unsigned)(key ^ key >> 6 ^ length) & 63;
-    char *chunk = (char *)self.chunk;
-    uint32_t offset = self.recent[slot].offset;
-    if (!offset || self.recent[slot].length != length || memcmp(chunk + offset, text, length) != 0) {
-        offset = self.top -= (uint32_t)length;
+    char *chunk = (char *)self->chunk;
+    uint32_t offset = self->recent[slot].offset;
+    if (!offset || self->recent[slot].length != length || memcmp(chunk + offset, text, length) != 0) {
+        offset = self->top -= (uint32_t)length;
         memcpy(chunk + offset, text, length);
-        self.recent[slot].offset = (uint16_t)offset;
-        self.recent[slot].length = (uint16_t)length;
+        self->recent[slot].offset = (uint16_t)offset;
+        self->recent[slot].length = (uint16_t)length;
     }
     return offset | (uint32_t)length << 16;
 }
@@ -361,11 +289,11 @@ static uint32_t store(const char *text, size_t length)
 /* One event; its text is given here, or by `id` as registered, or it has none. */
 static void record(enum kind kind, uint64_t value, const void *domain, uint32_t category, const char *text, uint32_t id)
 {
-    if (UNLIKELY(self.busy)) {
+    if (UNLIKELY(!is_seated())) {
         lose();
         return;
     }
-    self.busy = 1;
+    self->busy = 1;
     atomic_signal_fence(memory_order_seq_cst);
     size_t length = 0;
     int flags = id ? REGISTERED : 0;
@@ -384,7 +312,7 @@ static void record(enum kind kind, uint64_t value, const void *domain, uint32_t 
     else
         lose();
     atomic_signal_fence(memory_order_seq_cst);
-    self.busy = 0;
+    self->busy = 0;
 }
 
 /* UTF-8 of a wide text into LONGEST_TEXT + 5 bytes; what is no character becomes U+FFFD. */
@@ -575,7 +503,7 @@ static void prepare(void)
         return;
     strcpy(directory, given);
     size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *page = map_pages(size, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return;
     _Static_assert(sizeof(struct process) <= PAGE, "one page");
@@ -595,9 +523,11 @@ EXPORT int InitializeInjectionNvtx2(const void *(*export_table)(uint32_t id))
     const struct callbacks *callbacks = export_table(TABLE_CALLBACKS);
     if (!callbacks || callbacks->size < sizeof *callbacks)
         return 0;
-    self.busy = 1;
+    if (!is_seated())
+        return 0;
+    self->busy = 1;
     int opened = room_for(0) || make_room();
-    self.busy = 0;
+    self->busy = 0;
     if (!opened)
         return 0;
     const struct version_info *version = export_table(TABLE_VERSION);

@@ -189,9 +189,8 @@ static int lead_apart(struct dl_phdr_info *object, size_t size, void *inside)
     struct tables tables;
     if (!spans(object, (word)inside, &lowest, &highest))
         return 0;
-    for (int which = 0; which < 2 && tables_of(object, &tables); which++) {
-        size_t count = tables.relocations[which] ? tables.sizes[which] / sizeof(ElfW(Rela)) : 0;
-        for (size_t i = 0; i < count; i++) {
+    for (int which = 0; which < 2 && tables_of_object(object, &tables); which++) {
+        for (size_t i = 0; i < tables.counts[which]; i++) {
             const ElfW(Rela) *relocation = &tables.relocations[which][i];
             const ElfW(Sym) *symbol = &tables.symbols[ELF64_R_SYM(relocation->r_info)];
             for (size_t k = 0; ELF64_R_SYM(relocation->r_info) && k < sizeof ALLOCATOR / sizeof *ALLOCATOR; k++)

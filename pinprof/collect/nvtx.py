@@ -1,8 +1,6 @@
-"""NVTX ranges of any program without nsys: a library that NVTX itself loads into the program, and its environment.
+"""NVTX ranges of any program without nsys: the agent, which NVTX itself loads into the program, and its environment.
 
-    injection.c   the library: what NVTX receives goes into one file for each process
-
-`libraries.py` builds it. Files that it writes are read by `read/nvtx/injection.py`.
+Files that the agent writes (`inside/nvtx.c`) are read by `read/nvtx/injection.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from pinprof.base import files
 from pinprof.base.errors import ToolMissing
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool
-from pinprof.machine.libraries import NVTX
+from pinprof.machine.libraries import INSIDE
 from pinprof.streams import store
 
 LIBRARY_VARIABLE = "NVTX_INJECTION64_PATH"
@@ -34,11 +32,11 @@ def _join(setup: Setup) -> Sequence[Tool]:
     nested = setup.environment.pop(FOLDER_VARIABLE, None) is not None
     if setup.request.own_process or any(part.traces_cuda for part in chosen(setup.request)):
         return []
-    if given is not None and not (nested and Path(given).name.startswith(NVTX.prefix)):
+    if given is not None and not (nested and Path(given).name.startswith(INSIDE.prefix)):
         reason = f"{LIBRARY_VARIABLE} is set, so NVTX ranges go to that library and not into the capture."
     else:
         try:
-            library = NVTX.find()
+            library = INSIDE.find()
             folder = (setup.directory / store.NVTX).resolve()
             folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
         except ToolMissing as error:

@@ -1,32 +1,29 @@
-/*
- * Other pinned memory and other copies for CUDA programs, without a change of the program (LD_PRELOAD).
- * PINPROF_TRY_CUDA says what:
+/* Other pinned memory and other copies for CUDA programs, as PINPROF_TRY_CUDA says:
  *
  *   pins      pinned memory comes from huge pages that several threads touch before they are registered, and is kept
  *   pieces    and is registered in pieces of 256 MiB, between which calls of other threads get through
  *   ring      copies of pageable memory go through a ring of pinned buffers that several threads fill and empty
- *   register  large blocks of malloc (memory.c) are registered when they are first copied, and stay so
+ *   register  large blocks (cure_memory.c) are registered when they are first copied, and stay so
  *
- * All of it happens at the driver's functions. CUDA's runtime, linked dynamically or statically, takes their addresses
- * by cuGetProcAddress, and that one by dlsym; both are answered here with the functions below. A program that calls the
- * driver finds them by name. Any case that is not plain (other flags, a stream that is being captured, an error on the
- * way) is left to the driver, whose answer is then the program's.
+ * The agent's wrappers of the driver's functions (agent.c) ask here first. Any case that is not plain (other flags, a
+ * stream that is being captured, an error on the way) is left to the driver, whose answer is then the program's.
  *
- * Sources: the CUDA Driver API's manual, "Memory Management", "Unified Addressing", "Driver Entry Point Access", and
- * "API synchronization behavior" for when a copy of pageable memory may return.
+ * Sources: the CUDA Driver API's manual, "Memory Management", "Unified Addressing", and "API synchronization behavior"
+ * for when a copy of pageable memory may return.
  */
 
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdint.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-#include "scope.h"
+#include "cures.h"
 
-#define EXPORTED __attribute__((visibility("default")))
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define HUGE ((size_t)2 << 20)
 #define PIECE ((size_t)256 << 20)
@@ -43,7 +40,7 @@
 enum { SUCCESS = 0, INVALID_VALUE = 1, HOST_MEMORY_NOT_REGISTERED = 713 };
 enum { PORTABLE = 1, DEVICEMAP = 2 };
 enum { MEMORY_TYPE = 2, TYPE_HOST = 1, TYPE_DEVICE = 2 };
-enum { CAN_USE_HOST_POINTER = 91, DISABLE_TIMING = 2, PER_THREAD = 2 };
+enum { CAN_USE_HOST_POINTER = 91, DISABLE_TIMING = 2 };
 #define STREAM_PER_THREAD ((void *)2)
 
 typedef int result;
@@ -57,9 +54,7 @@ static bool in_child; /* of a fork: CUDA does not work there, and neither do the
 
 enum function {
     HOST_ALLOC,
-    ALLOC_HOST,
     FREE_HOST,
-    GET_FLAGS,
     REGISTER,
     UNREGISTER,
     POINTER_ATTRIBUTE,
@@ -67,36 +62,21 @@ enum function {
     CTX_CURRENT,
     CTX_DEVICE,
     CTX_SYNCHRONIZE,
-    CTX_DESTROY,
-    PRIMARY_RESET,
-    PRIMARY_RELEASE,
     EVENT_CREATE,
     EVENT_RECORD,
     EVENT_SYNCHRONIZE,
     EVENT_DESTROY,
     IS_CAPTURING,
-    TO_DEVICE,
-    TO_DEVICE_T,
-    FROM_DEVICE,
-    FROM_DEVICE_T,
     TO_DEVICE_ASYNC,
     TO_DEVICE_ASYNC_T,
     FROM_DEVICE_ASYNC,
     FROM_DEVICE_ASYNC_T,
-    COPY,
-    COPY_T,
-    COPY_ASYNC,
-    COPY_ASYNC_T,
-    PROC_ADDRESS,
-    PROC_ADDRESS_2,
     FUNCTIONS
 };
 
 static const char *const NAMES[FUNCTIONS] = {
     [HOST_ALLOC] = "cuMemHostAlloc",
-    [ALLOC_HOST] = "cuMemAllocHost_v2",
     [FREE_HOST] = "cuMemFreeHost",
-    [GET_FLAGS] = "cuMemHostGetFlags",
     [REGISTER] = "cuMemHostRegister_v2",
     [UNREGISTER] = "cuMemHostUnregister",
     [POINTER_ATTRIBUTE] = "cuPointerGetAttribute",
@@ -104,51 +84,22 @@ static const char *const NAMES[FUNCTIONS] = {
     [CTX_CURRENT] = "cuCtxGetCurrent",
     [CTX_DEVICE] = "cuCtxGetDevice",
     [CTX_SYNCHRONIZE] = "cuCtxSynchronize",
-    [CTX_DESTROY] = "cuCtxDestroy_v2",
-    [PRIMARY_RESET] = "cuDevicePrimaryCtxReset_v2",
-    [PRIMARY_RELEASE] = "cuDevicePrimaryCtxRelease_v2",
     [EVENT_CREATE] = "cuEventCreate",
     [EVENT_RECORD] = "cuEventRecord",
     [EVENT_SYNCHRONIZE] = "cuEventSynchronize",
     [EVENT_DESTROY] = "cuEventDestroy_v2",
     [IS_CAPTURING] = "cuStreamIsCapturing",
-    [TO_DEVICE] = "cuMemcpyHtoD_v2",
-    [TO_DEVICE_T] = "cuMemcpyHtoD_v2_ptds",
-    [FROM_DEVICE] = "cuMemcpyDtoH_v2",
-    [FROM_DEVICE_T] = "cuMemcpyDtoH_v2_ptds",
     [TO_DEVICE_ASYNC] = "cuMemcpyHtoDAsync_v2",
     [TO_DEVICE_ASYNC_T] = "cuMemcpyHtoDAsync_v2_ptsz",
     [FROM_DEVICE_ASYNC] = "cuMemcpyDtoHAsync_v2",
     [FROM_DEVICE_ASYNC_T] = "cuMemcpyDtoHAsync_v2_ptsz",
-    [COPY] = "cuMemcpy",
-    [COPY_T] = "cuMemcpy_ptds",
-    [COPY_ASYNC] = "cuMemcpyAsync",
-    [COPY_ASYNC_T] = "cuMemcpyAsync_ptsz",
-    [PROC_ADDRESS] = "cuGetProcAddress",
-    [PROC_ADDRESS_2] = "cuGetProcAddress_v2",
 };
-
-typedef void *(*finder)(void *, const char *);
-
-static finder real_dlsym(void)
-{
-    static _Atomic(finder) known;
-    if (!known)
-        for (size_t i = 0; i < 3 && !known; i++)
-            known = (finder)dlvsym(RTLD_NEXT, "dlsym", (const char *[]){"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"}[i]);
-    return known;
-}
 
 static void *real(enum function f)
 {
     static _Atomic(void *) known[FUNCTIONS];
-    if (!known[f]) {
-        void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        if (library) {
-            known[f] = real_dlsym()(library, NAMES[f]);
-            dlclose(library);
-        }
-    }
+    if (!known[f])
+        known[f] = pinprof_inside_driver(NAMES[f]);
     return known[f];
 }
 
@@ -409,26 +360,36 @@ static struct pin *pin_at(const void *start)
     return pin;
 }
 
-EXPORTED result cuMemHostAlloc(void **start, size_t size, unsigned flags)
+static bool allocated(void **start, size_t size, unsigned flags, result *answer)
 {
-    if (does_pins && !in_child && start && size && !(flags & ~(unsigned)(PORTABLE | DEVICEMAP))) {
-        struct pin *pin = take_pin(size, flags);
-        if (pin) {
-            scope_acted();
-            *start = pin->start;
-            return SUCCESS;
-        }
-    }
-    return DRIVER(HOST_ALLOC, (void **, size_t, unsigned), start, size, flags);
+    bool plain = does_pins && !in_child && start && size && !(flags & ~(unsigned)(PORTABLE | DEVICEMAP));
+    struct pin *pin = plain ? take_pin(size, flags) : NULL;
+    if (!pin)
+        return false;
+    cures_acted();
+    *start = pin->start;
+    *answer = SUCCESS;
+    return true;
 }
 
-EXPORTED result cuMemAllocHost_v2(void **start, size_t size)
+static void *argument(const struct cured_call *call, unsigned which)
 {
-    return does_pins ? cuMemHostAlloc(start, size, 0) : DRIVER(ALLOC_HOST, (void **, size_t), start, size);
+    return (void *)(uintptr_t)call->arguments[which];
 }
 
-EXPORTED result cuMemFreeHost(void *start)
+static bool host_alloc(const struct cured_call *call, result *answer)
 {
+    return allocated(argument(call, 0), call->arguments[1], (unsigned)call->arguments[2], answer);
+}
+
+static bool alloc_host(const struct cured_call *call, result *answer)
+{
+    return allocated(argument(call, 0), call->arguments[1], 0, answer);
+}
+
+static bool free_host(const struct cured_call *call, result *answer)
+{
+    void *start = argument(call, 0);
     size_t most = (size_t)sysconf(_SC_PHYS_PAGES) / 4 * (size_t)sysconf(_SC_PAGE_SIZE);
     pthread_mutex_lock(&pins_lock);
     struct pin *pin = in_child ? NULL : pin_at(start);
@@ -446,21 +407,23 @@ EXPORTED result cuMemFreeHost(void *start)
             discard_free(NULL);
     }
     pthread_mutex_unlock(&pins_lock);
-    if (!pin)
-        return DRIVER(FREE_HOST, (void *), start);
-    return was_used ? SUCCESS : INVALID_VALUE;
+    *answer = was_used ? SUCCESS : INVALID_VALUE;
+    return pin;
 }
 
 /* Flags of memory that the driver takes for registered, and the program for allocated. */
-EXPORTED result cuMemHostGetFlags(unsigned *flags, void *start)
+static bool get_flags(const struct cured_call *call, result *answer)
 {
+    unsigned *flags = argument(call, 0);
+    void *start = argument(call, 1);
     pthread_mutex_lock(&pins_lock);
     struct pin *pin = pin_at(start);
     bool ours = pin && pin->used && pin->registered && flags;
     if (ours)
         *flags = pin->flags | DEVICEMAP;
     pthread_mutex_unlock(&pins_lock);
-    return ours ? SUCCESS : DRIVER(GET_FLAGS, (unsigned *, void *), flags, start);
+    *answer = SUCCESS;
+    return ours;
 }
 
 /* --- large blocks of malloc that stay registered ---------------------------------------------------------------- */
@@ -474,15 +437,13 @@ struct registered {
 
 static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct registered *blocks;
-static bool (*large_block)(const void *, void **, size_t *);
-static void (*keep_pages)(void *, bool);
 
 /* Whether all of this memory is of one block that is registered by now. */
 static bool is_registered(const void *start, size_t size)
 {
     void *block;
     size_t length;
-    if (!large_block || !large_block(start, &block, &length))
+    if (!cured_block_at(start, &block, &length))
         return false;
     if ((const char *)start + size > (char *)block + length)
         return false;
@@ -493,11 +454,11 @@ static bool is_registered(const void *start, size_t size)
     if (!one && (one = calloc(1, sizeof *one))) {
         *one = (struct registered){blocks, block, length, false};
         blocks = one;
-        keep_pages(block, true);
+        cured_pages_stay(block, true);
         together(block, NULL, length);
         one->refused = DRIVER(REGISTER, (void *, size_t, unsigned), block, length, PORTABLE) != SUCCESS;
         if (one->refused)
-            keep_pages(block, false);
+            cured_pages_stay(block, false);
     }
     bool registered = one && !one->refused;
     pthread_mutex_unlock(&blocks_lock);
@@ -511,26 +472,29 @@ static void leave_to_program(const char *start, size_t size)
     for (struct registered *one = blocks; one; one = one->next)
         if (!one->refused && start < one->start + one->size && one->start < start + size) {
             DRIVER(UNREGISTER, (void *), one->start);
-            keep_pages(one->start, false);
+            cured_pages_stay(one->start, false);
             one->refused = true;
         }
     pthread_mutex_unlock(&blocks_lock);
 }
 
-EXPORTED result cuMemHostRegister_v2(void *start, size_t size, unsigned flags)
+static bool host_register(const struct cured_call *call, result *answer)
 {
+    (void)answer;
     if (does_register && !in_child)
-        leave_to_program(start, size);
-    return DRIVER(REGISTER, (void *, size_t, unsigned), start, size, flags);
+        leave_to_program(argument(call, 0), call->arguments[1]);
+    return false;
 }
 
-EXPORTED result cuMemHostUnregister(void *start)
+static bool host_unregister(const struct cured_call *call, result *answer)
 {
+    const void *start = argument(call, 0);
     pthread_mutex_lock(&pins_lock);
     struct pin *pin = pin_at(start);
     bool ours = pin && pin->used; /* allocated, not registered, as far as the program knows */
     pthread_mutex_unlock(&pins_lock);
-    return ours ? HOST_MEMORY_NOT_REGISTERED : DRIVER(UNREGISTER, (void *), start);
+    *answer = HOST_MEMORY_NOT_REGISTERED;
+    return ours;
 }
 
 /* --- the ring ---------------------------------------------------------------------------------------------------- */
@@ -657,19 +621,25 @@ static bool copy_registered(bool to, char *host, device_pointer device, size_t s
     return true;
 }
 
-/* Whether a copy was done here, and how it ended; otherwise it is the driver's. */
-static bool copied(
-    bool to, void *host, device_pointer device, size_t size, stream in, bool thread, bool asynchronous, result *answer)
+static bool may_copy(const struct cured_call *call)
 {
-    if (!(does_ring || does_register) || in_child || size < LEAST_COPY)
+    return (does_ring || does_register) && !in_child && call->arguments[2] >= LEAST_COPY;
+}
+
+/* Whether a copy was done here, and how it ended; otherwise it is the driver's. */
+static bool copied(const struct cured_call *call, bool to, void *host, device_pointer device, result *answer)
+{
+    size_t size = call->arguments[2];
+    if (!may_copy(call))
         return false;
     context now = current();
-    stream queue_in = in == NULL && thread ? STREAM_PER_THREAD : in;
-    if (!now || is_capturing(queue_in))
+    stream in = call->stream < 0 ? NULL : argument(call, (unsigned)call->stream);
+    in = in == NULL && call->per_thread ? STREAM_PER_THREAD : in;
+    if (!now || is_capturing(in))
         return false;
     if (does_register && is_registered(host, size)) {
-        scope_acted();
-        return copy_registered(to, host, device, size, queue_in, answer);
+        cures_acted();
+        return copy_registered(to, host, device, size, in, answer);
     }
     if (!does_ring || type_of(host) || type_of((char *)host + size - 1))
         return false;
@@ -677,90 +647,35 @@ static bool copied(
         return false;
     struct ring *ring = ring_of(now);
     /* After an error the driver does it again from the start, and says what is wrong. */
-    bool done = ring && !through(ring, to, host, device, size, queue_in, !asynchronous);
+    bool done = ring && !through(ring, to, host, device, size, in, call->stream < 0);
     pthread_mutex_unlock(&rings_lock);
     if (done) {
-        scope_acted();
+        cures_acted();
         *answer = SUCCESS;
     }
     return done;
 }
 
-/* The same of a copy whose direction only the addresses tell. */
-static bool copied_either(
-    device_pointer to, device_pointer from, size_t size, stream in, bool thread, bool asynchronous, result *answer)
+static bool to_device(const struct cured_call *call, result *answer)
 {
-    if (!(does_ring || does_register) || in_child || size < LEAST_COPY)
-        return false;
-    void *to_host = (void *)(uintptr_t)to, *from_host = (void *)(uintptr_t)from;
-    if (type_of(to_host) == TYPE_DEVICE && type_of(from_host) != TYPE_DEVICE)
-        return copied(true, from_host, to, size, in, thread, asynchronous, answer);
-    if (type_of(from_host) == TYPE_DEVICE && type_of(to_host) != TYPE_DEVICE)
-        return copied(false, to_host, from, size, in, thread, asynchronous, answer);
-    return false;
+    return copied(call, true, argument(call, 1), call->arguments[0], answer);
 }
 
-#define TO_DEVICE_FUNCTION(name, f, thread)                                                                            \
-    EXPORTED result name(device_pointer to, const void *from, size_t size)                                             \
-    {                                                                                                                  \
-        result answer;                                                                                                 \
-        return copied(true, (void *)from, to, size, NULL, thread, false, &answer)                                      \
-                   ? answer                                                                                            \
-                   : DRIVER(f, (device_pointer, const void *, size_t), to, from, size);                                \
-    }
-#define TO_DEVICE_ASYNC_FUNCTION(name, f, thread)                                                                      \
-    EXPORTED result name(device_pointer to, const void *from, size_t size, stream in)                                  \
-    {                                                                                                                  \
-        result answer;                                                                                                 \
-        return copied(true, (void *)from, to, size, in, thread, true, &answer)                                         \
-                   ? answer                                                                                            \
-                   : DRIVER(f, (device_pointer, const void *, size_t, stream), to, from, size, in);                    \
-    }
-#define FROM_DEVICE_FUNCTION(name, f, thread)                                                                          \
-    EXPORTED result name(void *to, device_pointer from, size_t size)                                                   \
-    {                                                                                                                  \
-        result answer;                                                                                                 \
-        return copied(false, to, from, size, NULL, thread, false, &answer)                                             \
-                   ? answer                                                                                            \
-                   : DRIVER(f, (void *, device_pointer, size_t), to, from, size);                                      \
-    }
-#define FROM_DEVICE_ASYNC_FUNCTION(name, f, thread)                                                                    \
-    EXPORTED result name(void *to, device_pointer from, size_t size, stream in)                                        \
-    {                                                                                                                  \
-        result answer;                                                                                                 \
-        return copied(false, to, from, size, in, thread, true, &answer)                                                \
-                   ? answer                                                                                            \
-                   : DRIVER(f, (void *, device_pointer, size_t, stream), to, from, size, in);                          \
-    }
-#define COPY_FUNCTION(name, f, thread)                                                                                 \
-    EXPORTED result name(device_pointer to, device_pointer from, size_t size)                                          \
-    {                                                                                                                  \
-        result answer;                                                                                                 \
-        return copied_either(to, from, size, NULL, thread, false, &answer)                                             \
-                   ? answer                                                                                            \
-                   : DRIVER(f, (device_pointer, device_pointer, size_t), to, from, size);                              \
-    }
-#define COPY_ASYNC_FUNCTION(name, f, thread)                                                                           \
-    EXPORTED result name(device_pointer to, device_pointer from, size_t size, stream in)                               \
-    {                                                                                                                  \
-        result answer;                                                                                                 \
-        return copied_either(to, from, size, in, thread, true, &answer)                                                \
-                   ? answer                                                                                            \
-                   : DRIVER(f, (device_pointer, device_pointer, size_t, stream), to, from, size, in);                  \
-    }
+static bool from_device(const struct cured_call *call, result *answer)
+{
+    return copied(call, false, argument(call, 0), call->arguments[1], answer);
+}
 
-TO_DEVICE_FUNCTION(cuMemcpyHtoD_v2, TO_DEVICE, false)
-TO_DEVICE_FUNCTION(cuMemcpyHtoD_v2_ptds, TO_DEVICE_T, true)
-TO_DEVICE_ASYNC_FUNCTION(cuMemcpyHtoDAsync_v2, TO_DEVICE_ASYNC, false)
-TO_DEVICE_ASYNC_FUNCTION(cuMemcpyHtoDAsync_v2_ptsz, TO_DEVICE_ASYNC_T, true)
-FROM_DEVICE_FUNCTION(cuMemcpyDtoH_v2, FROM_DEVICE, false)
-FROM_DEVICE_FUNCTION(cuMemcpyDtoH_v2_ptds, FROM_DEVICE_T, true)
-FROM_DEVICE_ASYNC_FUNCTION(cuMemcpyDtoHAsync_v2, FROM_DEVICE_ASYNC, false)
-FROM_DEVICE_ASYNC_FUNCTION(cuMemcpyDtoHAsync_v2_ptsz, FROM_DEVICE_ASYNC_T, true)
-COPY_FUNCTION(cuMemcpy, COPY, false)
-COPY_FUNCTION(cuMemcpy_ptds, COPY_T, true)
-COPY_ASYNC_FUNCTION(cuMemcpyAsync, COPY_ASYNC, false)
-COPY_ASYNC_FUNCTION(cuMemcpyAsync_ptsz, COPY_ASYNC_T, true)
+/* A copy whose direction only the addresses tell. */
+static bool either_way(const struct cured_call *call, result *answer)
+{
+    if (!may_copy(call))
+        return false;
+    unsigned to = type_of(argument(call, 0)), from = type_of(argument(call, 1));
+    return to == TYPE_DEVICE && from != TYPE_DEVICE   ? to_device(call, answer)
+           : from == TYPE_DEVICE && to != TYPE_DEVICE ? from_device(call, answer)
+                                                      : false;
+}
 
 /* --- the ends of contexts, and of the program -------------------------------------------------------------------- */
 
@@ -793,7 +708,7 @@ static void leave(context ending, bool all)
     for (struct registered *one = blocks, **at = &blocks; one; one = *at) {
         if (!one->refused) {
             DRIVER(UNREGISTER, (void *), one->start);
-            keep_pages(one->start, false);
+            cured_pages_stay(one->start, false);
         }
         *at = one->next;
         free(one);
@@ -801,22 +716,25 @@ static void leave(context ending, bool all)
     pthread_mutex_unlock(&blocks_lock);
 }
 
-EXPORTED result cuCtxDestroy_v2(context ending)
+static bool ctx_destroy(const struct cured_call *call, result *answer)
 {
-    leave(ending, true);
-    return DRIVER(CTX_DESTROY, (context), ending);
+    (void)answer;
+    leave(argument(call, 0), true);
+    return false;
 }
 
-EXPORTED result cuDevicePrimaryCtxReset_v2(int device)
+static bool primary_reset(const struct cured_call *call, result *answer)
 {
+    (void)call, (void)answer;
     leave(current(), true);
-    return DRIVER(PRIMARY_RESET, (int), device);
+    return false;
 }
 
-EXPORTED result cuDevicePrimaryCtxRelease_v2(int device)
+static bool primary_release(const struct cured_call *call, result *answer)
 {
+    (void)call, (void)answer;
     leave(current(), false);
-    return DRIVER(PRIMARY_RELEASE, (int), device);
+    return false;
 }
 
 static void at_exit(void)
@@ -828,100 +746,46 @@ static void at_exit(void)
 /* Registered when the driver runs already, so that it is called before the driver's own end. */
 static void give_all_back(void) { atexit(at_exit); }
 
-/* --- who asks for the driver's functions ------------------------------------------------------------------------- */
-
-EXPORTED result cuGetProcAddress(const char *name, void **address, int version, uint64_t flags);
-EXPORTED result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, int *status);
+/* --- the table --------------------------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *name; /* without the suffix of its version */
-    int version;      /* from which on it has this form */
-    bool thread;      /* with the default stream of each thread */
-    const char *exported;
-    void *ours;
-} OURS[] = {
-    {"cuMemHostAlloc", 2020, false, "cuMemHostAlloc", (void *)cuMemHostAlloc},
-    {"cuMemAllocHost", 3020, false, "cuMemAllocHost_v2", (void *)cuMemAllocHost_v2},
-    {"cuMemFreeHost", 2000, false, "cuMemFreeHost", (void *)cuMemFreeHost},
-    {"cuMemHostGetFlags", 2030, false, "cuMemHostGetFlags", (void *)cuMemHostGetFlags},
-    {"cuMemHostRegister", 6050, false, "cuMemHostRegister_v2", (void *)cuMemHostRegister_v2},
-    {"cuMemHostUnregister", 4000, false, "cuMemHostUnregister", (void *)cuMemHostUnregister},
-    {"cuMemcpyHtoD", 3020, false, "cuMemcpyHtoD_v2", (void *)cuMemcpyHtoD_v2},
-    {"cuMemcpyHtoD", 7000, true, "cuMemcpyHtoD_v2_ptds", (void *)cuMemcpyHtoD_v2_ptds},
-    {"cuMemcpyDtoH", 3020, false, "cuMemcpyDtoH_v2", (void *)cuMemcpyDtoH_v2},
-    {"cuMemcpyDtoH", 7000, true, "cuMemcpyDtoH_v2_ptds", (void *)cuMemcpyDtoH_v2_ptds},
-    {"cuMemcpyHtoDAsync", 3020, false, "cuMemcpyHtoDAsync_v2", (void *)cuMemcpyHtoDAsync_v2},
-    {"cuMemcpyHtoDAsync", 7000, true, "cuMemcpyHtoDAsync_v2_ptsz", (void *)cuMemcpyHtoDAsync_v2_ptsz},
-    {"cuMemcpyDtoHAsync", 3020, false, "cuMemcpyDtoHAsync_v2", (void *)cuMemcpyDtoHAsync_v2},
-    {"cuMemcpyDtoHAsync", 7000, true, "cuMemcpyDtoHAsync_v2_ptsz", (void *)cuMemcpyDtoHAsync_v2_ptsz},
-    {"cuMemcpy", 4000, false, "cuMemcpy", (void *)cuMemcpy},
-    {"cuMemcpy", 7000, true, "cuMemcpy_ptds", (void *)cuMemcpy_ptds},
-    {"cuMemcpyAsync", 4000, false, "cuMemcpyAsync", (void *)cuMemcpyAsync},
-    {"cuMemcpyAsync", 7000, true, "cuMemcpyAsync_ptsz", (void *)cuMemcpyAsync_ptsz},
-    {"cuCtxDestroy", 4000, false, "cuCtxDestroy_v2", (void *)cuCtxDestroy_v2},
-    {"cuDevicePrimaryCtxReset", 11000, false, "cuDevicePrimaryCtxReset_v2", (void *)cuDevicePrimaryCtxReset_v2},
-    {"cuDevicePrimaryCtxRelease", 11000, false, "cuDevicePrimaryCtxRelease_v2", (void *)cuDevicePrimaryCtxRelease_v2},
-    {"cuGetProcAddress", 11030, false, "cuGetProcAddress", (void *)cuGetProcAddress},
-    {"cuGetProcAddress", 12000, false, "cuGetProcAddress_v2", (void *)cuGetProcAddress_v2},
+    const char *name;
+    cure cure;
+} CURED[] = {
+    {"cuMemHostAlloc", host_alloc},
+    {"cuMemAllocHost", alloc_host},
+    {"cuMemFreeHost", free_host},
+    {"cuMemHostGetFlags", get_flags},
+    {"cuMemHostRegister", host_register},
+    {"cuMemHostUnregister", host_unregister},
+    {"cuMemcpyHtoD", to_device},
+    {"cuMemcpyHtoDAsync", to_device},
+    {"cuMemcpyDtoH", from_device},
+    {"cuMemcpyDtoHAsync", from_device},
+    {"cuMemcpy", either_way},
+    {"cuMemcpyAsync", either_way},
+    {"cuCtxDestroy", ctx_destroy},
+    {"cuDevicePrimaryCtxReset", primary_reset},
+    {"cuDevicePrimaryCtxRelease", primary_release},
 };
 
-static bool does_anything(void) { return does_pins || does_ring || does_register; }
-
-/* Put ours in the place of what the driver found: the latest form that the program knows, for its default stream. */
-static void replace(const char *name, void **address, int version, uint64_t flags)
+cure cure_of(const char *name, size_t length)
 {
-    if (!does_anything() || !name || !address || !*address)
-        return;
-    bool thread = flags & PER_THREAD, has_thread = false;
-    for (size_t i = 0; i < COUNT(OURS); i++)
-        has_thread |= OURS[i].thread && !strcmp(OURS[i].name, name);
-    for (size_t i = COUNT(OURS); i--;)
-        if (!strcmp(OURS[i].name, name) && version >= OURS[i].version && OURS[i].thread == (thread && has_thread)) {
-            *address = OURS[i].ours;
-            return;
-        }
-}
-
-EXPORTED result cuGetProcAddress(const char *name, void **address, int version, uint64_t flags)
-{
-    result answer = DRIVER(PROC_ADDRESS, (const char *, void **, int, uint64_t), name, address, version, flags);
-    if (!answer)
-        replace(name, address, version, flags);
-    return answer;
-}
-
-EXPORTED result cuGetProcAddress_v2(const char *name, void **address, int version, uint64_t flags, int *status)
-{
-    result answer =
-        DRIVER(PROC_ADDRESS_2, (const char *, void **, int, uint64_t, int *), name, address, version, flags, status);
-    if (!answer)
-        replace(name, address, version, flags);
-    return answer;
-}
-
-/* As the C library's. The last call takes this function's place, so that RTLD_NEXT still means what follows the caller.
- */
-EXPORTED void *dlsym(void *restrict handle, const char *restrict name)
-{
-    if (does_anything() && handle != RTLD_NEXT && handle != RTLD_DEFAULT && !strncmp(name, "cu", 2))
-        for (size_t i = 0; i < COUNT(OURS); i++)
-            if (!strcmp(OURS[i].exported, name) && real_dlsym()(handle, name))
-                return OURS[i].ours;
-    return real_dlsym()(handle, name);
+    for (size_t i = 0; (does_pins || does_ring || does_register) && i < COUNT(CURED); i++)
+        if (strlen(CURED[i].name) == length && !memcmp(CURED[i].name, name, length))
+            return CURED[i].cure;
+    return NULL;
 }
 
 static void after_fork_in_child(void) { in_child = true; }
 
-__attribute__((constructor)) static void begin(void)
+void cure_cuda(const char *words)
 {
-    const char *words = scope_words("PINPROF_TRY_CUDA");
     if (!words)
         return;
+    does_pieces = cures_word(words, "pieces");
+    does_pins = cures_word(words, "pins");
+    does_ring = cures_word(words, "ring");
+    does_register = cures_word(words, "register") && cured.start;
     pthread_atfork(NULL, NULL, after_fork_in_child);
-    does_pieces = scope_word(words, "pieces");
-    does_pins = scope_word(words, "pins");
-    does_ring = scope_word(words, "ring");
-    large_block = (bool (*)(const void *, void **, size_t *))real_dlsym()(RTLD_DEFAULT, "pinprof_large_block");
-    keep_pages = (void (*)(void *, bool))real_dlsym()(RTLD_DEFAULT, "pinprof_keep_pages");
-    does_register = scope_word(words, "register") && large_block && keep_pages;
 }

@@ -1,10 +1,7 @@
-"""What the GPU did, without nsys: a library that CUDA's driver loads into the program, and its environment.
+"""What the GPU did, without nsys: the agent, which CUDA's driver loads into the program, and its environment.
 
-    injection.c   the library: what CUPTI records goes into one file for each process
-    apart.h       CUPTI's own memory, apart from the program's heap
-
-`libraries.py` builds it. Files that it writes are read by `read/cupti_file.py`. CUPTI itself comes with CUDA's toolkit
-and with PyTorch; the library takes the copy that the program has loaded, else the first usable one that is found here.
+Files that the agent writes (`inside/cupti.c`) are read by `read/cupti_file.py`. CUPTI itself comes with CUDA's toolkit
+and with PyTorch; the agent takes the copy that the program has loaded, else the first usable one that is found here.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm.beside import records_events
-from pinprof.machine.libraries import CUPTI
+from pinprof.machine.libraries import INSIDE
 from pinprof.streams import store
 
 LIBRARY_VARIABLE = "CUDA_INJECTION64_PATH"
@@ -59,7 +56,7 @@ def _check(request: RecordRequest) -> None:
         )
     if reason := _refusal(request, os.environ):
         raise CollectError(reason, "Leave out --gpu cupti, or remove that tool.", "gpu")
-    CUPTI.find()
+    INSIDE.find()
 
 
 def _refusal(request: RecordRequest, environment: Mapping[str, str]) -> str:
@@ -67,7 +64,7 @@ def _refusal(request: RecordRequest, environment: Mapping[str, str]) -> str:
     if any(part.traces_cuda for part in chosen(request)):
         return "Nsight Systems already records the GPU's work, and two tools can't do so at once."
     given = environment.get(LIBRARY_VARIABLE, "")
-    if given and not Path(given).name.startswith(CUPTI.prefix):
+    if given and not Path(given).name.startswith(INSIDE.prefix):
         return f"{LIBRARY_VARIABLE} is set: another tool records the GPU's work."
     return ""
 
@@ -84,7 +81,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
         setup.notes.append(f"The GPU's work was not recorded. {reason}")
         return []
     try:
-        library = CUPTI.find()
+        library = INSIDE.find()
         folder = (setup.directory / store.GPU).resolve()
         folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
     except ToolMissing as error:

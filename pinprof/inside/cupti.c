@@ -1,4 +1,4 @@
-/* CUPTI injection: what the GPU did, on CLOCK_MONOTONIC, into one file per process.
+/* CUPTI: what the GPU did, on CLOCK_MONOTONIC, into one file per process.
  *
  * libcuda loads the library named in CUDA_INJECTION64_PATH when the program initialises CUDA, and calls
  * InitializeInjection. CUPTI is not linked: the copy that the process has already loaded is used (PyTorch brings one),
@@ -14,7 +14,7 @@
  * CUPTI serves one tool at a time. Whoever else begins to use it (torch.profiler, a program of its own) calls one of
  * the functions in `watched`. Those calls come to us first, by two ways: the addresses that loaded libraries have
  * bound, and libcupti's own symbol table, which dlsym and libraries loaded later read. At the first such call this
- * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
+ * part of the agent stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
  *
  * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, here one of ours in
  * the other tool's thread, and while no other call is seen to run. cuptiFinalize beside a call that ran inside CUPTI
@@ -46,9 +46,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "The file is defined as little-endian."
-#endif
+#include "own_file.h"
+#include "tables.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -308,13 +307,6 @@ static _Atomic int running;              /* calls that were seen to begin, and n
 static _Atomic unsigned watch;           /* the number of this watch, 0 before the first */
 static int (*count_devices)(int *count); /* a call of the driver that needs no context, and does nothing */
 
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 static void nap(long milliseconds)
 {
     struct timespec period = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L};
@@ -330,16 +322,11 @@ static uint64_t thread_cpu_ns(void)
 
 /* ---- Writing; all under the lock ---- */
 
-/* A program may close all descriptors, and open its own by the same number. */
-static int file_is_ours(void)
-{
-    struct stat status;
-    return file >= 0 && fstat(file, &status) == 0 && status.st_dev == file_device && status.st_ino == file_inode;
-}
+static bool file_is_ours(void) { return is_same_file(file, file_device, file_inode); }
 
 static void save_header(void)
 {
-    header.saved_ns = now();
+    header.saved_ns = nanoseconds();
     if (file_is_ours() && pwrite(file, &header, sizeof header, 0) < 0)
         header.state = NO_ROOM;
 }
@@ -555,7 +542,7 @@ static void requested(uint8_t **buffer, size_t *size, size_t *records)
 /* Under the lock: the time that has passed goes into the account, what calls have cost goes out. */
 static void charge(void)
 {
-    uint64_t time_ns = now();
+    uint64_t time_ns = nanoseconds();
     int64_t share_ns = (int64_t)((time_ns - charged_ns) / 1000 * budget);
     account_ns = (account_ns + share_ns < CREDIT_NS ? account_ns + share_ns : CREDIT_NS) - (int64_t)cost_ns;
     charged_ns = time_ns;
@@ -708,13 +695,13 @@ static void write_window(uint64_t end_ns)
  * once switches nothing; what switching costs is charged. */
 static int switch_windows(int on, uint32_t its_chance)
 {
-    uint64_t begun = now();
+    uint64_t begun = nanoseconds();
     pthread_mutex_lock(&switching);
     int ours = atomic_load(&active), before = in_window;
     for (unsigned i = 0; ours && on != before && i < OF_WINDOWS; i++)
         (on ? cupti.enable : cupti.disable)(activities[i]);
     pthread_mutex_lock(&lock);
-    uint64_t ended = now();
+    uint64_t ended = nanoseconds();
     cost_ns += ended - begun;
     if (ours && before)
         write_window(on ? ended : begun);
@@ -794,7 +781,7 @@ static void stop(enum state state)
     if ((pid_t)header.pid != getpid() || !atomic_exchange(&active, 0))
         return;
     pthread_mutex_lock(&switching);
-    uint64_t ended = now();
+    uint64_t ended = nanoseconds();
     cupti.flush_all(state == ENDED ? FLUSH_FORCED : 0);
     if (state != ENDED) {
         for (unsigned i = 0; i < sizeof activities / sizeof *activities; i++)
@@ -944,54 +931,13 @@ static int patch(word *place, word value)
     return 1;
 }
 
-struct tables {
-    const ElfW(Sym) * symbols;
-    const char *strings;
-    const ElfW(Rela) * relocations[2]; /* of data, of calls */
-    size_t sizes[2];
-    const uint32_t *gnu_hash;
-};
-
-static word absolute(const struct dl_phdr_info *object, word value)
+static bool tables_of_object(const struct dl_phdr_info *object, struct tables *found)
 {
-    return value < object->dlpi_addr ? value + object->dlpi_addr : value; /* the loader relocates most of these */
-}
-
-static int tables_of(const struct dl_phdr_info *object, struct tables *found)
-{
-    *found = (struct tables){0};
-    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
-        if (object->dlpi_phdr[i].p_type != PT_DYNAMIC)
-            continue;
-        for (const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
-            entry->d_tag != DT_NULL; entry++) {
-            const void *at = (const void *)absolute(object, entry->d_un.d_ptr);
-            switch (entry->d_tag) {
-            case DT_SYMTAB:
-                found->symbols = at;
-                break;
-            case DT_STRTAB:
-                found->strings = at;
-                break;
-            case DT_RELA:
-                found->relocations[0] = at;
-                break;
-            case DT_RELASZ:
-                found->sizes[0] = entry->d_un.d_val;
-                break;
-            case DT_JMPREL:
-                found->relocations[1] = at;
-                break;
-            case DT_PLTRELSZ:
-                found->sizes[1] = entry->d_un.d_val;
-                break;
-            case DT_GNU_HASH:
-                found->gnu_hash = at;
-                break;
-            }
-        }
-    }
-    return found->symbols && found->strings;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            return tables_of(
+                object->dlpi_addr, (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr), found);
+    return false;
 }
 
 /* Addresses that a library has bound already. */
@@ -1000,11 +946,10 @@ static int watch_calls(struct dl_phdr_info *object, size_t size, void *unused)
     (void)size;
     (void)unused;
     struct tables tables;
-    if (!object->dlpi_addr || !tables_of(object, &tables))
+    if (!object->dlpi_addr || !tables_of_object(object, &tables))
         return 0;
     for (int which = 0; which < 2; which++) {
-        size_t count = tables.relocations[which] ? tables.sizes[which] / sizeof(ElfW(Rela)) : 0;
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < tables.counts[which]; i++) {
             const ElfW(Rela) *relocation = &tables.relocations[which][i];
             size_t symbol = ELF64_R_SYM(relocation->r_info);
             if (!symbol)
@@ -1046,7 +991,7 @@ static int watch_symbols(struct dl_phdr_info *object, size_t size, void *inside)
         cupti_end = highest;
     }
     struct tables tables;
-    if (!ours || !tables_of(object, &tables) || !tables.gnu_hash)
+    if (!ours || !tables_of_object(object, &tables) || !tables.gnu_hash)
         return ours;
     /* Number of symbols: the last chain of the hash table ends with the last symbol. */
     const uint32_t *hash = tables.gnu_hash, buckets = hash[0], first = hash[1];
@@ -1123,24 +1068,13 @@ static void *find_cupti(void)
     return NULL;
 }
 
-/* Below 64: for a larger table of descriptors, the kernel makes a program with threads wait for all processors. */
-enum { HIGH_FILE = 48 };
-
 static int open_file(const char *directory)
 {
-    char path[4096];
     header.pid = (uint32_t)getpid();
-    header.opened_ns = now();
-    int length =
-        snprintf(path, sizeof path, "%s/%u-%llx.bin", directory, header.pid, (unsigned long long)header.opened_ns);
-    if (*directory != '/' || length < 0 || length >= (int)sizeof path)
+    header.opened_ns = nanoseconds();
+    if (*directory != '/' || strlen(directory) >= DIRECTORY_BYTES)
         return 0;
-    int low = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    file = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, HIGH_FILE); /* the program's next descriptor stays what it was */
-    if (file < 0)
-        file = low;
-    else
-        close(low);
+    file = open_high(directory, header.pid, header.opened_ns, O_CREAT | O_EXCL);
     struct stat status;
     if (file < 0 || fstat(file, &status) < 0)
         return 0;
@@ -1175,7 +1109,7 @@ static void begin(void)
     pthread_cond_init(&overdrawn, &clock);
     pthread_condattr_destroy(&clock);
     account_ns = CREDIT_NS;
-    charged_ns = now();
+    charged_ns = nanoseconds();
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before); /* CUPTI's threads and ours take no signals of the program */
@@ -1183,7 +1117,7 @@ static void begin(void)
     /* One buffer on the GPU has room for 100,000 operations. Three, as by default, make a context take 5 ms longer. */
     size_t buffers_at_first = 1, size = sizeof buffers_at_first;
     cupti.set_attribute(DEVICE_BUFFERS_AT_FIRST, &size, &buffers_at_first);
-    int begun = cupti.register_timestamps(now) == 0 && cupti.register_callbacks(requested, completed) == 0;
+    int begun = cupti.register_timestamps(nanoseconds) == 0 && cupti.register_callbacks(requested, completed) == 0;
     for (unsigned i = 0; begun && i < sizeof activities / sizeof *activities; i++)
         cupti.enable(activities[i]);
     if (begun) {

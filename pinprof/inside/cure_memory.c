@@ -1,27 +1,26 @@
-/*
- * Other memory for malloc and mmap, without a change of the program (LD_PRELOAD). PINPROF_TRY_MEMORY says what:
+/* Other memory for malloc and mmap, as PINPROF_TRY_MEMORY says:
  *
  *   blocks    blocks of 1 MiB and more come from huge pages, and are kept for later blocks when they are freed
  *   unshared  and forked children do not have those blocks, so that writing to them copies nothing
  *   files     pages of mapped files are mapped at once (MAP_POPULATE)
  *
  * All large blocks lie in one arena of addresses, in slots of 2 MiB, so that two comparisons tell whose a pointer is.
- * Anything else goes to the next allocator in the order of loading, be it glibc's or the user's. A block keeps its size
- * class for ever: eight classes for each doubling, so that an eighth of its addresses at most is unused.
+ * Anything else goes to the next allocator (host_memory.h). A block keeps its size class for ever: eight classes for
+ * each doubling, so that an eighth of its addresses at most is unused.
  */
 
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "scope.h"
+#include "cures.h"
 
-#define EXPORTED __attribute__((visibility("default")))
 #define LEAST ((size_t)1 << 20)
 #define SLOT ((size_t)2 << 20)
 #define CLASSES 192
@@ -38,8 +37,8 @@ struct block {
     uint8_t used, dirty, pinned;
 };
 
+struct cured cured;
 static struct {
-    char *start, *end;
     size_t top; /* slots that blocks were made of */
     struct block *blocks;
     uint32_t free[CLASSES]; /* by class: the first free block's slot + 1 */
@@ -48,60 +47,13 @@ static struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t lost; /* in a forked child: blocks that begin below this slot are its parent's alone */
-static bool does_blocks, does_unshared, does_files;
-
-/* --- the allocator behind this one ----------------------------------------------------------------------------- */
-
-static struct {
-    void *(*malloc)(size_t);
-    void *(*calloc)(size_t, size_t);
-    void *(*realloc)(void *, size_t);
-    void (*free)(void *);
-    void *(*memalign)(size_t, size_t);
-    int (*posix_memalign)(void **, size_t, size_t);
-    void *(*aligned_alloc)(size_t, size_t);
-    size_t (*malloc_usable_size)(void *);
-} next;
-
-static char first[1 << 16] __attribute__((aligned(16))); /* for what dlsym asks for while it looks them up */
-static atomic_size_t first_used;
-
-static bool is_first(const void *p) { return (const char *)p >= first && (const char *)p < first + sizeof first; }
-
-static void *take_first(size_t size)
-{
-    size_t at = atomic_fetch_add(&first_used, (size + 15) & ~(size_t)15);
-    return at + size <= sizeof first ? first + at : NULL;
-}
-
-static __thread int looking __attribute__((tls_model("initial-exec")));
-
-static bool found(void)
-{
-    if (next.malloc_usable_size)
-        return true;
-    if (looking)
-        return false;
-    looking = 1;
-    next.malloc = (void *(*)(size_t))dlsym(RTLD_NEXT, "malloc");
-    next.calloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "calloc");
-    next.realloc = (void *(*)(void *, size_t))dlsym(RTLD_NEXT, "realloc");
-    next.free = (void (*)(void *))dlsym(RTLD_NEXT, "free");
-    next.memalign = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "memalign");
-    next.posix_memalign = (int (*)(void **, size_t, size_t))dlsym(RTLD_NEXT, "posix_memalign");
-    next.aligned_alloc = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
-    next.malloc_usable_size = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
-    looking = 0;
-    return next.malloc_usable_size != NULL;
-}
+static bool does_unshared;
 
 /* --- large blocks ---------------------------------------------------------------------------------------------- */
 
-static bool is_ours(const void *p) { return (const char *)p >= arena.start && (const char *)p < arena.end; }
+static struct block *block_of(const void *p) { return &arena.blocks[((const char *)p - cured.start) / SLOT]; }
 
-static struct block *block_of(const void *p) { return &arena.blocks[((const char *)p - arena.start) / SLOT]; }
-
-static char *address_of(const struct block *b) { return arena.start + (size_t)(b - arena.blocks) * SLOT; }
+static char *address_of(const struct block *b) { return cured.start + (size_t)(b - arena.blocks) * SLOT; }
 
 static size_t capacity_of(const struct block *b) { return (size_t)b->slots * SLOT; }
 
@@ -118,7 +70,7 @@ static unsigned class_of(size_t *slots)
 
 static struct block *make_block(size_t slots)
 {
-    if (slots > (size_t)(arena.end - arena.start) / SLOT - arena.top)
+    if (slots > (size_t)(cured.end - cured.start) / SLOT - arena.top)
         return NULL;
     struct block *b = &arena.blocks[arena.top];
     if (mprotect(address_of(b), slots * SLOT, PROT_READ | PROT_WRITE))
@@ -129,10 +81,9 @@ static struct block *make_block(size_t slots)
     return b;
 }
 
-/* A block for so many bytes, all zero if asked; NULL where the next allocator has to do it. */
-static void *take(size_t size, bool zero)
+void *cured_block(size_t size, bool zero)
 {
-    if (!does_blocks || size < LEAST || size > (size_t)(arena.end - arena.start))
+    if (size < LEAST || size > (size_t)(cured.end - cured.start))
         return NULL;
     size_t slots = (size + SLOT - 1) / SLOT;
     unsigned class = class_of(&slots);
@@ -160,11 +111,11 @@ static void *take(size_t size, bool zero)
     }
     errno = before;
     if (b)
-        scope_acted();
+        cures_acted();
     return b ? address_of(b) : NULL;
 }
 
-static void give(void *p)
+void cured_free(void *p)
 {
     int before = errno;
     struct block *b = block_of(p);
@@ -193,107 +144,21 @@ static void give(void *p)
         abort();
 }
 
-static void *move(void *p, size_t size)
+void *cured_aligned(size_t alignment, size_t size)
 {
-    size_t capacity = capacity_of(block_of(p));
-    if (size <= capacity && size >= capacity / 4 && size)
-        return p;
-    void *target = malloc(size);
-    if (target) {
-        memcpy(target, p, size < capacity ? size : capacity);
-        give(p);
-    }
-    return target;
+    bool fits = alignment && alignment <= SLOT && !(alignment & (alignment - 1));
+    return fits ? cured_block(size, false) : NULL;
 }
 
-/* --- the functions of the C library ---------------------------------------------------------------------------- */
+size_t cured_room(const void *p) { return capacity_of(block_of(p)); }
 
-EXPORTED void *malloc(size_t size)
+bool cured_block_at(const void *p, void **start, size_t *size)
 {
-    void *p = take(size, false);
-    return p ? p : found() ? next.malloc(size) : take_first(size);
-}
-
-EXPORTED void *calloc(size_t count, size_t size)
-{
-    size_t bytes;
-    void *p = __builtin_mul_overflow(count, size, &bytes) ? NULL : take(bytes, true);
-    return p ? p : found() ? next.calloc(count, size) : take_first(count * size);
-}
-
-EXPORTED void free(void *p)
-{
-    if (is_ours(p))
-        give(p);
-    else if (p && !is_first(p) && found())
-        next.free(p);
-}
-
-EXPORTED void *realloc(void *p, size_t size)
-{
-    if (p && is_ours(p)) {
-        if (size)
-            return move(p, size);
-        give(p);
-        return NULL;
-    }
-    if (p && is_first(p)) {
-        void *target = malloc(size);
-        size_t there = (size_t)(first + sizeof first - (char *)p);
-        return target ? memcpy(target, p, size < there ? size : there) : NULL;
-    }
-    if (!p)
-        return malloc(size);
-    if (!found())
-        return NULL;
-    size_t there = size >= LEAST && does_blocks ? next.malloc_usable_size(p) : 0;
-    void *target = there && there < size ? take(size, false) : NULL;
-    if (!target)
-        return next.realloc(p, size);
-    memcpy(target, p, there);
-    next.free(p);
-    return target;
-}
-
-static bool fits_a_slot(size_t alignment) { return alignment && alignment <= SLOT && !(alignment & (alignment - 1)); }
-
-EXPORTED int posix_memalign(void **p, size_t alignment, size_t size)
-{
-    void *block = fits_a_slot(alignment) && alignment % sizeof(void *) == 0 ? take(size, false) : NULL;
-    if (block)
-        return *p = block, 0;
-    return found() ? next.posix_memalign(p, alignment, size) : ENOMEM;
-}
-
-EXPORTED void *memalign(size_t alignment, size_t size)
-{
-    void *block = fits_a_slot(alignment) ? take(size, false) : NULL;
-    return block ? block : found() ? next.memalign(alignment, size) : NULL;
-}
-
-EXPORTED void *aligned_alloc(size_t alignment, size_t size)
-{
-    void *block = fits_a_slot(alignment) ? take(size, false) : NULL;
-    return block ? block : found() ? next.aligned_alloc(alignment, size) : NULL;
-}
-
-EXPORTED size_t malloc_usable_size(void *p)
-{
-    if (p && is_ours(p))
-        return capacity_of(block_of(p));
-    return p && !is_first(p) && found() ? next.malloc_usable_size(p) : 0;
-}
-
-/* --- what the library for CUDA asks ---------------------------------------------------------------------------- */
-
-/* Whether an address lies in a large block in use: where that begins, and how long it is. */
-EXPORTED bool pinprof_large_block(const void *p, void **start, size_t *size)
-{
-    if (!is_ours(p))
+    if (!is_cured(p))
         return false;
     bool held = false;
     pthread_mutex_lock(&lock);
-    size_t slot = (size_t)((const char *)p - arena.start) / SLOT;
+    size_t slot = (size_t)((const char *)p - cured.start) / SLOT;
     while (slot && !arena.blocks[slot].slots)
         slot--;
     struct block *b = &arena.blocks[slot];
@@ -306,11 +171,10 @@ EXPORTED bool pinprof_large_block(const void *p, void **start, size_t *size)
     return held;
 }
 
-/* From now on the pages of a block stay, or need no longer. */
-EXPORTED void pinprof_keep_pages(void *start, bool keep)
+void cured_pages_stay(void *start, bool stay)
 {
     pthread_mutex_lock(&lock);
-    block_of(start)->pinned = keep;
+    block_of(start)->pinned = stay;
     pthread_mutex_unlock(&lock);
 }
 
@@ -319,7 +183,7 @@ EXPORTED void pinprof_keep_pages(void *start, bool keep)
 /* Whether to map the pages of this mapping at once: a file's data, and no more than half of what is free. */
 static bool populates(size_t length, int protection, int flags, int file)
 {
-    if (!does_files || file < 0 || length < LEAST || flags & (MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED))
+    if (file < 0 || length < LEAST || flags & (MAP_ANONYMOUS | MAP_POPULATE | MAP_FIXED))
         return false;
     if (!(protection & PROT_READ) || protection & PROT_EXEC)
         return false;
@@ -334,18 +198,12 @@ static bool populates(size_t length, int protection, int flags, int file)
     return regular && (!copies || length / 4096 < (size_t)(pages > 0 ? pages : 0) / 2);
 }
 
-EXPORTED void *mmap(void *start, size_t length, int protection, int flags, int file, off_t offset)
+int cured_mapping(size_t length, int protection, int flags, int file)
 {
-    if (populates(length, protection, flags, file)) {
-        flags |= MAP_POPULATE;
-        scope_acted();
-    }
-    return (void *)syscall(SYS_mmap, start, length, protection, flags, file, offset);
-}
-
-EXPORTED void *mmap64(void *start, size_t length, int protection, int flags, int file, off64_t offset)
-{
-    return mmap(start, length, protection, flags, file, offset);
+    if (!populates(length, protection, flags, file))
+        return flags;
+    cures_acted();
+    return flags | MAP_POPULATE;
 }
 
 /* --- begin, and forks ------------------------------------------------------------------------------------------ */
@@ -374,8 +232,8 @@ static struct sigaction before_fault;
 static void fault(int number, siginfo_t *about, void *context)
 {
     (void)number, (void)context;
-    if (is_ours(about->si_addr) && block_of(about->si_addr) < &arena.blocks[lost])
-        scope_say("harm 1\n");
+    if (is_cured(about->si_addr) && block_of(about->si_addr) < &arena.blocks[lost])
+        cures_say("harm 1\n");
     sigaction(SIGSEGV, &before_fault, NULL);
 }
 
@@ -406,22 +264,17 @@ static bool reserve(void)
             continue;
         }
         arena.blocks = blocks;
-        arena.start = (char *)(((uintptr_t)start + SLOT - 1) & ~(uintptr_t)(SLOT - 1));
-        arena.end = arena.start + size;
+        cured.start = (char *)(((uintptr_t)start + SLOT - 1) & ~(uintptr_t)(SLOT - 1));
+        cured.end = cured.start + size;
         return true;
     }
     return false;
 }
 
-__attribute__((constructor)) static void begin(void)
+void cure_memory(const char *words)
 {
-    const char *words = scope_words("PINPROF_TRY_MEMORY");
-    if (!words || !found())
-        return;
-    does_files = scope_word(words, "files");
-    does_unshared = scope_word(words, "unshared");
-    if (scope_word(words, "blocks") && reserve()) {
+    cured.files = cures_word(words, "files");
+    does_unshared = cures_word(words, "unshared");
+    if (cures_word(words, "blocks") && reserve())
         pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        does_blocks = true;
-    }
 }

@@ -1,0 +1,1 @@
+"""Texts that `pinprof fix` inserts into programs, below the marker of each file."""
