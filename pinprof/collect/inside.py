@@ -121,8 +121,11 @@ def _join(setup: Setup) -> Sequence[Tool]:
 def for_glibc(library: Path) -> str:
     """The library as glibc's loader alone finds it, which replaces `$ORIGIN` by the program's folder (ld.so(8)).
 
-    musl's loader would end each of its programs that the recorded one starts: it lacks what the agent needs.
+    musl's loader would end each of its programs that the recorded one starts: it lacks what the agent needs. glibc's
+    asks /proc for that folder; where there is none, the path stands as it is.
     """
+    if not Path("/proc/self/exe").exists():
+        return str(library)
     return f"$ORIGIN{'/..' * _DEEPEST}{library}"
 
 

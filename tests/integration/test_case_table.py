@@ -29,8 +29,8 @@ from tests.cases.recorded import (
     promised_s,
     work_s,
 )
-from tests.cases.spread import NINE_OF_TEN, factor, ratios
 from tests.cases.table import PAGE
+from tests.truth.spread import NINE_OF_TEN, factor, ratios
 
 ELSEWHERE = ("alloc_pairs", "managed_readback", "tiny_copies", "pool_start", "not_async")
 """Programs whose source is not in tests/cases."""

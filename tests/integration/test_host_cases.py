@@ -54,4 +54,5 @@ def test_first_opportunity_has_the_line_at_fault_and_the_cure(name: str, tmp_pat
     assert place in {f"{program.path.name}:{line}" for line in program.guilty()}
     assert first["cure"]["id"] == CURES[name]
     work = next(phase["wall_ns"] for phase in report["phases"] if phase["name"] == "work")
-    assert 0 < first["saving_ns"]["low"] <= first["saving_ns"]["likely"] <= first["saving_ns"]["high"] <= work
+    assert 0 < first["saving_ns"]["low"] <= first["saving_ns"]["likely"] <= first["saving_ns"]["high"]
+    assert first["saving_ns"]["likely"] <= work, "the interval is that of other runs, which may work longer"

@@ -24,6 +24,7 @@ ELSEWHERE = {
     "machine/libraries.py",  # a build in the cache, which its owner alone can write
     "machine/nsys.py",  # a temporary file without a name
     "cli/bench.py",  # asks whether a folder can be written to, with a new file
+    "fix/inserted/shared_arrays.py",  # is written into other people's programs, and has nothing of pinprof there
     "collect/native/tracefs.py",  # the kernel's own files
     "doctor/recording.py",  # the same, with a file without a name
     "fleet/mapping.py",  # a copy from an object store, in a folder of its own

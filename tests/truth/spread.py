@@ -1,6 +1,6 @@
 """By how much the savings of a program differ that were measured at different times, without any recording.
 
-usage: python -m tests.cases.spread
+usage: python -m tests.truth.spread
 
 What a cure saves was measured several times for some programs, on machines of one kind: for the recordings of
 tests/data/cases, and in reports/h200/measured/cases.md. No prediction can be closer than two measurements are.
