@@ -46,8 +46,11 @@ def portions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Portions]:
 SYMBOLS = KeptSymbols()
 
 
-def touch(pages: int, pause_s: float = 0.0) -> None:
-    """First touch of pages, with a pause after each thousand: who looks at lines may stand still for a part of it."""
+def touch(pages: int, pause_s: float = 0.05) -> None:
+    """First touch of pages, with a pause after each thousand: who looks may stand still for a part of it.
+
+    What a full ring loses at the end of a portion, the kernel says only later.
+    """
     memory = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     for page in range(pages):
@@ -70,9 +73,9 @@ def check_faults(analysis: Run, made: int) -> None:
 def test_each_portion_holds_what_happened_in_it(portions: Portions, tmp_path: Path) -> None:
     for number, pages in enumerate((30_000, 10_000)):
         portion = portions.begin(f"number {number}")
-        touch(pages, pause_s=0.05)
+        touch(pages)
         portion.end(tmp_path / f"{number}.pinprof")
-        touch(50_000)  # between two portions
+        touch(50_000, pause_s=0)  # between two portions
     first, second = (explained(tmp_path / f"{number}.pinprof") for number in range(2))
     check_faults(first, 30_000)
     check_faults(second, 10_000)
