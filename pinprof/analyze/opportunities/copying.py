@@ -12,10 +12,12 @@ from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.groups import group as cells
 from pinprof.analyze.opportunities.candidate import Candidate, sampled, share_of_own_time, total
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.copy_groups import CopyGroup
 from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
-from pinprof.analyze.opportunities.scene import TINY_COPIES, CopyGroup, Scene
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.rules.copies import TINY_COPIES
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, roughly
 from pinprof.data.activity import MemoryKind
 from pinprof.data.gpu_functions import COPIES, COPYING

@@ -20,17 +20,17 @@ from pinprof.analyze.course.wall import RUNNABLE, disturbed_ns
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.copy_groups import CopyGroup, by_size
 from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
 from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_bytes
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
 from pinprof.data.own_code import library_part
-from pinprof.data.rate_book import RUN, Estimate, RateBook
+from pinprof.data.rate_book import RateBook
 
 _HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
 _IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
@@ -40,78 +40,7 @@ BACK_TO_BACK_NS = 100_000
 """A thread that makes the next call within this time does little between the two."""
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
-TINY_COPIES, TINY_BYTES = 1000, 64 << 10
-"""From this number of copies of at most this size on, a site's are counted apart from its larger ones."""
-MEASURED_ERROR = 0.05
-"""The share of the GPU's own times of copies by which runs differ."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
-
-
-@dataclass(frozen=True)
-class CopyGroup:
-    """Copies of one site in one direction between device memory and one kind of host memory.
-
-    Where a site makes very many tiny ones beside larger ones, these are two groups.
-    """
-
-    table: CopyTable
-    calls: Int64
-    """Rows of the calls' table, in time order."""
-    rows: Int64
-    """Wall rows inside them."""
-    cost_ns: int
-    way: str
-    """`h2d` or `d2h`."""
-    words: str
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        return len(self.table)
-
-    @property
-    def bytes(self) -> int:
-        """All of them."""
-        return int(self.table.size_bytes.sum())
-
-    @property
-    def each(self) -> int:
-        """Bytes of a typical one."""
-        return max(int(np.median(self.table.size_bytes)), 1)
-
-    @property
-    def sizes(self) -> str:
-        """What one has, or the least and the most."""
-        least, most = (format_bytes(int(bound)) for bound in (self.table.size_bytes.min(), self.table.size_bytes.max()))
-        return least if least == most else f"{least} to {most}"
-
-    @property
-    def tiny(self) -> bool:
-        """Whether none is larger than what batching is for."""
-        return int(self.table.size_bytes.max()) <= TINY_BYTES
-
-    @property
-    def of_files(self) -> bool:
-        """Whether most of the bytes come from mapped files."""
-        return 2 * int(self.table.size_bytes[self.table.from_file].sum()) > self.bytes
-
-    @property
-    def measured(self) -> Estimate | None:
-        """How long the GPU copied; None where the recording does not hold all of it."""
-        busy = self.table.busy_ns
-        if (busy < 0).any():
-            return None
-        total = float(busy.sum())
-        return Estimate(total, (1 - MEASURED_ERROR) * total, (1 + MEASURED_ERROR) * total, RUN)
-
-    @property
-    def distinct(self) -> int:
-        """Bytes of the different places of the host that they use."""
-        if not self.table.address.any():
-            return self.bytes
-        order = np.lexsort((-self.table.size_bytes, self.table.address))
-        _, largest = np.unique(self.table.address[order], return_index=True)
-        return int(self.table.size_bytes[order][largest].sum())
 
 
 @dataclass(frozen=True)
@@ -320,7 +249,7 @@ class Scene(CourseTable):
                 mine = np.flatnonzero(wanted & (host == kind))
                 for calls in self.call_groups(copies.call[mine]):
                     of_site = mine[np.isin(copies.call[mine], calls)]
-                    for part in _by_size(copies.size_bytes[of_site]):
+                    for part in by_size(copies.size_bytes[of_site]):
                         table = copies.take(of_site[part])
                         calls = np.unique(table.call)
                         rows = self.rows_inside(calls)
@@ -506,9 +435,3 @@ class Scene(CourseTable):
         if len(known):
             place[place == NOTHING] = np.bincount(known).argmax()
         return place
-
-
-def _by_size(size_bytes: Int64) -> list[Bool]:
-    """Which of a site's copies are judged together: very many tiny ones apart from larger ones."""
-    tiny = size_bytes <= TINY_BYTES
-    return [tiny, ~tiny] if tiny.sum() >= TINY_COPIES and not tiny.all() else [np.ones(len(tiny), np.bool_)]

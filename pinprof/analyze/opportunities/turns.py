@@ -13,8 +13,9 @@ import numpy as np
 
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.copy_groups import CopyGroup
 from pinprof.analyze.opportunities.results import Evidence
-from pinprof.analyze.opportunities.scene import CopyGroup, Scene
+from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.thread_line import DOWNLOAD, HOST_MEMORY, UPLOAD, WAIT, ThreadLine, line_of
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pinprof.analyze.opportunities import copying
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.scene import TINY_BYTES, TINY_COPIES
+from pinprof.analyze.opportunities.copy_groups import TINY_BYTES
+from pinprof.analyze.rules.copies import TINY_COPIES
 from pinprof.data.activity import MemoryKind
 from tests.support.scenes import MAIN, MIB, SITES, Traced, ran, recorded, scene, to_gpu
 

@@ -12,7 +12,8 @@ import pytest
 from pinprof.analyze.course.results import Steps
 from pinprof.analyze.opportunities import copying
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.scene import TINY_BYTES, TINY_COPIES
+from pinprof.analyze.opportunities.copy_groups import TINY_BYTES
+from pinprof.analyze.rules.copies import TINY_COPIES
 from pinprof.data.activity import CallOverhead, GivenUp, MemoryKind
 from pinprof.data.rate_book import RateBook
 from tests.support.scenes import (
