@@ -314,15 +314,23 @@ def test_a_killed_program_is_named_and_kept(tmp_path: Path) -> None:
 
 
 def child_with(process: subprocess.Popen[str], word: bytes) -> int:
-    """The pid of a child with this word in its command line, waited for: pinprof adopts some of them."""
+    """The pid of a child with this word in its command line, waited for: pinprof adopts some of them.
+
+    One that goes on: who forks itself into the background ends soon.
+    """
     deadline = time.monotonic() + 60
+    seen: set[str] = set()
     while True:
+        there = set()
         for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
             with contextlib.suppress(OSError):
                 if word in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
-                    return int(child)
+                    there.add(child)
+        if steady := there & seen:
+            return int(max(steady, key=int))
         assert time.monotonic() < deadline, f"no child has {word!r}"
-        time.sleep(0.02)
+        seen = there
+        time.sleep(0.5)
 
 
 @pytest.mark.parametrize("word", [b"profile", b"--start-agent"])
