@@ -56,7 +56,7 @@ ALLOWED = {
 FLOORS = (
     {"evidence", "groups", "intervals", "extent", "memory"},
     {"attribution", "ranges", "results"},
-    {"lines", "sites", "visible", "completeness", "selection", "idle", "recorder", "activity", "allocations"},
+    {"lines", "main_packages", "sites", "visible", "completeness", "selection", "idle", "recorder", "activity", "allocations"},
     {"restriction", "blame", "costs", "rules"},
     {"course", "headline"},
     {"ledger"},

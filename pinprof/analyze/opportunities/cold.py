@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.opportunities.candidate import Candidate, sampled
+from pinprof.analyze.opportunities.fault_addresses import mapped_at, mostly
 from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, limits
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.units import format_counted, format_ns
+from pinprof.data.mapped import Mapped
 from pinprof.data.model import Bool, Int64
 
 _TOUCHES = re.compile(r"filemap_fault(\.\w+)*")
@@ -30,9 +32,13 @@ _AGAIN = (0.5, 0.1, 1.0)
 
 
 def cold_files(scene: Scene) -> Iterator[Candidate]:
-    """Waits for a disk in page faults of mapped files and in reads, by place."""
-    touches, own = scene.has(_TOUCHES), scene.in_own()
-    reads = scene.has(_OF_CALL) & ~touches
+    """Waits for a disk in page faults of mapped files and in reads, by place.
+
+    Those of a program's or a library's own text are none: the loader maps it.
+    """
+    own = scene.in_own()
+    touches = scene.has(_TOUCHES) & ~scene.of_other_programs
+    reads = scene.has(_OF_CALL) & ~scene.has(_TOUCHES)
     reading = touches & scene.caused_by("fault.file") & scene.has(_READS)
     disk = scene.caused_by("wait.disk")
     for waits in scene.by_place(np.flatnonzero(((touches & disk) | reading) & own)):
@@ -43,7 +49,7 @@ def cold_files(scene: Scene) -> Iterator[Candidate]:
         freed = group[frees(scene)[group]]
         if len(freed) >= LEAST_SEEN or scene.waits()[freed].any():
             yield _dropped(scene, group, freed, limited=limits(scene, freed))
-        else:
+        elif not mostly(mapped_at(scene, waits), (Mapped.PROGRAM,)):
             yield _touched(scene, group, waits, disk)
     for waits in scene.by_place(np.flatnonzero(reads & disk & own)):
         yield _cold(scene, waits, "a file", "as it is needed", (len(waits), "read waits", "reads wait"), _AHEAD)

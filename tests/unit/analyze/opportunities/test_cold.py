@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pinprof.analyze.opportunities import cold
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.search import search
+from pinprof.data.mapped import Mapped
 from tests.support.scenes import FAULT, MAIN, MAPPED, MS, ran, recorded, scene, waited
 from tests.support.stacks import Sample
 
@@ -46,6 +49,17 @@ def test_what_the_kernel_reads_ahead_may_be_all_that_the_disk_can_do() -> None:
     assert one.title == "main reads a mapped file from the disk as it is touched."
     assert one.saving.low_ns == 0
     assert one.saving.high_ns < one.cost_ns
+
+
+def mapped_as(kind: Mapped) -> list[Candidate]:
+    made = recorded([Sample((*READ, "filemap_get_pages"), 1, 0, event=0, address=4096), *samples(50, ALONE, SUBMITS)])
+    mapped = np.where(made.samples.address > 0, kind, Mapped.UNKNOWN).astype(np.uint8)
+    return list(cold.cold_files(scene(replace(made, samples=replace(made.samples, mapped=mapped)))))
+
+
+def test_a_library_that_was_not_in_memory_is_nothing_that_its_program_reads() -> None:
+    assert mapped_as(Mapped.PROGRAM) == []
+    assert len(mapped_as(Mapped.PRIVATE_FILE)) == 1
 
 
 def test_pages_that_a_limit_drops_are_cured_by_memory() -> None:
