@@ -24,15 +24,17 @@ from typing import Any
 from tests.cases.measure import PINPROF
 from tests.truth.healthy import MOST_SHARE, saved
 
-LIMIT_S = 240
+LIMIT_S = 100
 HERE = Path(__file__).parent
 
 
 def programs(python: str) -> dict[str, tuple[str, list[str]]]:
     """Name → the folder of its sources, and the command."""
     table = tomllib.loads((HERE / "others.toml").read_text())
+    packages = str(next(Path(python).parents[1].glob("lib/python3*/site-packages"), ""))
+    places = {"python": python}
     return {
-        name: (folder, [python if word == "python" else word for word in shlex.split(command)])
+        name: (folder, [places.get(word, word.replace("PACKAGES", packages)) for word in shlex.split(command)])
         for folder, commands in table.items()
         for name, command in commands.items()
     }
@@ -70,7 +72,8 @@ def lines(document: dict[str, Any], words: Sequence[str], folder: Path, *, tries
     for one in document.get("opportunities", []):
         low, likely, high = (one["saving_ns"][key] / 1e9 for key in ("low", "likely", "high"))
         site = one["site"]
-        yield f"  {one['title']} | {one['cure']['id']} {one['cure'].get('option', '')} | {low:.3f} – {likely:.3f} – {high:.3f} s"
+        cure = f"{one['cure']['id']} {one['cure']['option']}".rstrip()
+        yield f"  {one['title']} | {cure} | {low:.3f} – {likely:.3f} – {high:.3f} s"
         yield f"      {site['file']}:{site['line']} of {one['phase']}"
         setting = one["cure"]["environment"]
         if tries and setting and likely > MOST_SHARE * _work(document):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pinprof.analyze.course.labels import START_UP, phase_labels
 from pinprof.analyze.opportunities.candidate import Candidate, sampled
 from pinprof.analyze.opportunities.fault_addresses import mapped_at, mostly
 from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, limits
@@ -34,9 +35,10 @@ _AGAIN = (0.5, 0.1, 1.0)
 def cold_files(scene: Scene) -> Iterator[Candidate]:
     """Waits for a disk in page faults of mapped files and in reads, by place.
 
-    Those of a program's or a library's own text are none: the loader maps it.
+    Those of a program's or a library's own text are none, nor is a module that is imported: the program maps and reads
+    neither.
     """
-    own = scene.in_own()
+    own = scene.in_own() & (phase_labels(scene.capture.stacks)[scene.node] != START_UP)
     touches = scene.has(_TOUCHES) & ~scene.of_other_programs
     reads = scene.has(_OF_CALL) & ~scene.has(_TOUCHES)
     reading = touches & scene.caused_by("fault.file") & scene.has(_READS)

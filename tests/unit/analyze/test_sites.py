@@ -37,7 +37,9 @@ def test_thread_of_a_library_has_the_library_s_line() -> None:
 def test_the_line_of_a_program_that_is_a_package_is_its_own() -> None:
     packages = "/opt/venv/lib/python3.12/site-packages"
     main, runner = f"{packages}/bench/bm_tcp/run.py", f"{packages}/pyperf/_runner.py"
-    made = capture([Sample([f"<module> (run.py:90)@{main}", f"bench (run.py:31)@{main}", f"go (_runner.py:7)@{runner}"])])
+    made = capture(
+        [Sample([f"<module> (run.py:90)@{main}", f"bench (run.py:31)@{main}", f"go (_runner.py:7)@{runner}"])]
+    )
     sites = Sites(made)
     found = sites.site(int(sites.frames(made.samples.stack)[0]), "worker")
     assert (found.place, sites.is_own(found)) == ("bench/bm_tcp/run.py:31", True)

@@ -82,12 +82,23 @@ def test_reads_that_wait_for_the_disk_may_begin_earlier() -> None:
 @pytest.mark.parametrize(
     "made",
     [
+        samples(
+            50,
+            (
+                "main@/app",
+                "get_code (<frozen importlib._bootstrap_external>:1032)@<frozen importlib._bootstrap_external>",
+                "vfs_read",
+                "filemap_read",
+                "filemap_get_pages",
+            ),
+            ("main@/app",),
+        ),
         ran(0, 100, MAPPED),
         ran(0, 100, (*MAIN, "vfs_read", "filemap_read", "_copy_to_iter")),
         [*ran(0, 100, MAPPED), *waited(100, 200, (*MAIN, "vfs_write", "balance_dirty_pages", *WAITS))],
     ],
 )
-def test_file_in_memory_and_writing_are_not_cold(made: list[Sample]) -> None:
+def test_imports_file_in_memory_and_writing_are_not_cold(made: list[Sample]) -> None:
     assert found(made) == []
 
 
