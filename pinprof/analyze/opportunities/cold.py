@@ -51,16 +51,30 @@ def cold_files(scene: Scene) -> Iterator[Candidate]:
         freed = group[frees(scene)[group]]
         if len(freed) >= LEAST_SEEN or scene.waits()[freed].any():
             yield _dropped(scene, group, freed, limited=limits(scene, freed))
-        elif not mostly(mapped_at(scene, waits), (Mapped.PROGRAM,)):
+        elif _may_be_data(scene, waits):
             yield _touched(scene, group, waits, disk)
     for waits in scene.by_place(np.flatnonzero(reads & disk & own)):
         yield _cold(scene, waits, "a file", "as it is needed", (len(waits), "read waits", "reads wait"), _AHEAD)
 
 
+def _may_be_data(scene: Scene, waits: Int64) -> bool:
+    """Whether what these faults read may be a file that the program mapped, and not code and data of a library.
+
+    Where the recording has addresses of faults, those of a large file are among them. So few that none was recorded are
+    a library's, unless the kernel was told to read nothing ahead.
+    """
+    found = mapped_at(scene, waits)
+    known = bool(found) or scene.capture.samples.mapped is None or _one_by_one(scene, waits)
+    return known and not mostly(found, (Mapped.PROGRAM,))
+
+
+def _one_by_one(scene: Scene, waits: Int64) -> bool:
+    return 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
+
+
 def _touched(scene: Scene, group: Int64, waits: Int64, disk: Bool) -> Candidate:
     """A mapped file that nothing but its disk keeps from being there."""
-    alone = 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
-    how, remains = ("page by page", _ALONE) if alone else ("as it is touched", _AHEAD)
+    how, remains = ("page by page", _ALONE) if _one_by_one(scene, waits) else ("as it is touched", _AHEAD)
     count = (int(disk[waits].sum()), "page fault waits", "page faults wait")
     return _cold(scene, group, "a mapped file", how, count, remains)
 

@@ -51,8 +51,9 @@ def test_what_the_kernel_reads_ahead_may_be_all_that_the_disk_can_do() -> None:
     assert one.saving.high_ns < one.cost_ns
 
 
-def mapped_as(kind: Mapped) -> list[Candidate]:
-    made = recorded([Sample((*READ, "filemap_get_pages"), 1, 0, event=0, address=4096), *samples(50, ALONE, SUBMITS)])
+def mapped_as(kind: Mapped, stack: Sequence[str] = READ) -> list[Candidate]:
+    """One fault with an address that lies there, at the place of those that wait."""
+    made = recorded([Sample((*stack, "filemap_get_pages"), 1, 0, event=0, address=4096), *samples(50, READ)])
     mapped = np.where(made.samples.address > 0, kind, Mapped.UNKNOWN).astype(np.uint8)
     return list(cold.cold_files(scene(replace(made, samples=replace(made.samples, mapped=mapped)))))
 
@@ -60,6 +61,10 @@ def mapped_as(kind: Mapped) -> list[Candidate]:
 def test_a_library_that_was_not_in_memory_is_nothing_that_its_program_reads() -> None:
     assert mapped_as(Mapped.PROGRAM) == []
     assert len(mapped_as(Mapped.PRIVATE_FILE)) == 1
+    assert len(mapped_as(Mapped.UNKNOWN)) == 1, "mapped for a moment: no list has it"
+    assert mapped_as(Mapped.PRIVATE_FILE, ("other@/app", "clear_page")) == [], (
+        "a few faults, of whose place none was recorded"
+    )
 
 
 def test_pages_that_a_limit_drops_are_cured_by_memory() -> None:
