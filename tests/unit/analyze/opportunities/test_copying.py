@@ -81,7 +81,7 @@ def test_calls_cost_no_more_than_they_took() -> None:
 def test_fresh_memory_is_replaced_by_a_buffer_for_one_step() -> None:
     samples = [sample for start in range(0, 200, 20) for sample in ran(start, start + 20, SMALL)]
     copies = every(20, 10, 10, to_host, size=64 * MIB)
-    (one,) = found(copies, samples, steps=Steps("step", 10, 20 * MS, 20 * MS, 0))
+    (one,) = found(copies, samples, steps=Steps("range", "step", 10, 20 * MS, 20 * MS, 0))
     assert one.cure.id == "pinned-buffer"
     # All of a call, since 5.12 ms of staging and 10 ms of faults are more than its 10 ms.
     assert one.cost_ns == 100 * MS
