@@ -10,6 +10,8 @@ import time
 import numpy as np
 import torch
 import torch.distributed as dist
+import turn  # noqa: F401  from here on the GPUs are this launch's
+from torch.distributed.fsdp import fully_shard
 
 KIND, CURED = sys.argv[1], "cured" in sys.argv
 RANK = int(os.environ["LOCAL_RANK"])
@@ -26,7 +28,7 @@ def fresh(rows):
 
 
 def stacked(number):
-    return np.vstack([source * number for _ in range(4)])  # GUILTY starved 1
+    return np.vstack([source * number for _ in range(4)])  # GUILTY starved 1, ddp 1
 
 
 def meet(batch):
@@ -78,23 +80,63 @@ def starved(number, loader=[]):  # noqa: B006  its worker lives as long as the p
     meet(rows[:4096].to("cuda"))
 
 
+def layers():
+    return torch.nn.Sequential(*[torch.nn.Linear(4096, 4096) for _ in range(6)]).cuda()
+
+
+def ddp(number, kept=[]):  # noqa: B006  the model lives as long as the program
+    """DDP, and rank 1 stacks each batch in new memory."""
+    if not kept:
+        model = torch.nn.parallel.DistributedDataParallel(layers(), device_ids=[RANK])
+        kept += [model, torch.optim.SGD(model.parameters(), 1e-3), torch.empty(2048, 4096, pin_memory=True)]
+    model, optimizer, buffer = kept
+    if LATE:
+        batch = torch.from_numpy(stacked(number)[:4096]).view(2048, 4096).to("cuda")
+    else:
+        buffer.copy_(torch.from_numpy(source).view(2048, 4096))
+        batch = buffer.to("cuda", non_blocking=True)
+    trained(model, optimizer, batch)
+
+
+def trained(model, optimizer, batch):
+    optimizer.zero_grad()
+    model(batch).square().mean().backward()
+    optimizer.step()
+
+
+def fsdp2(number, kept=[]):  # noqa: B006  the model lives as long as the program
+    """FSDP2; every fifth step its state is gathered, and rank 0 copies it to the host."""
+    if not kept:
+        model = layers()
+        for each in [*model, model]:
+            fully_shard(each)
+        kept += [model, torch.optim.SGD(model.parameters(), 1e-3), torch.ones(2048, 4096, device="cuda"), []]
+    model, optimizer, batch, buffers = kept
+    trained(model, optimizer, batch)
+    if number % 5 == 0:
+        saved([each.full_tensor().detach() for each in model.parameters()], buffers)
+
+
 def gathered(number, kept=[]):  # noqa: B006  the cure keeps its buffers
-    """Every fifth step rank 0 copies the state to the host, and rank 1 waits in a barrier."""
+    """Every fifth step rank 0 copies the state to the host."""
     meet(pinned.to("cuda", non_blocking=True))
-    state = [weights.clone() for _ in range(24)] if number % 5 == 0 else []
-    if state and RANK == 0:
-        if CURED:
-            kept[:] = kept or [torch.empty_like(each, device="cpu", pin_memory=True) for each in state]
-            for to, each in zip(kept, state, strict=True):
-                to.copy_(each, non_blocking=True)
-            torch.cuda.synchronize()
-        else:
-            [each.cpu() for each in state]  # GUILTY gathered 0
-    if state:
-        dist.barrier()
+    if number % 5 == 0:
+        saved([weights.clone() for _ in range(24)], kept)
 
 
-step, steps = {"gathered": (gathered, 100), "straggler": (straggler, 100)}.get(KIND, (globals()[KIND], 60))
+def saved(state, kept):
+    """Rank 0 copies the state to the host, and rank 1 waits in a barrier."""
+    if RANK == 0 and CURED:
+        kept[:] = kept or [torch.empty_like(each, device="cpu", pin_memory=True) for each in state]
+        for to, each in zip(kept, state, strict=True):
+            to.copy_(each, non_blocking=True)
+        torch.cuda.synchronize()
+    elif RANK == 0:
+        [each.cpu() for each in state]  # GUILTY gathered 0, fsdp2 0
+    dist.barrier()
+
+
+step, steps = globals()[KIND], {"gathered": 100, "straggler": 100}.get(KIND, 60)
 for number in range(3):
     step(number)
 torch.cuda.synchronize()
@@ -105,4 +147,5 @@ for number in range(steps):
 torch.cuda.synchronize()
 if RANK == 0:
     print("seconds", time.monotonic() - begun, flush=True)
-os._exit(0) if KIND == "starved" else dist.destroy_process_group()
+dist.barrier()
+os._exit(0)  # the end of PyTorch aborts at times, with a recorder or without
