@@ -1,6 +1,7 @@
 """Two ranks of which one is late, in one of several ways: `late_ranks.py KIND [cured]`, started by torchrun.
 
-A line that makes a rank late ends in a comment with the kind and the rank. Rank 0 prints the seconds of its steps.
+A line that makes a rank late ends in a comment with the kind and the rank. Rank 0 prints the seconds of its steps from
+number 0 on: before, nobody is late.
 """
 
 import os
@@ -18,6 +19,7 @@ RANK = int(os.environ["LOCAL_RANK"])
 torch.cuda.set_device(RANK % torch.cuda.device_count())
 dist.init_process_group("nccl" if torch.cuda.device_count() > 1 else "gloo")
 LATE = RANK == 1 and not CURED
+FIRST = -3
 weights = torch.zeros(2048, 2048, device="cuda")
 pinned = torch.ones(16384, 2048, pin_memory=True)
 source = np.ones((4096, 2048), np.float32)
@@ -39,7 +41,7 @@ def meet(batch):
 
 def straggler(number):
     """Late once in 20 steps."""
-    if LATE and number % 20 == 7:
+    if LATE and number >= 0 and number % 20 == 7:
         fresh(65536)
     meet(pinned.to("cuda", non_blocking=True))
 
@@ -57,7 +59,7 @@ def pipeline(number):
             dist.send(pinned[:4096].to("cuda", non_blocking=True) @ weights, 1)
         else:
             dist.recv(part, 0)
-            mask = fresh(4096) if LATE else torch.ones(4096, 2048, device="cuda")
+            mask = fresh(4096) if LATE and number >= 0 else torch.ones(4096, 2048, device="cuda")
             dist.send((part @ weights) * mask, 0)
         if RANK == 0:
             dist.recv(part, 1)
@@ -68,8 +70,8 @@ class Rows(torch.utils.data.IterableDataset):
     """Batches, which rank 1's worker builds in new memory."""
 
     def __iter__(self):
-        for number in range(1000):
-            yield torch.from_numpy(stacked(number) if LATE else source)
+        for number in range(FIRST, 1000):
+            yield torch.from_numpy(stacked(number) if LATE and number >= 0 else source)
 
 
 def starved(number, loader=[]):  # noqa: B006  its worker lives as long as the program
@@ -90,7 +92,7 @@ def ddp(number, kept=[]):  # noqa: B006  the model lives as long as the program
         model = torch.nn.parallel.DistributedDataParallel(layers(), device_ids=[RANK])
         kept += [model, torch.optim.SGD(model.parameters(), 1e-3), torch.empty(2048, 4096, pin_memory=True)]
     model, optimizer, buffer = kept
-    if LATE:
+    if LATE and number >= 0:
         batch = torch.from_numpy(stacked(number)[:4096]).view(2048, 4096).to("cuda")
     else:
         buffer.copy_(torch.from_numpy(source).view(2048, 4096))
@@ -113,20 +115,20 @@ def fsdp2(number, kept=[]):  # noqa: B006  the model lives as long as the progra
         kept += [model, torch.optim.SGD(model.parameters(), 1e-3), torch.ones(2048, 4096, device="cuda"), []]
     model, optimizer, batch, buffers = kept
     trained(model, optimizer, batch)
-    if number % 5 == 0:
-        saved([each.full_tensor().detach() for each in model.parameters()], buffers)
+    if number % 5 == 0 or number == FIRST:
+        saved(number, [each.full_tensor().detach() for each in model.parameters()], buffers)
 
 
 def gathered(number, kept=[]):  # noqa: B006  the cure keeps its buffers
     """Every fifth step rank 0 copies the state to the host."""
     meet(pinned.to("cuda", non_blocking=True))
-    if number % 5 == 0:
-        saved([weights.clone() for _ in range(24)], kept)
+    if number % 5 == 0 or number == FIRST:
+        saved(number, [weights.clone() for _ in range(24)], kept)
 
 
-def saved(state, kept):
+def saved(number, state, kept):
     """Rank 0 copies the state to the host, and rank 1 waits in a barrier."""
-    if RANK == 0 and CURED:
+    if RANK == 0 and (CURED or number < 0):
         kept[:] = kept or [torch.empty_like(each, device="cpu", pin_memory=True) for each in state]
         for to, each in zip(kept, state, strict=True):
             to.copy_(each, non_blocking=True)
@@ -137,7 +139,7 @@ def saved(state, kept):
 
 
 step, steps = globals()[KIND], {"gathered": 100, "straggler": 100}.get(KIND, 60)
-for number in range(3):
+for number in range(FIRST, 0):
     step(number)
 torch.cuda.synchronize()
 dist.barrier()
