@@ -61,7 +61,7 @@ def _may_be_data(scene: Scene, waits: Int64) -> bool:
     """Whether what these faults read may be a file that the program mapped, and not code and data of a library.
 
     Where the recording has addresses of faults, those of a large file are among them. So few that none was recorded are
-    a library's, unless the kernel was told to read nothing ahead.
+    a library's, unless the kernel reads nothing ahead.
     """
     found = mapped_at(scene, waits)
     known = bool(found) or scene.capture.samples.mapped is None or _one_by_one(scene, waits)
