@@ -224,11 +224,18 @@ struct frame { /* of Python */
     word code, instruction;
 };
 
+/* What a thread has used since it began. */
+struct usage {
+    word ticks, user_ns, system_ns, faults, disk_faults, sleeps;
+};
+
 /* What the sampler keeps of a thread, and where it works: a signal's stack may be small. */
 struct sampling {
-    word ticks, user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
+    struct usage before; /* up to the sample before */
+    word delayed_ns, asked_at_ns;
     uint32_t samples, known_chains;
     uint32_t chance;
+    unsigned spread; /* of its period: a power of two */
     char name[16];
     word readable[16]; /* pages, while a sample is taken */
     struct row row;

@@ -131,6 +131,34 @@ int main(void)
     assert used.torn <= len(used.tid) // 10
 
 
+def test_many_busy_threads_have_as_many_samples_as_few(tmp_path: Path, folder: Path) -> None:
+    text = """
+static void *work(void *none)
+{
+    burn(1000);
+    printf("%d %llu\\n", gettid(), (unsigned long long)used());
+    return NULL;
+}
+int main(void)
+{
+    struct timespec begun, ended;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&thread[i], NULL, work, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    printf("%f\\n", ended.tv_sec - begun.tv_sec + (ended.tv_nsec - begun.tv_nsec) * 1e-9);
+}"""
+    *said, wall_s = run([built(tmp_path, text)], folder).splitlines()
+    _, used = only(folder)
+    for tid, ns in (map(int, line.split()) for line in said):
+        assert agrees(of_thread(used, tid), ns)
+    # Half as many more as one thread has, and those of before it was known how many are busy.
+    assert len(used.tid) < 1.5 * 250 * float(wall_s) + 100
+
+
 def test_forked_processes_have_samples_of_their_own(tmp_path: Path, folder: Path) -> None:
     text = """
 int main(void)
