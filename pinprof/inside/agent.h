@@ -109,8 +109,9 @@ enum kind {
              * hold, and then `source` functions of Python with their lines; innermost first */
     USED,   /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
              * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
-             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
-             * extra: us for which others kept it from running since the sample before; result: ns from sample to sample
+             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one, or
+             * without CALLED the signal with which the kernel denied it memory; extra: us for which others kept it from
+             * running since the sample before; result: ns from sample to sample
              */
     RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
                * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in

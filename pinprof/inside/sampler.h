@@ -14,6 +14,7 @@ enum {
     SOME_FAULTS = 4,
     SOME_DELAY_NS = 500000,
     ASK_AFTER_NS = 16000000, /* of processor time */
+    REGISTERS_BYTES = 512,   /* of a signal's context, up to the last of these */
     LEAST_SIGNAL_STACK = 12 << 10,
     SPARING_STEP = 27
 };
@@ -88,6 +89,17 @@ static uint32_t put_chain(struct thread *t, uint32_t native, uint32_t python, bo
     return put_with(t, &record, s->address, record.bytes) ? record.site : 0;
 }
 
+/* Whether the C library's code there gives the kernel a signal's frame back: a handler's return address. */
+static bool returns_from_signal(word pc)
+{
+#if defined __x86_64__
+    static const uint8_t CODE[] = {0x48, 0xC7, 0xC0, 0x0F, 0, 0, 0, 0x0F, 0x05}; /* mov $15, %rax; syscall */
+#else
+    static const uint32_t CODE[] = {0xD2801168, 0xD4000001}; /* mov x8, #139; svc #0 */
+#endif
+    return can_read(pc, sizeof CODE) && !memcmp((const void *)(uintptr_t)pc, CODE, sizeof CODE);
+}
+
 /* Number of a chain of callers: native ones up to the evaluation loop, and Python's. */
 static uint32_t chain_of(struct thread *t, struct position at_first)
 {
@@ -111,8 +123,10 @@ static uint32_t chain_of(struct thread *t, struct position at_first)
         innermost = false;
         if (is_ours((const void *)(uintptr_t)f.pc))
             continue;
-        /* Readers look before a return address; what a signal has interrupted is to be met by that. */
-        s->address[count++] = f.pc + f.after_signal;
+        /* Readers look before a return address; what a signal has interrupted, and what a handler returns to, is to be
+         * met by that.
+         */
+        s->address[count++] = f.pc + (f.after_signal || returns_from_signal(f.pc));
         hash = mixed(hash, f.pc);
     }
     hash |= !hash;
@@ -147,6 +161,32 @@ static mode_t kind_of_file(int file)
 {
     struct stat status;
     return fstat(file, &status) ? 0 : status.st_mode & S_IFMT;
+}
+
+/* Where the thread touched memory that it may not touch so, if it is about to begin the handler; else NULL. */
+static const ucontext_t *denied(const ucontext_t *context)
+{
+#if defined __x86_64__
+    const greg_t *registers = context->uc_mcontext.gregs;
+    word number = (word)registers[REG_RDI], sp = (word)registers[REG_RSP], frame = sp + sizeof(word);
+    word returns = can_read(sp, sizeof(word)) ? at(sp, 0) : 0;
+#else
+    const mcontext_t *registers = &context->uc_mcontext;
+    word number = registers->regs[0], returns = registers->regs[30], frame = registers->sp + sizeof(siginfo_t);
+#endif
+    bool begins = (number == SIGSEGV || number == SIGBUS) && returns_from_signal(returns);
+    return begins && can_read(frame, REGISTERS_BYTES) ? (const ucontext_t *)(uintptr_t)frame : NULL;
+}
+
+static struct position position_in(const ucontext_t *context)
+{
+#if defined __x86_64__
+    const greg_t *registers = context->uc_mcontext.gregs;
+    return (struct position){(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
+#else
+    const mcontext_t *registers = &context->uc_mcontext;
+    return (struct position){registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};
+#endif
 }
 
 /* The call of the kernel behind which, or at which, the thread is: its number and one, as far as it can be told. */
@@ -306,15 +346,14 @@ static void take_sample(struct thread *t, const ucontext_t *context)
         return;
     if (s->samples % REMEMBER_NAME == 0)
         put_name(t);
-#if defined __x86_64__
-    const greg_t *registers = context->uc_mcontext.gregs;
-    struct position f = {(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
-#else
-    const mcontext_t *registers = &context->uc_mcontext;
-    struct position f = {registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};
-#endif
-    sample.address = f.pc;
+    struct position f = position_in(context);
     sample.function = called(context, f.pc, &sample.flags);
+    const ucontext_t *touch = sample.flags & CALLED ? NULL : denied(context);
+    if (touch) {
+        f = position_in(touch);
+        sample.function = SIGSEGV;
+    }
+    sample.address = f.pc;
     sample.site = chain_at(t, f);
     if (sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
         put_resident(t, sample.site);

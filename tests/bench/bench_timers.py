@@ -80,7 +80,8 @@ def main() -> int:
     words = [*SITUATION, f"capabilities={DOCKER}", f"refuse=EPERM:{DENIED}", "--", sys.executable, "-m", "pinprof"]
     worst = 0.0
     with tempfile.TemporaryDirectory() as place:
-        record = [*words, "record", "-q", "--no-report", "--no-calibrate", "--force", f"-o{Path(place, 'capture')}", "--"]
+        capture = str(Path(place, "capture.pinprof"))
+        record = [*words, "record", "-q", "--no-report", "--no-calibrate", "--force", "-o", capture, "--"]
         for name in given.programs:
             text, steps = PROGRAMS[name]
             program = [given.python if name == "training" else sys.executable, "-c", text + LOOP.format(steps=steps)]
