@@ -2,8 +2,8 @@
 
 Who waits for whom is what the function says: all for all, all for the root, the root for all, one for another. By a
 call that comes back before its work is done (NCCL's), or that another thread makes (Gloo's), a rank loses only while
-its critical thread does nothing. Such another thread was woken to make the call: the rank came then, and what the thread
-waited for a processor after that is nobody's work.
+its critical thread does nothing. Such another thread was woken to make the call: the rank came then, and that the
+thread waited for a processor after that is nobody's work.
 """
 
 from __future__ import annotations
