@@ -267,6 +267,18 @@ def test_few_values_long_waits_and_arrays_are_no_scalars() -> None:
     assert scalars(size=copying.SCALAR_BYTES + 1) == []
 
 
+@pytest.mark.parametrize(
+    ("package", "found_ones"), [("transformers/generation/utils.py", 0), ("torch/_tensor.py", 1), ("", 1)]
+)
+def test_how_often_a_library_reads_is_no_decision_of_the_program(package: str, found_ones: int) -> None:
+    path = f"/venv/lib/python3.12/site-packages/{package}"
+    within = (f"check ({path}:7)@{path}",) if package else ()
+    stack = ("step (/app/train.py:3)@/app/train.py", *within, *POLLS[1:])
+    samples = [*ran(0, 250, stack), *ran(250, 350)]
+    named = [one for one in found(every(1, 250, 1, to_host, size=4), samples) if one.cure.id == "sync-less"]
+    assert len(named) == found_ones
+
+
 def test_copies_of_two_places_are_apart() -> None:
     both = [*every(20, 10, 10, size=64 * MIB), *every(20, 5, 3, to_gpu, size=MIB, site=1)]
     assert sorted(one.site.place for one in found(both)) == ["app.cu:11", "app.cu:40"]
