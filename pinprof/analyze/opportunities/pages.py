@@ -156,6 +156,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             continue
         remains = Estimate(cost - likely, cost - high, cost - low, RUN)
         place = np.intersect1d(made, concerned) if kind.only else made
+        place = _first_of_turns(scene, place) if kind is _PROTECTS else place
         basis = (*_of_ends(scene.ns(np.intersect1d(concerned, ends))), *((stays.basis,) if stays else ()))
         yield _candidate(scene, kind, place, concerned, remains, blocks, basis)
 
@@ -244,6 +245,13 @@ def _protected_by_turns(scene: Scene, marks: PageMarks, groups: list[Int64]) -> 
         else:
             others.append(group)
     return [*others, *(np.sort(np.concatenate(parts)) for parts in joined.values())]
+
+
+def _first_of_turns(scene: Scene, rows: Int64) -> Int64:
+    """The rows of the first line of those that take each other's work back: they cost about the same."""
+    lines = list(scene.by_place(rows))
+    most = max(map(scene.ns, lines))
+    return min((line for line in lines if 2 * scene.ns(line) > most), key=lambda line: scene.site_of(line).line)
 
 
 def _with_their_frees(
@@ -350,9 +358,10 @@ def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
 
 
 def _forks(scene: Scene) -> bool:
-    """Whether the program has child processes."""
-    pids = np.unique(scene.capture.samples.pid)
-    return bool(len(pids[pids > 0]) > 1)
+    """Whether the program has child processes, busy ones or others."""
+    capture = scene.capture
+    pids: set[int] = {*np.unique(capture.samples.pid).tolist(), *(pid for pid, _ in capture.threads)}
+    return len(pids - {0, -1}) > 1
 
 
 def _candidate(
