@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import EXIT, START_UP, STARTS_PROGRAM, phase_labels
 from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
@@ -375,8 +374,6 @@ def _candidate(
     basis: tuple[str, ...],
 ) -> Candidate:
     site, cost = scene.site_of(made), scene.ns(group)
-    causes = scene.causes(group)
-    first = ", ".join(f"{in_words(name)} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
@@ -385,7 +382,7 @@ def _candidate(
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *basis),
+        basis=basis,
         count=blocks.made if blocks else 0,
         bytes=blocks.made_bytes if blocks else 0,
         evidence=(
