@@ -18,8 +18,9 @@ from pinprof.base.errors import CaptureError
 from pinprof.ranks.engine import explain
 from pinprof.ranks.rank_run import RangeSpans, RankRun
 from pinprof.ranks.results import Launch
+from pinprof.ranks.spent import ProgramPlace
 from pinprof.ranks.waits import RankWaits
-from tests.support.launches import LOAD, MS, Doing, launch, memory_of, rank_of, with_calls
+from tests.support.launches import LOAD, MS, PLACES, Doing, launch, memory_of, rank_of, with_calls
 
 STEPS = 40
 
@@ -177,6 +178,22 @@ def test_waits_for_a_processor_do_not_choose_the_line() -> None:
         runs.append(with_calls(rank_of(rank, doing), rank))
     (hold,) = told(runs).holds
     assert hold.lines[0].place == LOAD
+
+
+@pytest.mark.parametrize(("known", "first"), [(4, 1), (1, 0)])
+def test_a_line_comes_before_its_file_where_most_samples_have_no_line(known: int, first: int) -> None:
+    """Of 10 ms that rank 1 takes longer, the line is known for some."""
+    places = (ProgramPlace("load.py", "load.py", "", 0), *PLACES[1:])
+    runs = []
+    for rank in range(2):
+        doing = Doing(10_000 * MS)
+        for step in range(STEPS):
+            doing.spend((10 - known) * MS * rank, "fault.anon", 0)
+            doing.spend(known * MS * rank, "fault.anon", 1)
+            doing.spend(10_000 * MS + (step + 1) * 20 * MS - doing.now, "wait.ipc", 2, outside=True)
+        runs.append(with_calls(rank_of(rank, doing, places=places), rank))
+    (hold,) = told(runs).holds
+    assert hold.lines[0].place == places[first]
 
 
 def test_steps_are_counted_by_the_range_that_repeats() -> None:
