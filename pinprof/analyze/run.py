@@ -123,7 +123,7 @@ class Run:
     @cached_property
     def view(self) -> View:
         """What was recorded, as every claim asks for it."""
-        return View.of(self.capture, self.events, self.ranges, self.activity)
+        return View.of(self.capture, self.events, self.ranges, self.activity, ledger=self.ledger)
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
@@ -142,7 +142,7 @@ class Run:
         if len(own.capture.samples) in (0, len(self.capture.samples)):
             return self.view
         weights = summarise(own.capture, own.attribution, membership(own.capture))
-        return View.of(own.capture, *weights, self.activity, OWN_TIME)
+        return View.of(own.capture, *weights, self.activity, OWN_TIME, self.ledger)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

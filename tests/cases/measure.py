@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cases.programs import Program, Skipped, programs, seconds
+from tests.cases.programs import CANNOT, Program, Skipped, programs, seconds
 
 PINPROF = (sys.executable, "-m", "pinprof")
 RECORD = ("record", "--no-report")
@@ -137,6 +137,7 @@ def recorded(
 
     Raises:
         RuntimeError: the command or pinprof fails.
+        Skipped: this machine does not let the command run.
     """
     words = [*pinprof, *RECORD, "--force", "-o", str(capture), "--", *command]
     work = seconds(_output(words, folder, environment))
@@ -159,6 +160,8 @@ def _output(command: list[str], folder: Path, environment: Mapping[str, str] | N
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=folder, env=environment
     )
+    if done.returncode == CANNOT:
+        raise Skipped(done.stderr.strip().splitlines()[-1])
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return done.stdout

@@ -158,6 +158,22 @@ class Use:
 
 
 @dataclass(frozen=True)
+class IdlePins:
+    """Page-locked memory that one line of a process makes and keeps, and that no copy uses any more."""
+
+    line: str
+    """`function (file:line)`, empty where not known."""
+    pid: int
+    count: int
+    bytes: int
+    """As granted."""
+    idle_ns: int
+    """From the last copy that may have used any of it to the process's last copy."""
+    made_beside: int
+    """How many of these were made while one of their size, or larger, was not used any more."""
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The answer: who holds which memory of CUDA, and since when."""
 
@@ -175,6 +191,8 @@ class Ledger:
     notes: tuple[str, ...]
     use: Use | None = None
     """What copies do with the allocations; None where copies are not all known."""
+    idle: tuple[IdlePins, ...] = ()
+    """Most bytes first; empty where `use` is None."""
 
 
 @dataclass(frozen=True)
