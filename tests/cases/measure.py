@@ -18,7 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class Promise:
     opportunities: list[dict[str, Any]]
     work: float
     """Wall time of the work under the recorder, in seconds."""
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    """What is not worth changing."""
 
     def largest(self) -> tuple[float, str]:
         """The largest likely saving in seconds and its cure; 0 and a dash where nothing is promised."""
@@ -146,7 +148,7 @@ def recorded(
 
 def _promised(capture: Path, work: float, folder: Path) -> Promise:
     document = json.loads(_output([*PINPROF, "report", "--format", "json", str(capture)], folder))
-    return Promise(document["headline"], document.get("opportunities", []), work)
+    return Promise(document["headline"], document.get("opportunities", []), work, document.get("refused", []))
 
 
 def _launched(program: Program, command: list[str], python: str) -> list[str]:

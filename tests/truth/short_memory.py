@@ -38,6 +38,8 @@ LEAST_FREE = 6 << 30
 """Free memory that is enough to be splintered."""
 HUGE = 3 << 10
 """The memory that asks for huge pages, in MiB: more than stays whole."""
+WORTH = 0.1
+"""The share that a cure may save which is said not to be worth it: two of these runs differ by that."""
 NEEDS_MEMORY = ("huge-pages", "map-at-once")
 
 
@@ -145,7 +147,7 @@ def judged(case: Case, folder: Path) -> tuple[list[str], bool]:
         _drop(folder)
         said = recorded(command, folder / "short.pinprof", folder, _within(group, *PINPROF))
     saved = short - statistics.median(without)
-    text, right = _said(case, words[0], said)
+    text, right = _refused(case, words[0], said, saved / short) or _said(case, words[0], said)
     return [case.name, f"{short:.2f} s", f"{saved:.2f} s", *text], right
 
 
@@ -161,6 +163,16 @@ def _timed(folder: Path, command: list[str]) -> float:
 def _drop(folder: Path) -> None:
     if (folder / "file").exists():
         in_memory(folder / "file")
+
+
+def _refused(case: Case, kind: str, said: Promise, saved: float) -> tuple[list[str], bool] | None:
+    """Where the cure is said to save nothing worth changing; `saved` is the share that it saves."""
+    named = [one for one in said.refused if f"({case.cure})" in one["reason"]]
+    if not named:
+        return None
+    right = named[0]["site"]["line"] == guilty(kind) and saved < WORTH
+    verdict = "named, not worth changing" if right else f"**wrong**: {named[0]['reason']}"
+    return [named[0]["reason"].partition(":")[0], f"`{case.cure}`", verdict], right
 
 
 def _said(case: Case, kind: str, said: Promise) -> tuple[list[str], bool]:

@@ -14,6 +14,7 @@ from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import GPU_WAITS
 from pinprof.base.units import format_bytes, format_ns
+from pinprof.data.activity import CopyKind
 from pinprof.data.model import Int64
 
 _MOVES = re.compile(r"(block_copy_resident_pages\w*|uvm_spin_loop|uvm_push_end|block_unmap_gpu)(\.\w+)*")
@@ -83,6 +84,11 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
     amount = min(
         int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
     )
+    if scene.view.knows_migrations:
+        # What the GPU fetched was recorded.
+        ops = scene.capture.activity.gpu_ops if scene.capture.activity else None
+        fetched = ops.size_bytes[ops.copy_kind == CopyKind.UVM_HOST_TO_DEVICE].sum() if ops is not None else 0
+        amount = min(amount, int(fetched))
     faulting, ahead = scene.rates.cost("uvm.ondemand", amount), scene.rates.cost("uvm.prefetch", amount)
     if not amount or faulting is None or ahead is None:
         return

@@ -14,7 +14,7 @@ FREES = ("free.unmap", "free.shmem", "mm.vma")
 PINS = ("pin.faultin", "pin.walk", "pin.account", "unpin")
 
 _CALL = r"(__\w+_sys_|ksys_|sys_)"
-_HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
+HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
 _LOCKED = re.compile(
     r"(copy_mc_\w+|copy_(user_)?highpage\w*|copy_user_(large_|gigantic_)?(folio|huge_page|page)\w*|copy_subpage|"
     r"copy_page(_rep|_erms|_orig|_mc)?|copy_present_page)(\.\w+)*"
@@ -89,6 +89,9 @@ class PageMarks:
     handlers: Bool
     """What a handler of signals does with the protection of memory."""
     pins: Bool
+    unpins: Bool
+    created: Bool
+    """A pin makes the pages."""
 
     @classmethod
     def of(cls, scene: Scene) -> PageMarks:
@@ -103,7 +106,7 @@ class PageMarks:
         signals, denied = scene.caused_by("sys.signal"), scene.has(_DENIED)
         to_file = scene.caused_by("fault.shared") | (scene.caused_by("fault.file") & scene.has(_TO_FILE))
         return cls(
-            huge=scene.has(_HUGE),
+            huge=scene.has(HUGE),
             fork=fork,
             locked=fork & scene.has(_LOCKED),
             shared=shared,
@@ -125,6 +128,8 @@ class PageMarks:
             signals=signals & bool((signals & denied).any()),
             handlers=protects & scene.has(_OF_SIGNAL),
             pins=scene.caused_by(*PINS),
+            unpins=scene.caused_by("unpin"),
+            created=scene.caused_by("pin.faultin"),
         )
 
 

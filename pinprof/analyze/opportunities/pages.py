@@ -39,6 +39,8 @@ LEAST_SHARE = 0.05
 LEAST_LOCKED = 0.2
 """The part of what a fork costs: a page takes fifty times as long to be copied as to be shared, and copying is a third
 of that (1.6 µs and 30 ns, Linux 6.18)."""
+LEAST_CREATED = 0.3
+"""The part of what pins cost in which pages are made: where less is, they were there."""
 LEAST_SIGNALS = 0.25
 """The part of what costs most at a place: from there on signals for protected pages are why."""
 READ_FILE_SAVES = (0.7, 0.9, 1.0)
@@ -75,6 +77,8 @@ _HUGE_AGAIN = _Kind(
     " So how much reuse saves depends on these caches.",
 )
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
+_ONCE_SMALL = replace(_ONCE, what="fills new memory page by page.")
+"""Where nothing shows that its blocks are large."""
 _BUILT = replace(_ONCE, what="fills new memory once, before the work.")
 _ZEROS_AGAIN = _Kind(
     "reuse-memory",
@@ -88,9 +92,7 @@ _DROPS = _Kind("keep-pages", "fills the same memory each time after madvise drop
 _DROPS_LAZILY = _Kind(
     "keep-pages", "gives pages back with madvise and uses them again.", (0.5, 0.9, 1.0), only="drops_lazily"
 )
-_PROTECTS = _Kind(
-    "protect-less", "changes the protection of memory with mprotect each time.", (0.7, 1.0, 1.0), only="protects"
-)
+_PROTECTS = _Kind("protect-less", "changes the protection of memory with mprotect.", (0.7, 1.0, 1.0), only="protects")
 _SIGNALS = _Kind("track-writes", "takes a signal for each page of protected memory.", (0.7, 1.0, 1.0))
 _SYNCS = _Kind(
     "sync-file-less",
@@ -120,7 +122,7 @@ _PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages at 
 _SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 1.0, 1.0))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
 _MAPS_SOME = replace(_MAPS, what="maps a file, shared memory or a device, and touches it page by page.")
-_NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
+_NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _ONCE_SMALL, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
 """Of new memory, and nothing else."""
 
 
@@ -155,6 +157,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         cost = scene.ns(concerned)
         blocks = blocks_at(scene, made) if kind in _NEW else None
         blocks = blocks if blocks and blocks.explains else None
+        kind = _ONCE_SMALL if kind is _ONCE and blocks is None else kind
         huge = concerned[marks.huge[concerned]]
         stays = renewal(scene, huge, blocks) if len(huge) and not kind.huge else None
         kind = replace(kind, huge=stays.shares, unknown="") if stays else kind
@@ -313,12 +316,15 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     if most in simple:
         return simple[most]
     if most == "pins":
-        return _PINS_AGAIN if again else _PINS_ONCE
+        created = spent(marks.created) >= LEAST_CREATED * kinds["pins"]
+        if again and (created or spent(marks.unpins)):
+            return _PINS_AGAIN
+        return _PINS_ONCE if created else None
     if most == "copies":
         return _of_copies(scene, marks, group)
     if most == "to_file" and not spent(marks.shared):
         # To touch such pages early costs as much.
-        return _SYNCS if scene.ns(np.flatnonzero(marks.syncs & scene.in_own())) else None
+        return _SYNCS if _written_back(scene, marks, group) else None
     if most in ("file", "to_file"):
         shared = 2 * spent(marks.file & marks.shared) > kinds["file"] or most == "to_file"
         shared |= spent(marks.freed_shared) >= LEAST_FREED * cost
@@ -342,6 +348,13 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     return _BUILT if scene.phase_of(group) == "build" else _ONCE
 
 
+def _written_back(scene: Scene, marks: PageMarks, group: Int64) -> bool:
+    """Whether the program writes a file back after the first of these faults and before the last."""
+    time = scene.course.wall.time_ns
+    faults, syncs = time[group[marks.to_file[group]]], time[marks.syncs & scene.in_own()]
+    return bool(((syncs > faults.min()) & (syncs < faults.max())).any())
+
+
 def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
     """Why pages are copied at this place: handlers of files' pages serve private mappings alone, and else the addresses
     tell. None where none was seen to be copied.
@@ -359,9 +372,16 @@ def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
 
 
 def _forks(scene: Scene) -> bool:
-    """Whether the program has child processes."""
-    pids = np.unique(scene.capture.samples.pid)
-    return bool(len(pids[pids > 0]) > 1)
+    """Whether another process of the program shares memory with this one: its child, or its parent where this one did
+    not become another program; a child that became one shares nothing.
+    """
+    capture, pid = scene.capture, scene.course.pid
+    samples, stacks = capture.samples, capture.stacks
+    started = np.unique(samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]])
+    programs = {*started.tolist(), *(renamed for renamed, _ in capture.renamed)}
+    first = {one: int(samples.time_ns[samples.pid == one].min()) for one in {pid, *scene.course.pids}}
+    parents = any(first[one] < first[pid] for one in first) and pid not in programs
+    return parents or any(first[one] >= first[pid] for one in first.keys() - programs - {pid})
 
 
 def _candidate(

@@ -231,7 +231,11 @@ def _refused(scene: Scene, candidate: Candidate, saving: Saving) -> Refused:
     parts = [f"{in_words(leaf)} {format_ns(ns)}" for leaf, ns in list(causes.items())[:NAMED_CAUSES]]
     made_of = f": {', '.join(parts)}" if parts else ""
     takes = f"It takes {format_ns(candidate.cost_ns)}{made_of}."
-    reason = f"{takes} The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
+    if candidate.remains.ns > candidate.cost_ns:
+        why = f" {candidate.basis[-1]}" if candidate.basis else ""
+        reason = f"{takes} The cure ({candidate.cure.id}) costs {remains} itself, so it saves nothing.{why}"
+    else:
+        reason = f"{takes} The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
     return Refused(candidate.title, candidate.site, reason)
 
 

@@ -120,7 +120,7 @@ def taking_turns(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
             back = DOWNLOAD if group.way == "h2d" else UPLOAD
             kept &= ~queued[:-1] | (line.count(back, steps[:-1], steps[1:]) > 0)
             if kept.sum() >= LEAST_STEPS:
-                yield _in_turns(scene, line, group, steps, kept)
+                yield from _in_turns(scene, line, group, steps, kept)
 
 
 def _shared_with_others(scene: Scene) -> bool:
@@ -155,7 +155,8 @@ def _independent(scene: Scene, line: ThreadLine, steps: Int64) -> Bool:
     return np.asarray(kept)
 
 
-def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, kept: Bool) -> Candidate:
+def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, kept: Bool) -> Iterator[Candidate]:
+    """Nothing where nearly all is of one kind: there is nothing that it could overlap with."""
     up, down, waits = (
         int(_in_steps(np.where(which, column, 0), steps)[kept].sum())
         for which, column in (
@@ -165,6 +166,8 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
         )
     )
     count, cost, longest = int(kept.sum()), up + down + waits, max(up, down, waits)
+    if cost - longest <= ERROR * cost:
+        return
     # At both ends of a row of steps there is nothing to overlap with.
     rows_of_steps = int((kept & ~np.append(False, kept[:-1])).sum())
     likely = longest + (cost - longest) * rows_of_steps / (count + rows_of_steps)
@@ -172,9 +175,10 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
     inside = (step >= 0) & (step < len(kept)) & np.append(kept, False)[np.clip(step, 0, len(kept))]
     rows = scene.rows_inside(line.call[inside & np.isin(line.kind, (UPLOAD, DOWNLOAD, WAIT))])
     site = scene.site_of_calls(group.calls, group.rows)
-    return Candidate(
+    yield Candidate(
         title=f"{site.place} alternates between copying and computing:"
-        f" {scene.at_least}{format_counted(count, 'step waits', 'steps wait')} unnecessarily for the previous one.",
+        f" {scene.at_least}{format_counted(count, 'step waits', 'steps wait')} for the previous one, and"
+        " none uploads its results.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,
