@@ -84,11 +84,10 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
     amount = min(
         int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
     )
-    if scene.view.knows_migrations:
-        # What the GPU fetched was recorded.
-        ops = scene.capture.activity.gpu_ops if scene.capture.activity else None
-        fetched = ops.size_bytes[ops.copy_kind == CopyKind.UVM_HOST_TO_DEVICE].sum() if ops is not None else 0
-        amount = min(amount, int(fetched))
+    activity = scene.capture.activity
+    if activity is not None and "migrations" in activity.recorded:
+        ops = activity.gpu_ops
+        amount = min(amount, int(ops.size_bytes[ops.copy_kind == CopyKind.UVM_HOST_TO_DEVICE].sum()))
     faulting, ahead = scene.rates.cost("uvm.ondemand", amount), scene.rates.cost("uvm.prefetch", amount)
     if not amount or faulting is None or ahead is None:
         return
