@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.analyze.allocations.results import HOST_KINDS, KINDS, AllocationTable
+from pinprof.analyze.allocations.results import HOST_KINDS, KINDS, AllocationTable, IdlePins
 from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.groups import group
-from pinprof.analyze.ledger.results import IdlePins, Use
+from pinprof.analyze.ledger.results import Use
 from pinprof.analyze.ledger.use import may_use_locked
 from pinprof.base.columns import Int64
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from pinprof.analyze.allocations.results import Allocations
+from pinprof.analyze.allocations.results import HOST_KINDS, Allocations, IdlePins, PinnedMemory
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Allocated
@@ -158,22 +158,6 @@ class Use:
 
 
 @dataclass(frozen=True)
-class IdlePins:
-    """Page-locked memory that one line of a process makes and keeps, and that no copy uses any more."""
-
-    line: str
-    """`function (file:line)`, empty where not known."""
-    pid: int
-    count: int
-    bytes: int
-    """As granted."""
-    idle_ns: int
-    """From the last copy that may have used any of it to the process's last copy."""
-    made_beside: int
-    """How many of these were made while one of their size, or larger, was not used any more."""
-
-
-@dataclass(frozen=True)
 class Ledger:
     """The answer: who holds which memory of CUDA, and since when."""
 
@@ -193,6 +177,17 @@ class Ledger:
     """What copies do with the allocations; None where copies are not all known."""
     idle: tuple[IdlePins, ...] = ()
     """Most bytes first; empty where `use` is None."""
+
+    @property
+    def pinned(self) -> PinnedMemory:
+        """What rules ask of page-locked memory."""
+        sites = [site for site in self.sites if site.kind in HOST_KINDS and site.pages]
+        nodes: dict[str, dict[int, int]] = {}
+        for site in sites:
+            of_line = nodes.setdefault(site.line, {})
+            for node, size in site.pages.nodes.items() if site.pages else ():
+                of_line[node] = of_line.get(node, 0) + size
+        return PinnedMemory(self.idle if self.use else None, nodes)
 
 
 @dataclass(frozen=True)

@@ -227,12 +227,12 @@ ALLOCATIONS = Need(
 )
 LEDGER = Need(
     "the ledger",
-    lambda view: view.ledger is not None and view.ledger.use is not None,
+    lambda view: view.pinned is not None and view.pinned.idle is not None,
     "Each allocation of page-locked memory, and each copy with its address: record with `pinprof record`.",
 )
 PLACED = Need(
     "NUMA nodes",
-    lambda view: view.ledger is not None and any(site.pages and site.pages.nodes for site in view.ledger.sites),
+    lambda view: view.one_node or (view.pinned is not None and any(view.pinned.nodes.values())),
     "On which NUMA node pages of page-locked memory lie: record for longer, with `pinprof record`.",
 )
 HOST_MEMORY = Need(

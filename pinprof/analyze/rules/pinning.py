@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pinprof.analyze.allocations.results import HOST_KINDS
+from pinprof.analyze.allocations.results import IdlePins
 from pinprof.analyze.attribution.attribute import RECLAIM_IN_PIN
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.ledger.results import IdlePins
 from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, lacks, percent
 from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
 
@@ -148,19 +147,20 @@ def giant_pin(view: View) -> Verdict:
 
 def idle_pinned(view: View) -> Verdict:
     """Page-locked memory is kept and no longer used."""
-    memory, ledger = view.activity.memory, view.ledger
+    memory = view.activity.memory
     assert memory
-    assert ledger
-    idle = sum(one.bytes for one in ledger.idle)
+    assert view.pinned
+    kept = view.pinned.idle or ()
+    idle = sum(one.bytes for one in kept)
     limits = f"thresholds {format_bytes(LEAST_IDLE_BYTES)} and {percent(IDLE_SHARE)}"
     whole = f"{format_bytes(idle)} of at most {format_bytes(memory.pinned_bytes)} pinned at once ({limits})."
     if idle < max(LEAST_IDLE_BYTES, IDLE_SHARE * memory.pinned_bytes):
         return clear("Pinned memory that is kept is used.", whole)
-    grows = sum(one.made_beside for one in ledger.idle)
+    grows = sum(one.made_beside for one in kept)
     return fired(
         "The program keeps pinned memory that no copy uses any more"
         + (", and pins more beside it." if grows >= GROWS else "."),
-        *(_idle(one) for one in ledger.idle[:_NAMED]),
+        *(_idle(one) for one in kept[:_NAMED]),
         whole,
         "Kernels that read the host's memory themselves are not recorded: memory for these is in use.",
         advice="Give it back, or bound what is cached: PyTorch has torch.accelerator.memory.empty_host_cache() and "
@@ -186,16 +186,17 @@ def _idle(one: IdlePins) -> str:
 
 def far_node(view: View) -> Verdict:
     """Page-locked memory lies on another NUMA node than the GPU that copies it."""
-    ledger = view.ledger
-    assert ledger
+    if view.one_node:
+        return clear("Pinned memory lies on the node of the GPUs.", "The machine has one NUMA node.")
+    assert view.pinned
     near = set(view.gpu_facts("numa_node"))
     where = "On which NUMA node the GPUs are, and one node for all: the machine does not tell, or they have several."
     if len(near) != 1 or None in near:
         return lacks(where)
     (node,) = near
-    sites = [site for site in ledger.sites if site.pages and site.kind in HOST_KINDS]
-    far = {site.line: sum(size for on, size in site.pages.nodes.items() if on != node) for site in sites if site.pages}
-    known, away = sum(sum(site.pages.nodes.values()) for site in sites if site.pages), sum(far.values())
+    nodes = view.pinned.nodes
+    far = {line: sum(size for on, size in of_line.items() if on != node) for line, of_line in nodes.items()}
+    known, away = sum(sum(of_line.values()) for of_line in nodes.values()), sum(far.values())
     evidence = [
         (
             f"{format_share(away, known)} of {format_bytes(known)} of pinned memory with a known place lies"

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction
+from pinprof.analyze.allocations.results import PinnedMemory
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
-from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, judged_event
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_share, format_weight
@@ -76,8 +76,8 @@ class View:
     """None when nothing traced CUDA."""
     all: str = WHOLE_RECORDING
     """What the events are of, as a sentence names it."""
-    ledger: Ledger | None = None
-    """Which memory of CUDA lives when; None where that was not recorded, or nobody asked."""
+    pinned: PinnedMemory | None = None
+    """None where allocations were not recorded, or nobody asked."""
 
     @classmethod
     def of(
@@ -87,10 +87,10 @@ class View:
         ranges: tuple[RangeResult, ...],
         activity: ActivityAnalysis | None = None,
         all_: str = WHOLE_RECORDING,
-        ledger: Ledger | None = None,
+        pinned: PinnedMemory | None = None,
     ) -> View:
         """A capture and what was counted of it."""
-        return cls(capture, events, ranges, judged_event(events), activity, all_, ledger)
+        return cls(capture, events, ranges, judged_event(events), activity, all_, pinned)
 
     @property
     def main(self) -> EventResult:
@@ -113,6 +113,11 @@ class View:
     def host(self) -> Mapping[str, Any]:
         """Facts about the machine."""
         return self.capture.manifest.host
+
+    @property
+    def one_node(self) -> bool:
+        """Whether the machine is known to have one NUMA node."""
+        return bool(self.host.get("numa_nodes") == 1)
 
     def scopes(self) -> Iterator[Scope]:
         """Every range with enough samples, then all."""

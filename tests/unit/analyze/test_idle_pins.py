@@ -129,9 +129,9 @@ def test_what_is_said_of_random_caches_is_true(blocks: list[Block], until: int, 
 LINES = (("step", 11), ("load", 40))
 
 
-def on_nodes(near: int | None, *nodes: dict[int, int], work: Sequence[Op] = ()) -> Finding:
+def on_nodes(near: int | None, *nodes: dict[int, int], work: Sequence[Op] = (), of: int = 2) -> Finding:
     explained = run([Block(number, (500,), None, BLOCK, number) for number in range(len(nodes))], 600)
-    host = {"gpus": [{**H200["gpus"][0], "numa_node": near}], "numa_nodes": 2}  # type: ignore[index]
+    host = {"gpus": [{**H200["gpus"][0], "numa_node": near}], "numa_nodes": of}  # type: ignore[index]
     captured = replace(explained.capture, manifest=replace(explained.capture.manifest, host=host))
     if work:
         assert captured.activity is not None
@@ -162,6 +162,10 @@ def test_pinned_memory_on_the_far_node_is_named_with_its_line_and_an_unknown_pri
         "step (app.cu:11): 24 MiB.",
         "What that costs is unknown: the GPU's copies, or the rate of its link, were not recorded.",
     )
+
+
+def test_machine_with_one_node_has_no_far_memory() -> None:
+    assert on_nodes(None, {0: 32 * MIB}, of=1).severity == "ok"
 
 
 def test_price_of_the_far_node_is_what_copies_lose_against_the_link() -> None:
