@@ -44,7 +44,7 @@ static inline void describe(struct record *record, const struct role *role, cons
     if (role->properties >= 0 && result == 0 && arguments[role->properties])
         record->extra = half_at(arguments[role->properties], 8); /* CUmemAllocationProp and CUmemPoolProps: location */
     if (role->device >= 0)
-        record->extra = (uint32_t)arguments[role->device];
+        record->extra = (uint32_t)arguments[role->device] + 1;
 }
 
 /* Page faults of a call are the difference of two looks, of 0.1 µs each. So the agent looks at calls that make pages or
