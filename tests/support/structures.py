@@ -271,7 +271,7 @@ PARTS: dict[str, Part] = {
     "compacts": Part(_kernel(*COMPACTS), ("defer-compaction",)),
     "compacts hardly": Part(_kernel(*COMPACTS, least=4, most=4), once=True),
     "is balanced": Part(_kernel(*FAULTS, "do_numa_page", "numa_migrate_check"), ("bind-memory",)),
-    "touches a cold file": Part(_disk(*READ, "filemap_read_folio"), ("read-ahead",)),
+    "touches a cold file": Part(_disk(*READ, "filemap_read_folio"), ("read-ahead", "map-at-once")),
     "reads a cold file": Part(_disk(*CALL, "ksys_read", "vfs_read", "filemap_read"), ("read-ahead",)),
     "reads a warm file": Part(_kernel(*CALL, "ksys_read", "vfs_read", "filemap_read", "_copy_to_iter")),
     "writes to the disk": Part(_disk(*CALL, "ksys_write", "vfs_write", "balance_dirty_pages")),
@@ -365,7 +365,7 @@ def _claimed(draw: random.Random, chosen: list[str], turns: int, other: int) -> 
         chosen = [WRITES_BACK if name == WRITES_CLEAN else name for name in chosen]
     found = search(_scene(draw, chosen, turns, other))
     said = [(one.site, one.title, one.cure.id) for one in (*found.found, *found.to_measure)]
-    said += [(one.site, one.title, one.reason.partition("The cure (")[2].partition(")")[0]) for one in found.refused]
+    said += [(one.site, one.title, one.reason.partition("the cure (")[2].partition(")")[0]) for one in found.refused]
     return [Claim(_does(chosen, site), _turns(chosen, site, turns), cure, title) for site, title, cure in said]
 
 
@@ -406,7 +406,8 @@ def _scene(draw: random.Random, chosen: Sequence[str], turns: int, other: int) -
     if COW_OF_CHILD in chosen:
         samples += ran(now + 1, now + 4, ("child@/app",), 200, 200)
     sites = tuple(Caller(f"part{number}", "app.py", number + 1, "/app/app.py") for number in range(len(chosen)))
-    threads = {(100, 100): "app", (200, 200): "app", (OTHER_PID, OTHER_PID): "server"}
+    threads = {(100, 100): "app"} | ({(OTHER_PID, OTHER_PID): "server"} if drivers else {})
+    threads |= {(200, 200): "app"} if COW_OF_CHILD in chosen else {}
     made = recorded(sorted(samples, key=lambda one: one.time_ns), calls, sites=sites, threads=threads)
     if drivers:
         everything = ({"name": "native", "options": {"system_wide": True}},)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import in_words
+from pinprof.analyze.course.critical import system_wide
 from pinprof.analyze.course.labels import EXIT, START_UP, STARTS_PROGRAM, phase_labels
 from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
@@ -166,6 +166,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             continue
         remains = Estimate(cost - likely, cost - high, cost - low, RUN)
         place = np.intersect1d(made, concerned) if kind.only else made
+        place = _first_of_turns(scene, place) if kind is _PROTECTS else place
         basis = (*_of_ends(scene.ns(np.intersect1d(concerned, ends))), *((stays.basis,) if stays else ()))
         yield _candidate(scene, kind, place, concerned, remains, blocks, basis)
 
@@ -254,6 +255,13 @@ def _protected_by_turns(scene: Scene, marks: PageMarks, groups: list[Int64]) -> 
         else:
             others.append(group)
     return [*others, *(np.sort(np.concatenate(parts)) for parts in joined.values())]
+
+
+def _first_of_turns(scene: Scene, rows: Int64) -> Int64:
+    """The rows of the first line of those that take each other's work back: they cost about the same."""
+    lines = list(scene.by_place(rows))
+    most = max(map(scene.ns, lines))
+    return min((line for line in lines if 2 * scene.ns(line) > most), key=lambda line: scene.site_of(line).line)
 
 
 def _with_their_frees(
@@ -372,16 +380,20 @@ def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
 
 
 def _forks(scene: Scene) -> bool:
-    """Whether another process of the program shares memory with this one: its child, or its parent where this one did
-    not become another program; a child that became one shares nothing.
+    """Whether another process of the program, busy or not, shares memory with this one: its child, or its parent where
+    this one did not become another program; a child that became one shares nothing.
     """
     capture, pid = scene.capture, scene.course.pid
     samples, stacks = capture.samples, capture.stacks
+    ours = {*scene.course.pids}
+    if not system_wide(capture):
+        ours |= {*np.unique(samples.pid).tolist(), *(one for one, _ in capture.threads)} - {0, -1}
     started = np.unique(samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]])
     programs = {*started.tolist(), *(renamed for renamed, _ in capture.renamed)}
-    first = {one: int(samples.time_ns[samples.pid == one].min()) for one in {pid, *scene.course.pids}}
-    parents = any(first[one] < first[pid] for one in first) and pid not in programs
-    return parents or any(first[one] >= first[pid] for one in first.keys() - programs - {pid})
+    seen = {one: samples.time_ns[samples.pid == one] for one in ours}
+    begun = int(seen[pid].min()) if pid in seen else 0
+    before = {one for one in ours if len(seen[one]) and seen[one].min() < begun}
+    return bool((before and pid not in programs) or ours - before - programs - {pid})
 
 
 def _candidate(
@@ -394,8 +406,6 @@ def _candidate(
     basis: tuple[str, ...],
 ) -> Candidate:
     site, cost = scene.site_of(made), scene.ns(group)
-    causes = scene.causes(group)
-    first = ", ".join(f"{in_words(name)} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
@@ -404,7 +414,7 @@ def _candidate(
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *basis),
+        basis=basis,
         count=blocks.made if blocks else 0,
         bytes=blocks.made_bytes if blocks else 0,
         evidence=(
