@@ -140,7 +140,9 @@ def _independent(scene: Scene, line: ThreadLine, steps: Int64) -> Bool:
     up = line.kind[copies] == UPLOAD
     # What lies from a step's download up to the next upload: time of the host, which may use what came back.
     turns = np.flatnonzero(~up[:-1] & up[1:])
-    down, then = copies[turns], copies[turns + 1]
+    # Several may come back before it: the host has all the time since the first of them.
+    begins = np.maximum.accumulate(np.where(up, np.arange(len(up)) + 1, 0))
+    down, then = copies[begins[turns]], copies[turns + 1]
     used = line.outside(down, then) > _at_once(scene, np.maximum(line.size[down], line.size[then]))
     for back in range(1, LOOK_BACK + 1):
         earlier, later = copies[:-back], copies[back:]
