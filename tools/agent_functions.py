@@ -42,11 +42,11 @@ enum role_flag {
  */
 struct role {
     uint8_t flags, unit;
-    int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties;
+    int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties, device;
 };
 
 """
-_PLACES = ("size", "rows", "pointer", "target", "source", "stream", "sizes", "pieces", "properties")
+_PLACES = ("size", "rows", "pointer", "target", "source", "stream", "sizes", "pieces", "properties", "device")
 _STREAMS = re.compile(r"\w*Async|cu(Launch|Stream|Event|Graph)\w*")
 """Functions whose names have `_ptsz` with the default stream of each thread; of others it is `_ptds`."""
 _LAYOUT = (
@@ -109,7 +109,7 @@ def _role(name: str, role: Function) -> str:
         "GRANTS": role.grants,
         "COPIES": role.copies is not None,
         "TOUCHES": allocates(name) in ("pinned", "registered", "managed"),
-        "SINGLE": name in CREATE_CONTEXT or (role.memory is not None and not freed_often),
+        "SINGLE": name in CREATE_CONTEXT or role.device is not None or (role.memory is not None and not freed_often),
     }
     return _row(flags, role.unit, {part: getattr(role, part) for part in _PLACES})
 

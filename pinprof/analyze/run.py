@@ -13,7 +13,7 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.allocations.blocks import LineBlocks, blocks_of
 from pinprof.analyze.allocations.lifetimes import allocations_of
-from pinprof.analyze.allocations.results import Allocations
+from pinprof.analyze.allocations.results import Allocations, PinnedMemory
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.blame.table import blame_of
@@ -123,7 +123,7 @@ class Run:
     @cached_property
     def view(self) -> View:
         """What was recorded, as every claim asks for it."""
-        return View.of(self.capture, self.events, self.ranges, self.activity)
+        return View.of(self.capture, self.events, self.ranges, self.activity, pinned=self._pinned)
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
@@ -142,7 +142,7 @@ class Run:
         if len(own.capture.samples) in (0, len(self.capture.samples)):
             return self.view
         weights = summarise(own.capture, own.attribution, membership(own.capture))
-        return View.of(own.capture, *weights, self.activity, OWN_TIME)
+        return View.of(own.capture, *weights, self.activity, OWN_TIME, self._pinned)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -202,6 +202,10 @@ class Run:
         steps = self.course.steps if self.course else None
         starts = np.array(steps.starts_ns if steps else (), np.int64)
         return ledger_of(self.capture, self.calls, self.allocations, self.copies, starts)
+
+    @property
+    def _pinned(self) -> PinnedMemory | None:
+        return self.ledger.pinned if self.ledger else None
 
     @cached_property
     def blame(self) -> BlameResult | None:

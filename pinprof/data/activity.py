@@ -126,6 +126,8 @@ class ApiCallTable(Table):
     """What was mapped for page-locked memory that a call made, -1 where that is not known, and for other calls."""
     location: UInt8 | None = None
     """`Location` of memory that comes from a pool or has a handle, UNKNOWN for other calls."""
+    device: Int32 | None = None
+    """The GPU whose context a call takes or lets go of, as its process numbers them; -1 for other calls."""
     stack: Int32 | None = None
     """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
     address: UInt64 | None = None

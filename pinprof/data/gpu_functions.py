@@ -71,6 +71,8 @@ class Function:
     """A structure that says where memory lies: `Location`, and the number of device or node."""
     pool: int | None = None
     """The pool that memory comes from."""
+    device: int | None = None
+    """The number of the GPU that it is about: probes do not read it."""
     does: Purpose | None = None
     """What it is for, where its memory and its copies do not say it."""
     asks: bool = False
@@ -179,7 +181,9 @@ _EVENT = Function(traced=False)
 _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
         # Contexts.
-        **dict.fromkeys(("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain"), Function()),
+        **dict.fromkeys(("cuInit", "cuCtxCreate"), Function()),
+        "cuDevicePrimaryCtxRetain": Function(device=1),
+        **dict.fromkeys(("cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset"), Function(device=0, traced=False)),
         # Memory of the host.
         **dict.fromkeys(
             ("cuMemHostAlloc", "cuMemAllocHost", "cudaMallocHost", "cudaHostAlloc"), _makes(_PINNED)
@@ -304,7 +308,7 @@ _CUDA_FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             (
                 "cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuLibraryLoadData", "cuLibraryLoadFromFile",
                 "cuStreamCreate", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuCtxDestroy",
-                "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", "cuMemHostGetFlags",
+                "cuMemHostGetFlags",
             ),
             Function(traced=False),
         ),

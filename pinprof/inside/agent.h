@@ -152,7 +152,8 @@ struct record {
     uint16_t function;
     uint8_t kind, flags;
     int32_t result;
-    uint32_t extra; /* pieces of a batch; the kind of place that properties name; faults */
+    uint32_t
+        extra; /* pieces of a batch; the kind of place that properties name; the number of a GPU, and one; faults */
 };
 
 struct header {

@@ -43,6 +43,8 @@ static inline void describe(struct record *record, const struct role *role, cons
         record->address = at(arguments[0], 0);
     if (role->properties >= 0 && result == 0 && arguments[role->properties])
         record->extra = half_at(arguments[role->properties], 8); /* CUmemAllocationProp and CUmemPoolProps: location */
+    if (role->device >= 0)
+        record->extra = (uint32_t)arguments[role->device] + 1;
 }
 
 /* Page faults of a call are the difference of two looks, of 0.1 µs each. So the agent looks at calls that make pages or
@@ -194,7 +196,7 @@ static __attribute__((noinline)) void note(
     uint8_t is = faulted || (double)(end - begin) > LONG_NS * process->ticks_a_ns ? LONG : QUICK;
     if (UNLIKELY(was != is))
         *next = is;
-    if (UNLIKELY(faults != NOT_LOOKED) && role->pieces < 0 && role->properties < 0) {
+    if (UNLIKELY(faults != NOT_LOOKED) && role->pieces < 0 && role->properties < 0 && role->device < 0) {
         call.flags |= FAULTED;
         call.extra = faults;
     }

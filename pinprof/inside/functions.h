@@ -20,206 +20,208 @@ enum role_flag {
  */
 struct role {
     uint8_t flags, unit;
-    int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties;
+    int8_t size, rows, pointer, target, source, stream, sizes, pieces, properties, device;
 };
 
 static const struct role ROLES[] = {
-    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuInit */
-    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxCreate */
-    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRetain */
-    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostAlloc */
-    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocHost */
-    {TOUCHES | SINGLE, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostRegister */
-    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeHost */
-    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemHostUnregister */
-    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAlloc */
-    {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocAsync */
-    {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocFromPoolAsync */
-    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocManaged */
-    {GRANTS | SINGLE, 1, 2, 3, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocPitch */
-    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFree */
-    {0, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemFreeAsync */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArray3DCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayDestroy */
-    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, 2}, /* cuMemCreate */
-    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemRelease */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressReserve */
-    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemMap */
-    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemUnmap */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressFree */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemSetAccess */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, 1}, /* cuMemPoolCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolTrimTo */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolImportPointer */
-    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpy */
-    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyAsync */
-    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyHtoD */
-    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyHtoDAsync */
-    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyDtoH */
-    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyDtoHAsync */
-    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyDtoD */
-    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1}, /* cuMemcpyDtoDAsync */
-    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1}, /* cuMemcpyHtoA */
-    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1}, /* cuMemcpyHtoAAsync */
-    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1}, /* cuMemcpyAtoH */
-    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1}, /* cuMemcpyAtoHAsync */
-    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1}, /* cuMemcpyAtoD */
-    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1}, /* cuMemcpyDtoA */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpyAtoA */
-    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1}, /* cuMemcpyWithAttributesAsync */
-    {COPIES, 1, -1, -1, -1, 0, 2, -1, -1, -1, -1}, /* cuMemcpyPeer */
-    {COPIES, 1, -1, -1, -1, 0, 2, -1, -1, -1, -1}, /* cuMemcpyPeerAsync */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3D */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DAsync */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DPeer */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DPeerAsync */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DWithAttributesAsync */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2D */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DAsync */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DUnaligned */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, 2, 3, -1}, /* cuMemcpyBatchAsync */
-    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DBatchAsync */
-    {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8 */
-    {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8Async */
-    {0, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD16 */
-    {0, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD16Async */
-    {0, 4, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD32 */
-    {0, 4, 2, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD32Async */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D8 */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D8Async */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D16 */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D16Async */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32 */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32Async */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPrefetchAsync */
-    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAdvise */
-    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardBatchAsync */
-    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemPrefetchBatchAsync */
-    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1}, /* cuMemDiscardAndPrefetchBatchAsync */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxSynchronize */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamSynchronize */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventSynchronize */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunch */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGrid */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGridAsync */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchKernelEx */
-    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchKernel */
-    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1}, /* cuLaunchCooperativeKernel */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchCooperativeKernelMultiDevice */
-    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuLaunchHostFunc */
-    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuGraphLaunch */
-    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuEventRecord */
-    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuEventRecordWithFlags */
-    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamWaitEvent */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventQuery */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamQuery */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreateWithFlags */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventElapsedTime */
-    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamBeginCapture */
-    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamBeginCaptureToGraph */
-    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1}, /* cuStreamEndCapture */
-    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1}, /* cuGraphUpload */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithFlags */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithParams */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphExecUpdate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphExecDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoad */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadData */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadDataEx */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLibraryLoadData */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLibraryLoadFromFile */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreate */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreateWithPriority */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxDestroy */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxRelease */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuDevicePrimaryCtxReset */
-    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostGetFlags */
-    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclAllReduce */
-    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclReduceScatter */
-    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1}, /* ncclBroadcast */
-    {MEETS | NUMBERED, 1, 1, -1, 4, 2, -1, 5, -1, -1, -1}, /* ncclBcast */
-    {MEETS | NUMBERED, 1, 2, -1, 6, 3, -1, 7, -1, -1, -1}, /* ncclReduce */
-    {MEETS | NUMBERED, 1, 2, -1, 4, 3, -1, 5, -1, -1, -1}, /* ncclAllGather */
-    {MEETS, 1, 1, -1, 4, 2, 3, 5, -1, -1, -1}, /* ncclSend */
-    {MEETS, 1, 1, -1, 4, 2, 3, 5, -1, -1, -1}, /* ncclRecv */
-    {MEETS, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* ncclGroupEnd */
-    {MEETS | NUMBERED, 1, -1, -1, 0, -1, -1, -1, -1, -1, 3}, /* ncclCommSplit */
-    {MEETS | ENDS, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* ncclCommDestroy */
-    {MEETS | ENDS, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* ncclCommAbort */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* MPI_Barrier */
-    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Allreduce */
-    {MEETS | NUMBERED, 2, 1, -1, 6, 2, -1, -1, -1, -1, -1}, /* MPI_Allgather */
-    {MEETS | NUMBERED, 2, 1, -1, 7, 2, -1, -1, -1, -1, -1}, /* MPI_Allgatherv */
-    {MEETS | NUMBERED, 2, 1, -1, 6, 2, -1, -1, -1, -1, -1}, /* MPI_Alltoall */
-    {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallv */
-    {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallw */
-    {MEETS | NUMBERED, 2, -1, -1, 5, -1, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter */
-    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter_block */
-    {MEETS | NUMBERED, 2, 1, -1, 4, 2, 3, -1, -1, -1, -1}, /* MPI_Bcast */
-    {MEETS | NUMBERED, 2, 2, -1, 6, 3, 5, -1, -1, -1, -1}, /* MPI_Reduce */
-    {MEETS | NUMBERED, 2, 1, -1, 7, 2, 6, -1, -1, -1, -1}, /* MPI_Gather */
-    {MEETS | NUMBERED, 2, 1, -1, 8, 2, 7, -1, -1, -1, -1}, /* MPI_Gatherv */
-    {MEETS | NUMBERED, 2, 4, -1, 7, 5, 6, -1, -1, -1, -1}, /* MPI_Scatter */
-    {MEETS | NUMBERED, 2, 5, -1, 8, 6, 7, -1, -1, -1, -1}, /* MPI_Scatterv */
-    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Scan */
-    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1}, /* MPI_Exscan */
-    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Send */
-    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Ssend */
-    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Rsend */
-    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1}, /* MPI_Recv */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Sendrecv */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Sendrecv_replace */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Probe */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Mprobe */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Mrecv */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Wait */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitall */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitany */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitsome */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Init */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Init_thread */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Finalize */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Win_fence */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 1}, /* MPI_Comm_dup */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 1}, /* MPI_Comm_idup */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2}, /* MPI_Comm_create */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2}, /* MPI_Comm_dup_with_info */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2}, /* MPI_Cart_sub */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 3}, /* MPI_Comm_split */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 4}, /* MPI_Comm_split_type */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 5}, /* MPI_Cart_create */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 5}, /* MPI_Graph_create */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 3}, /* MPI_Comm_create_group */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 2}, /* MPI_Intercomm_merge */
-    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 5}, /* MPI_Intercomm_create */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 8}, /* MPI_Dist_graph_create */
-    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 9}, /* MPI_Dist_graph_create_adjacent */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo7barrierERNS_14BarrierOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9allreduceERKNS_16AllreduceOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9allgatherERNS_16AllgatherOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo10allgathervERNS_17AllgathervOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo8alltoallERNS_15AlltoallOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9alltoallvERNS_16AlltoallvOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9broadcastERNS_16BroadcastOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo6reduceERNS_13ReduceOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo6gatherERNS_13GatherOptionsE */
-    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo7scatterERNS_14ScatterOptionsE */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuInit */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxCreate */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1}, /* cuDevicePrimaryCtxRetain */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0}, /* cuDevicePrimaryCtxRelease */
+    {SINGLE, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0}, /* cuDevicePrimaryCtxReset */
+    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostAlloc */
+    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocHost */
+    {TOUCHES | SINGLE, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostRegister */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemFreeHost */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostUnregister */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAlloc */
+    {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocAsync */
+    {GRANTS, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocFromPoolAsync */
+    {GRANTS | TOUCHES | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocManaged */
+    {GRANTS | SINGLE, 1, 2, 3, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAllocPitch */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemFree */
+    {0, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemFreeAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArray3DCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuArrayDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMipmappedArrayDestroy */
+    {GRANTS | SINGLE, 1, 1, -1, -1, -1, -1, -1, -1, -1, 2, -1}, /* cuMemCreate */
+    {SINGLE, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemRelease */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressReserve */
+    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemMap */
+    {0, 1, 1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* cuMemUnmap */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAddressFree */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemSetAccess */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, 1, -1}, /* cuMemPoolCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolTrimTo */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPoolImportPointer */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1, -1}, /* cuMemcpy */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1, -1}, /* cuMemcpyAsync */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1, -1}, /* cuMemcpyHtoD */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1, -1}, /* cuMemcpyHtoDAsync */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1, -1}, /* cuMemcpyDtoH */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1, -1}, /* cuMemcpyDtoHAsync */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1, -1}, /* cuMemcpyDtoD */
+    {COPIES, 1, 2, -1, -1, 0, 1, 3, -1, -1, -1, -1}, /* cuMemcpyDtoDAsync */
+    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1, -1}, /* cuMemcpyHtoA */
+    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1, -1}, /* cuMemcpyHtoAAsync */
+    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemcpyAtoH */
+    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemcpyAtoHAsync */
+    {COPIES, 1, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1}, /* cuMemcpyAtoD */
+    {COPIES, 1, 3, -1, -1, -1, 2, -1, -1, -1, -1, -1}, /* cuMemcpyDtoA */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpyAtoA */
+    {COPIES, 1, 2, -1, -1, 0, 1, -1, -1, -1, -1, -1}, /* cuMemcpyWithAttributesAsync */
+    {COPIES, 1, -1, -1, -1, 0, 2, -1, -1, -1, -1, -1}, /* cuMemcpyPeer */
+    {COPIES, 1, -1, -1, -1, 0, 2, -1, -1, -1, -1, -1}, /* cuMemcpyPeerAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3D */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DPeer */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DPeerAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DWithAttributesAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2D */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy2DUnaligned */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, 2, 3, -1, -1}, /* cuMemcpyBatchAsync */
+    {COPIES, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemcpy3DBatchAsync */
+    {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8 */
+    {0, 1, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD8Async */
+    {0, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD16 */
+    {0, 2, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD16Async */
+    {0, 4, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD32 */
+    {0, 4, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD32Async */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D8 */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D8Async */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D16 */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D16Async */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32 */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemsetD2D32Async */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemPrefetchAsync */
+    {0, 1, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemAdvise */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1, -1}, /* cuMemDiscardBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1, -1}, /* cuMemPrefetchBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, 1, 2, -1, -1}, /* cuMemDiscardAndPrefetchBatchAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxSynchronize */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamSynchronize */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventSynchronize */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunch */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGrid */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchGridAsync */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchKernelEx */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1, -1}, /* cuLaunchKernel */
+    {0, 1, -1, -1, -1, -1, -1, 8, -1, -1, -1, -1}, /* cuLaunchCooperativeKernel */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLaunchCooperativeKernelMultiDevice */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1}, /* cuLaunchHostFunc */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1, -1}, /* cuGraphLaunch */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1, -1}, /* cuEventRecord */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1, -1}, /* cuEventRecordWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1}, /* cuStreamWaitEvent */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventQuery */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamQuery */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventCreateWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuEventElapsedTime */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1}, /* cuStreamBeginCapture */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1}, /* cuStreamBeginCaptureToGraph */
+    {0, 1, -1, -1, -1, -1, -1, 0, -1, -1, -1, -1}, /* cuStreamEndCapture */
+    {0, 1, -1, -1, -1, -1, -1, 1, -1, -1, -1, -1}, /* cuGraphUpload */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithFlags */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphInstantiateWithParams */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphExecUpdate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphExecDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuGraphDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoad */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadData */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuModuleLoadDataEx */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLibraryLoadData */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuLibraryLoadFromFile */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreate */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamCreateWithPriority */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuStreamDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuCtxDestroy */
+    {0, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* cuMemHostGetFlags */
+    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1, -1}, /* ncclAllReduce */
+    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1, -1}, /* ncclReduceScatter */
+    {MEETS | NUMBERED, 1, 2, -1, 5, 3, -1, 6, -1, -1, -1, -1}, /* ncclBroadcast */
+    {MEETS | NUMBERED, 1, 1, -1, 4, 2, -1, 5, -1, -1, -1, -1}, /* ncclBcast */
+    {MEETS | NUMBERED, 1, 2, -1, 6, 3, -1, 7, -1, -1, -1, -1}, /* ncclReduce */
+    {MEETS | NUMBERED, 1, 2, -1, 4, 3, -1, 5, -1, -1, -1, -1}, /* ncclAllGather */
+    {MEETS, 1, 1, -1, 4, 2, 3, 5, -1, -1, -1, -1}, /* ncclSend */
+    {MEETS, 1, 1, -1, 4, 2, 3, 5, -1, -1, -1, -1}, /* ncclRecv */
+    {MEETS, 1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* ncclGroupEnd */
+    {MEETS | NUMBERED, 1, -1, -1, 0, -1, -1, -1, -1, -1, 3, -1}, /* ncclCommSplit */
+    {MEETS | ENDS, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* ncclCommDestroy */
+    {MEETS | ENDS, 1, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* ncclCommAbort */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Barrier */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1, -1}, /* MPI_Allreduce */
+    {MEETS | NUMBERED, 2, 1, -1, 6, 2, -1, -1, -1, -1, -1, -1}, /* MPI_Allgather */
+    {MEETS | NUMBERED, 2, 1, -1, 7, 2, -1, -1, -1, -1, -1, -1}, /* MPI_Allgatherv */
+    {MEETS | NUMBERED, 2, 1, -1, 6, 2, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoall */
+    {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallv */
+    {MEETS | NUMBERED, 2, -1, -1, 8, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Alltoallw */
+    {MEETS | NUMBERED, 2, -1, -1, 5, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1, -1}, /* MPI_Reduce_scatter_block */
+    {MEETS | NUMBERED, 2, 1, -1, 4, 2, 3, -1, -1, -1, -1, -1}, /* MPI_Bcast */
+    {MEETS | NUMBERED, 2, 2, -1, 6, 3, 5, -1, -1, -1, -1, -1}, /* MPI_Reduce */
+    {MEETS | NUMBERED, 2, 1, -1, 7, 2, 6, -1, -1, -1, -1, -1}, /* MPI_Gather */
+    {MEETS | NUMBERED, 2, 1, -1, 8, 2, 7, -1, -1, -1, -1, -1}, /* MPI_Gatherv */
+    {MEETS | NUMBERED, 2, 4, -1, 7, 5, 6, -1, -1, -1, -1, -1}, /* MPI_Scatter */
+    {MEETS | NUMBERED, 2, 5, -1, 8, 6, 7, -1, -1, -1, -1, -1}, /* MPI_Scatterv */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1, -1}, /* MPI_Scan */
+    {MEETS | NUMBERED, 2, 2, -1, 5, 3, -1, -1, -1, -1, -1, -1}, /* MPI_Exscan */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1, -1}, /* MPI_Send */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1, -1}, /* MPI_Ssend */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1, -1}, /* MPI_Rsend */
+    {MEETS, 2, 1, 4, 5, 2, 3, -1, -1, -1, -1, -1}, /* MPI_Recv */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Sendrecv */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Sendrecv_replace */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Probe */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Mprobe */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Mrecv */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Wait */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitall */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitany */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Waitsome */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Init */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Init_thread */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Finalize */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}, /* MPI_Win_fence */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 1, -1}, /* MPI_Comm_dup */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 1, -1}, /* MPI_Comm_idup */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2, -1}, /* MPI_Comm_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2, -1}, /* MPI_Comm_dup_with_info */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 2, -1}, /* MPI_Cart_sub */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 3, -1}, /* MPI_Comm_split */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 4, -1}, /* MPI_Comm_split_type */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 5, -1}, /* MPI_Cart_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 5, -1}, /* MPI_Graph_create */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 3, -1}, /* MPI_Comm_create_group */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 2, -1}, /* MPI_Intercomm_merge */
+    {MEETS, 2, -1, -1, -1, -1, -1, -1, -1, -1, 5, -1}, /* MPI_Intercomm_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 8, -1}, /* MPI_Dist_graph_create */
+    {MEETS | NUMBERED, 2, -1, -1, 0, -1, -1, -1, -1, -1, 9, -1}, /* MPI_Dist_graph_create_adjacent */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo7barrierERNS_14BarrierOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9allreduceERKNS_16AllreduceOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9allgatherERNS_16AllgatherOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo10allgathervERNS_17AllgathervOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo8alltoallERNS_15AlltoallOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9alltoallvERNS_16AlltoallvOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo9broadcastERNS_16BroadcastOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo6reduceERNS_13ReduceOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo6gatherERNS_13GatherOptionsE */
+    {MEETS | NUMBERED, 3, -1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, /* _ZN4gloo7scatterERNS_14ScatterOptionsE */
 };
 
 static const char NAMES[] =
     "cuInit\n"
     "cuCtxCreate\n"
     "cuDevicePrimaryCtxRetain\n"
+    "cuDevicePrimaryCtxRelease\n"
+    "cuDevicePrimaryCtxReset\n"
     "cuMemHostAlloc\n"
     "cuMemAllocHost\n"
     "cuMemHostRegister\n"
@@ -334,8 +336,6 @@ static const char NAMES[] =
     "cuStreamCreateWithPriority\n"
     "cuStreamDestroy\n"
     "cuCtxDestroy\n"
-    "cuDevicePrimaryCtxRelease\n"
-    "cuDevicePrimaryCtxReset\n"
     "cuMemHostGetFlags\n"
     "ncclAllReduce\n"
     "ncclReduceScatter\n"
@@ -417,386 +417,386 @@ static const char NAMES[] =
     X(5, cuCtxCreate_v4) \
     X(6, cuDevicePrimaryCtxRetain) \
     X(7, cuDevicePrimaryCtxRetain_v2) \
-    X(8, cuMemHostAlloc) \
-    X(9, cuMemHostAlloc_v2) \
-    X(10, cuMemAllocHost) \
-    X(11, cuMemAllocHost_v2) \
-    X(12, cuMemHostRegister) \
-    X(13, cuMemHostRegister_v2) \
-    X(14, cuMemFreeHost) \
-    X(15, cuMemFreeHost_v2) \
-    X(16, cuMemHostUnregister) \
-    X(17, cuMemHostUnregister_v2) \
-    X(18, cuMemAlloc) \
-    X(19, cuMemAlloc_v2) \
-    X(20, cuMemAllocAsync) \
-    X(21, cuMemAllocAsync_ptsz) \
-    X(22, cuMemAllocAsync_v2) \
-    X(23, cuMemAllocAsync_v2_ptsz) \
-    X(24, cuMemAllocFromPoolAsync) \
-    X(25, cuMemAllocFromPoolAsync_ptsz) \
-    X(26, cuMemAllocFromPoolAsync_v2) \
-    X(27, cuMemAllocFromPoolAsync_v2_ptsz) \
-    X(28, cuMemAllocManaged) \
-    X(29, cuMemAllocManaged_v2) \
-    X(30, cuMemAllocPitch) \
-    X(31, cuMemAllocPitch_v2) \
-    X(32, cuMemFree) \
-    X(33, cuMemFree_v2) \
-    X(34, cuMemFreeAsync) \
-    X(35, cuMemFreeAsync_ptsz) \
-    X(36, cuMemFreeAsync_v2) \
-    X(37, cuMemFreeAsync_v2_ptsz) \
-    X(38, cuArrayCreate) \
-    X(39, cuArrayCreate_v2) \
-    X(40, cuArray3DCreate) \
-    X(41, cuArray3DCreate_v2) \
-    X(42, cuMipmappedArrayCreate) \
-    X(43, cuMipmappedArrayCreate_v2) \
-    X(44, cuArrayDestroy) \
-    X(45, cuArrayDestroy_v2) \
-    X(46, cuMipmappedArrayDestroy) \
-    X(47, cuMipmappedArrayDestroy_v2) \
-    X(48, cuMemCreate) \
-    X(49, cuMemCreate_v2) \
-    X(50, cuMemRelease) \
-    X(51, cuMemRelease_v2) \
-    X(52, cuMemAddressReserve) \
-    X(53, cuMemAddressReserve_v2) \
-    X(54, cuMemMap) \
-    X(55, cuMemMap_v2) \
-    X(56, cuMemUnmap) \
-    X(57, cuMemUnmap_v2) \
-    X(58, cuMemAddressFree) \
-    X(59, cuMemAddressFree_v2) \
-    X(60, cuMemSetAccess) \
-    X(61, cuMemSetAccess_v2) \
-    X(62, cuMemPoolCreate) \
-    X(63, cuMemPoolCreate_v2) \
-    X(64, cuMemPoolDestroy) \
-    X(65, cuMemPoolDestroy_v2) \
-    X(66, cuMemPoolTrimTo) \
-    X(67, cuMemPoolTrimTo_v2) \
-    X(68, cuMemPoolImportPointer) \
-    X(69, cuMemPoolImportPointer_v2) \
-    X(70, cuMemcpy) \
-    X(71, cuMemcpy_ptds) \
-    X(72, cuMemcpy_v2) \
-    X(73, cuMemcpy_v2_ptds) \
-    X(74, cuMemcpyAsync) \
-    X(75, cuMemcpyAsync_ptsz) \
-    X(76, cuMemcpyAsync_v2) \
-    X(77, cuMemcpyAsync_v2_ptsz) \
-    X(78, cuMemcpyHtoD) \
-    X(79, cuMemcpyHtoD_ptds) \
-    X(80, cuMemcpyHtoD_v2) \
-    X(81, cuMemcpyHtoD_v2_ptds) \
-    X(82, cuMemcpyHtoDAsync) \
-    X(83, cuMemcpyHtoDAsync_ptsz) \
-    X(84, cuMemcpyHtoDAsync_v2) \
-    X(85, cuMemcpyHtoDAsync_v2_ptsz) \
-    X(86, cuMemcpyDtoH) \
-    X(87, cuMemcpyDtoH_ptds) \
-    X(88, cuMemcpyDtoH_v2) \
-    X(89, cuMemcpyDtoH_v2_ptds) \
-    X(90, cuMemcpyDtoHAsync) \
-    X(91, cuMemcpyDtoHAsync_ptsz) \
-    X(92, cuMemcpyDtoHAsync_v2) \
-    X(93, cuMemcpyDtoHAsync_v2_ptsz) \
-    X(94, cuMemcpyDtoD) \
-    X(95, cuMemcpyDtoD_ptds) \
-    X(96, cuMemcpyDtoD_v2) \
-    X(97, cuMemcpyDtoD_v2_ptds) \
-    X(98, cuMemcpyDtoDAsync) \
-    X(99, cuMemcpyDtoDAsync_ptsz) \
-    X(100, cuMemcpyDtoDAsync_v2) \
-    X(101, cuMemcpyDtoDAsync_v2_ptsz) \
-    X(102, cuMemcpyHtoA) \
-    X(103, cuMemcpyHtoA_ptds) \
-    X(104, cuMemcpyHtoA_v2) \
-    X(105, cuMemcpyHtoA_v2_ptds) \
-    X(106, cuMemcpyHtoAAsync) \
-    X(107, cuMemcpyHtoAAsync_ptsz) \
-    X(108, cuMemcpyHtoAAsync_v2) \
-    X(109, cuMemcpyHtoAAsync_v2_ptsz) \
-    X(110, cuMemcpyAtoH) \
-    X(111, cuMemcpyAtoH_ptds) \
-    X(112, cuMemcpyAtoH_v2) \
-    X(113, cuMemcpyAtoH_v2_ptds) \
-    X(114, cuMemcpyAtoHAsync) \
-    X(115, cuMemcpyAtoHAsync_ptsz) \
-    X(116, cuMemcpyAtoHAsync_v2) \
-    X(117, cuMemcpyAtoHAsync_v2_ptsz) \
-    X(118, cuMemcpyAtoD) \
-    X(119, cuMemcpyAtoD_ptds) \
-    X(120, cuMemcpyAtoD_v2) \
-    X(121, cuMemcpyAtoD_v2_ptds) \
-    X(122, cuMemcpyDtoA) \
-    X(123, cuMemcpyDtoA_ptds) \
-    X(124, cuMemcpyDtoA_v2) \
-    X(125, cuMemcpyDtoA_v2_ptds) \
-    X(126, cuMemcpyAtoA) \
-    X(127, cuMemcpyAtoA_ptds) \
-    X(128, cuMemcpyAtoA_v2) \
-    X(129, cuMemcpyAtoA_v2_ptds) \
-    X(130, cuMemcpyWithAttributesAsync) \
-    X(131, cuMemcpyWithAttributesAsync_ptsz) \
-    X(132, cuMemcpyWithAttributesAsync_v2) \
-    X(133, cuMemcpyWithAttributesAsync_v2_ptsz) \
-    X(134, cuMemcpyPeer) \
-    X(135, cuMemcpyPeer_ptds) \
-    X(136, cuMemcpyPeer_v2) \
-    X(137, cuMemcpyPeer_v2_ptds) \
-    X(138, cuMemcpyPeerAsync) \
-    X(139, cuMemcpyPeerAsync_ptsz) \
-    X(140, cuMemcpyPeerAsync_v2) \
-    X(141, cuMemcpyPeerAsync_v2_ptsz) \
-    X(142, cuMemcpy3D) \
-    X(143, cuMemcpy3D_ptds) \
-    X(144, cuMemcpy3D_v2) \
-    X(145, cuMemcpy3D_v2_ptds) \
-    X(146, cuMemcpy3DAsync) \
-    X(147, cuMemcpy3DAsync_ptsz) \
-    X(148, cuMemcpy3DAsync_v2) \
-    X(149, cuMemcpy3DAsync_v2_ptsz) \
-    X(150, cuMemcpy3DPeer) \
-    X(151, cuMemcpy3DPeer_ptds) \
-    X(152, cuMemcpy3DPeer_v2) \
-    X(153, cuMemcpy3DPeer_v2_ptds) \
-    X(154, cuMemcpy3DPeerAsync) \
-    X(155, cuMemcpy3DPeerAsync_ptsz) \
-    X(156, cuMemcpy3DPeerAsync_v2) \
-    X(157, cuMemcpy3DPeerAsync_v2_ptsz) \
-    X(158, cuMemcpy3DWithAttributesAsync) \
-    X(159, cuMemcpy3DWithAttributesAsync_ptsz) \
-    X(160, cuMemcpy3DWithAttributesAsync_v2) \
-    X(161, cuMemcpy3DWithAttributesAsync_v2_ptsz) \
-    X(162, cuMemcpy2D) \
-    X(163, cuMemcpy2D_ptds) \
-    X(164, cuMemcpy2D_v2) \
-    X(165, cuMemcpy2D_v2_ptds) \
-    X(166, cuMemcpy2DAsync) \
-    X(167, cuMemcpy2DAsync_ptsz) \
-    X(168, cuMemcpy2DAsync_v2) \
-    X(169, cuMemcpy2DAsync_v2_ptsz) \
-    X(170, cuMemcpy2DUnaligned) \
-    X(171, cuMemcpy2DUnaligned_ptds) \
-    X(172, cuMemcpy2DUnaligned_v2) \
-    X(173, cuMemcpy2DUnaligned_v2_ptds) \
-    X(174, cuMemcpyBatchAsync) \
-    X(175, cuMemcpyBatchAsync_ptsz) \
-    X(176, cuMemcpyBatchAsync_v2) \
-    X(177, cuMemcpyBatchAsync_v2_ptsz) \
-    X(178, cuMemcpy3DBatchAsync) \
-    X(179, cuMemcpy3DBatchAsync_ptsz) \
-    X(180, cuMemcpy3DBatchAsync_v2) \
-    X(181, cuMemcpy3DBatchAsync_v2_ptsz) \
-    X(182, cuMemsetD8) \
-    X(183, cuMemsetD8_ptds) \
-    X(184, cuMemsetD8_v2) \
-    X(185, cuMemsetD8_v2_ptds) \
-    X(186, cuMemsetD8Async) \
-    X(187, cuMemsetD8Async_ptsz) \
-    X(188, cuMemsetD8Async_v2) \
-    X(189, cuMemsetD8Async_v2_ptsz) \
-    X(190, cuMemsetD16) \
-    X(191, cuMemsetD16_ptds) \
-    X(192, cuMemsetD16_v2) \
-    X(193, cuMemsetD16_v2_ptds) \
-    X(194, cuMemsetD16Async) \
-    X(195, cuMemsetD16Async_ptsz) \
-    X(196, cuMemsetD16Async_v2) \
-    X(197, cuMemsetD16Async_v2_ptsz) \
-    X(198, cuMemsetD32) \
-    X(199, cuMemsetD32_ptds) \
-    X(200, cuMemsetD32_v2) \
-    X(201, cuMemsetD32_v2_ptds) \
-    X(202, cuMemsetD32Async) \
-    X(203, cuMemsetD32Async_ptsz) \
-    X(204, cuMemsetD32Async_v2) \
-    X(205, cuMemsetD32Async_v2_ptsz) \
-    X(206, cuMemsetD2D8) \
-    X(207, cuMemsetD2D8_ptds) \
-    X(208, cuMemsetD2D8_v2) \
-    X(209, cuMemsetD2D8_v2_ptds) \
-    X(210, cuMemsetD2D8Async) \
-    X(211, cuMemsetD2D8Async_ptsz) \
-    X(212, cuMemsetD2D8Async_v2) \
-    X(213, cuMemsetD2D8Async_v2_ptsz) \
-    X(214, cuMemsetD2D16) \
-    X(215, cuMemsetD2D16_ptds) \
-    X(216, cuMemsetD2D16_v2) \
-    X(217, cuMemsetD2D16_v2_ptds) \
-    X(218, cuMemsetD2D16Async) \
-    X(219, cuMemsetD2D16Async_ptsz) \
-    X(220, cuMemsetD2D16Async_v2) \
-    X(221, cuMemsetD2D16Async_v2_ptsz) \
-    X(222, cuMemsetD2D32) \
-    X(223, cuMemsetD2D32_ptds) \
-    X(224, cuMemsetD2D32_v2) \
-    X(225, cuMemsetD2D32_v2_ptds) \
-    X(226, cuMemsetD2D32Async) \
-    X(227, cuMemsetD2D32Async_ptsz) \
-    X(228, cuMemsetD2D32Async_v2) \
-    X(229, cuMemsetD2D32Async_v2_ptsz) \
-    X(230, cuMemPrefetchAsync) \
-    X(231, cuMemPrefetchAsync_ptsz) \
-    X(232, cuMemPrefetchAsync_v2) \
-    X(233, cuMemPrefetchAsync_v2_ptsz) \
-    X(234, cuMemAdvise) \
-    X(235, cuMemAdvise_v2) \
-    X(236, cuMemDiscardBatchAsync) \
-    X(237, cuMemDiscardBatchAsync_ptsz) \
-    X(238, cuMemDiscardBatchAsync_v2) \
-    X(239, cuMemDiscardBatchAsync_v2_ptsz) \
-    X(240, cuMemPrefetchBatchAsync) \
-    X(241, cuMemPrefetchBatchAsync_ptsz) \
-    X(242, cuMemPrefetchBatchAsync_v2) \
-    X(243, cuMemPrefetchBatchAsync_v2_ptsz) \
-    X(244, cuMemDiscardAndPrefetchBatchAsync) \
-    X(245, cuMemDiscardAndPrefetchBatchAsync_ptsz) \
-    X(246, cuMemDiscardAndPrefetchBatchAsync_v2) \
-    X(247, cuMemDiscardAndPrefetchBatchAsync_v2_ptsz) \
-    X(248, cuCtxSynchronize) \
-    X(249, cuCtxSynchronize_v2) \
-    X(250, cuStreamSynchronize) \
-    X(251, cuStreamSynchronize_ptsz) \
-    X(252, cuStreamSynchronize_v2) \
-    X(253, cuStreamSynchronize_v2_ptsz) \
-    X(254, cuEventSynchronize) \
-    X(255, cuEventSynchronize_ptsz) \
-    X(256, cuEventSynchronize_v2) \
-    X(257, cuEventSynchronize_v2_ptsz) \
-    X(258, cuLaunch) \
-    X(259, cuLaunch_ptsz) \
-    X(260, cuLaunch_v2) \
-    X(261, cuLaunch_v2_ptsz) \
-    X(262, cuLaunchGrid) \
-    X(263, cuLaunchGrid_ptsz) \
-    X(264, cuLaunchGrid_v2) \
-    X(265, cuLaunchGrid_v2_ptsz) \
-    X(266, cuLaunchGridAsync) \
-    X(267, cuLaunchGridAsync_ptsz) \
-    X(268, cuLaunchGridAsync_v2) \
-    X(269, cuLaunchGridAsync_v2_ptsz) \
-    X(270, cuLaunchKernelEx) \
-    X(271, cuLaunchKernelEx_ptsz) \
-    X(272, cuLaunchKernelEx_v2) \
-    X(273, cuLaunchKernelEx_v2_ptsz) \
-    X(274, cuLaunchKernel) \
-    X(275, cuLaunchKernel_ptsz) \
-    X(276, cuLaunchKernel_v2) \
-    X(277, cuLaunchKernel_v2_ptsz) \
-    X(278, cuLaunchCooperativeKernel) \
-    X(279, cuLaunchCooperativeKernel_ptsz) \
-    X(280, cuLaunchCooperativeKernel_v2) \
-    X(281, cuLaunchCooperativeKernel_v2_ptsz) \
-    X(282, cuLaunchCooperativeKernelMultiDevice) \
-    X(283, cuLaunchCooperativeKernelMultiDevice_ptsz) \
-    X(284, cuLaunchCooperativeKernelMultiDevice_v2) \
-    X(285, cuLaunchCooperativeKernelMultiDevice_v2_ptsz) \
-    X(286, cuLaunchHostFunc) \
-    X(287, cuLaunchHostFunc_ptsz) \
-    X(288, cuLaunchHostFunc_v2) \
-    X(289, cuLaunchHostFunc_v2_ptsz) \
-    X(290, cuGraphLaunch) \
-    X(291, cuGraphLaunch_ptsz) \
-    X(292, cuGraphLaunch_v2) \
-    X(293, cuGraphLaunch_v2_ptsz) \
-    X(294, cuEventRecord) \
-    X(295, cuEventRecord_ptsz) \
-    X(296, cuEventRecord_v2) \
-    X(297, cuEventRecord_v2_ptsz) \
-    X(298, cuEventRecordWithFlags) \
-    X(299, cuEventRecordWithFlags_ptsz) \
-    X(300, cuEventRecordWithFlags_v2) \
-    X(301, cuEventRecordWithFlags_v2_ptsz) \
-    X(302, cuStreamWaitEvent) \
-    X(303, cuStreamWaitEvent_ptsz) \
-    X(304, cuStreamWaitEvent_v2) \
-    X(305, cuStreamWaitEvent_v2_ptsz) \
-    X(306, cuEventQuery) \
-    X(307, cuEventQuery_ptsz) \
-    X(308, cuEventQuery_v2) \
-    X(309, cuEventQuery_v2_ptsz) \
-    X(310, cuStreamQuery) \
-    X(311, cuStreamQuery_ptsz) \
-    X(312, cuStreamQuery_v2) \
-    X(313, cuStreamQuery_v2_ptsz) \
-    X(314, cuEventCreate) \
-    X(315, cuEventCreate_ptsz) \
-    X(316, cuEventCreate_v2) \
-    X(317, cuEventCreate_v2_ptsz) \
-    X(318, cuEventCreateWithFlags) \
-    X(319, cuEventCreateWithFlags_ptsz) \
-    X(320, cuEventCreateWithFlags_v2) \
-    X(321, cuEventCreateWithFlags_v2_ptsz) \
-    X(322, cuEventDestroy) \
-    X(323, cuEventDestroy_ptsz) \
-    X(324, cuEventDestroy_v2) \
-    X(325, cuEventDestroy_v2_ptsz) \
-    X(326, cuEventElapsedTime) \
-    X(327, cuEventElapsedTime_ptsz) \
-    X(328, cuEventElapsedTime_v2) \
-    X(329, cuEventElapsedTime_v2_ptsz) \
-    X(330, cuStreamBeginCapture) \
-    X(331, cuStreamBeginCapture_ptsz) \
-    X(332, cuStreamBeginCapture_v2) \
-    X(333, cuStreamBeginCapture_v2_ptsz) \
-    X(334, cuStreamBeginCaptureToGraph) \
-    X(335, cuStreamBeginCaptureToGraph_ptsz) \
-    X(336, cuStreamBeginCaptureToGraph_v2) \
-    X(337, cuStreamBeginCaptureToGraph_v2_ptsz) \
-    X(338, cuStreamEndCapture) \
-    X(339, cuStreamEndCapture_ptsz) \
-    X(340, cuStreamEndCapture_v2) \
-    X(341, cuStreamEndCapture_v2_ptsz) \
-    X(342, cuGraphUpload) \
-    X(343, cuGraphUpload_ptsz) \
-    X(344, cuGraphUpload_v2) \
-    X(345, cuGraphUpload_v2_ptsz) \
-    X(346, cuGraphCreate) \
-    X(347, cuGraphCreate_v2) \
-    X(348, cuGraphInstantiate) \
-    X(349, cuGraphInstantiate_v2) \
-    X(350, cuGraphInstantiateWithFlags) \
-    X(351, cuGraphInstantiateWithFlags_v2) \
-    X(352, cuGraphInstantiateWithParams) \
-    X(353, cuGraphInstantiateWithParams_v2) \
-    X(354, cuGraphExecUpdate) \
-    X(355, cuGraphExecUpdate_v2) \
-    X(356, cuGraphExecDestroy) \
-    X(357, cuGraphExecDestroy_v2) \
-    X(358, cuGraphDestroy) \
-    X(359, cuGraphDestroy_v2) \
-    X(360, cuModuleLoad) \
-    X(361, cuModuleLoad_v2) \
-    X(362, cuModuleLoadData) \
-    X(363, cuModuleLoadData_v2) \
-    X(364, cuModuleLoadDataEx) \
-    X(365, cuModuleLoadDataEx_v2) \
-    X(366, cuLibraryLoadData) \
-    X(367, cuLibraryLoadData_v2) \
-    X(368, cuLibraryLoadFromFile) \
-    X(369, cuLibraryLoadFromFile_v2) \
-    X(370, cuStreamCreate) \
-    X(371, cuStreamCreate_ptsz) \
-    X(372, cuStreamCreate_v2) \
-    X(373, cuStreamCreate_v2_ptsz) \
-    X(374, cuStreamCreateWithPriority) \
-    X(375, cuStreamCreateWithPriority_ptsz) \
-    X(376, cuStreamCreateWithPriority_v2) \
-    X(377, cuStreamCreateWithPriority_v2_ptsz) \
-    X(378, cuStreamDestroy) \
-    X(379, cuStreamDestroy_ptsz) \
-    X(380, cuStreamDestroy_v2) \
-    X(381, cuStreamDestroy_v2_ptsz) \
-    X(382, cuCtxDestroy) \
-    X(383, cuCtxDestroy_v2) \
-    X(384, cuDevicePrimaryCtxRelease) \
-    X(385, cuDevicePrimaryCtxRelease_v2) \
-    X(386, cuDevicePrimaryCtxReset) \
-    X(387, cuDevicePrimaryCtxReset_v2) \
+    X(8, cuDevicePrimaryCtxRelease) \
+    X(9, cuDevicePrimaryCtxRelease_v2) \
+    X(10, cuDevicePrimaryCtxReset) \
+    X(11, cuDevicePrimaryCtxReset_v2) \
+    X(12, cuMemHostAlloc) \
+    X(13, cuMemHostAlloc_v2) \
+    X(14, cuMemAllocHost) \
+    X(15, cuMemAllocHost_v2) \
+    X(16, cuMemHostRegister) \
+    X(17, cuMemHostRegister_v2) \
+    X(18, cuMemFreeHost) \
+    X(19, cuMemFreeHost_v2) \
+    X(20, cuMemHostUnregister) \
+    X(21, cuMemHostUnregister_v2) \
+    X(22, cuMemAlloc) \
+    X(23, cuMemAlloc_v2) \
+    X(24, cuMemAllocAsync) \
+    X(25, cuMemAllocAsync_ptsz) \
+    X(26, cuMemAllocAsync_v2) \
+    X(27, cuMemAllocAsync_v2_ptsz) \
+    X(28, cuMemAllocFromPoolAsync) \
+    X(29, cuMemAllocFromPoolAsync_ptsz) \
+    X(30, cuMemAllocFromPoolAsync_v2) \
+    X(31, cuMemAllocFromPoolAsync_v2_ptsz) \
+    X(32, cuMemAllocManaged) \
+    X(33, cuMemAllocManaged_v2) \
+    X(34, cuMemAllocPitch) \
+    X(35, cuMemAllocPitch_v2) \
+    X(36, cuMemFree) \
+    X(37, cuMemFree_v2) \
+    X(38, cuMemFreeAsync) \
+    X(39, cuMemFreeAsync_ptsz) \
+    X(40, cuMemFreeAsync_v2) \
+    X(41, cuMemFreeAsync_v2_ptsz) \
+    X(42, cuArrayCreate) \
+    X(43, cuArrayCreate_v2) \
+    X(44, cuArray3DCreate) \
+    X(45, cuArray3DCreate_v2) \
+    X(46, cuMipmappedArrayCreate) \
+    X(47, cuMipmappedArrayCreate_v2) \
+    X(48, cuArrayDestroy) \
+    X(49, cuArrayDestroy_v2) \
+    X(50, cuMipmappedArrayDestroy) \
+    X(51, cuMipmappedArrayDestroy_v2) \
+    X(52, cuMemCreate) \
+    X(53, cuMemCreate_v2) \
+    X(54, cuMemRelease) \
+    X(55, cuMemRelease_v2) \
+    X(56, cuMemAddressReserve) \
+    X(57, cuMemAddressReserve_v2) \
+    X(58, cuMemMap) \
+    X(59, cuMemMap_v2) \
+    X(60, cuMemUnmap) \
+    X(61, cuMemUnmap_v2) \
+    X(62, cuMemAddressFree) \
+    X(63, cuMemAddressFree_v2) \
+    X(64, cuMemSetAccess) \
+    X(65, cuMemSetAccess_v2) \
+    X(66, cuMemPoolCreate) \
+    X(67, cuMemPoolCreate_v2) \
+    X(68, cuMemPoolDestroy) \
+    X(69, cuMemPoolDestroy_v2) \
+    X(70, cuMemPoolTrimTo) \
+    X(71, cuMemPoolTrimTo_v2) \
+    X(72, cuMemPoolImportPointer) \
+    X(73, cuMemPoolImportPointer_v2) \
+    X(74, cuMemcpy) \
+    X(75, cuMemcpy_ptds) \
+    X(76, cuMemcpy_v2) \
+    X(77, cuMemcpy_v2_ptds) \
+    X(78, cuMemcpyAsync) \
+    X(79, cuMemcpyAsync_ptsz) \
+    X(80, cuMemcpyAsync_v2) \
+    X(81, cuMemcpyAsync_v2_ptsz) \
+    X(82, cuMemcpyHtoD) \
+    X(83, cuMemcpyHtoD_ptds) \
+    X(84, cuMemcpyHtoD_v2) \
+    X(85, cuMemcpyHtoD_v2_ptds) \
+    X(86, cuMemcpyHtoDAsync) \
+    X(87, cuMemcpyHtoDAsync_ptsz) \
+    X(88, cuMemcpyHtoDAsync_v2) \
+    X(89, cuMemcpyHtoDAsync_v2_ptsz) \
+    X(90, cuMemcpyDtoH) \
+    X(91, cuMemcpyDtoH_ptds) \
+    X(92, cuMemcpyDtoH_v2) \
+    X(93, cuMemcpyDtoH_v2_ptds) \
+    X(94, cuMemcpyDtoHAsync) \
+    X(95, cuMemcpyDtoHAsync_ptsz) \
+    X(96, cuMemcpyDtoHAsync_v2) \
+    X(97, cuMemcpyDtoHAsync_v2_ptsz) \
+    X(98, cuMemcpyDtoD) \
+    X(99, cuMemcpyDtoD_ptds) \
+    X(100, cuMemcpyDtoD_v2) \
+    X(101, cuMemcpyDtoD_v2_ptds) \
+    X(102, cuMemcpyDtoDAsync) \
+    X(103, cuMemcpyDtoDAsync_ptsz) \
+    X(104, cuMemcpyDtoDAsync_v2) \
+    X(105, cuMemcpyDtoDAsync_v2_ptsz) \
+    X(106, cuMemcpyHtoA) \
+    X(107, cuMemcpyHtoA_ptds) \
+    X(108, cuMemcpyHtoA_v2) \
+    X(109, cuMemcpyHtoA_v2_ptds) \
+    X(110, cuMemcpyHtoAAsync) \
+    X(111, cuMemcpyHtoAAsync_ptsz) \
+    X(112, cuMemcpyHtoAAsync_v2) \
+    X(113, cuMemcpyHtoAAsync_v2_ptsz) \
+    X(114, cuMemcpyAtoH) \
+    X(115, cuMemcpyAtoH_ptds) \
+    X(116, cuMemcpyAtoH_v2) \
+    X(117, cuMemcpyAtoH_v2_ptds) \
+    X(118, cuMemcpyAtoHAsync) \
+    X(119, cuMemcpyAtoHAsync_ptsz) \
+    X(120, cuMemcpyAtoHAsync_v2) \
+    X(121, cuMemcpyAtoHAsync_v2_ptsz) \
+    X(122, cuMemcpyAtoD) \
+    X(123, cuMemcpyAtoD_ptds) \
+    X(124, cuMemcpyAtoD_v2) \
+    X(125, cuMemcpyAtoD_v2_ptds) \
+    X(126, cuMemcpyDtoA) \
+    X(127, cuMemcpyDtoA_ptds) \
+    X(128, cuMemcpyDtoA_v2) \
+    X(129, cuMemcpyDtoA_v2_ptds) \
+    X(130, cuMemcpyAtoA) \
+    X(131, cuMemcpyAtoA_ptds) \
+    X(132, cuMemcpyAtoA_v2) \
+    X(133, cuMemcpyAtoA_v2_ptds) \
+    X(134, cuMemcpyWithAttributesAsync) \
+    X(135, cuMemcpyWithAttributesAsync_ptsz) \
+    X(136, cuMemcpyWithAttributesAsync_v2) \
+    X(137, cuMemcpyWithAttributesAsync_v2_ptsz) \
+    X(138, cuMemcpyPeer) \
+    X(139, cuMemcpyPeer_ptds) \
+    X(140, cuMemcpyPeer_v2) \
+    X(141, cuMemcpyPeer_v2_ptds) \
+    X(142, cuMemcpyPeerAsync) \
+    X(143, cuMemcpyPeerAsync_ptsz) \
+    X(144, cuMemcpyPeerAsync_v2) \
+    X(145, cuMemcpyPeerAsync_v2_ptsz) \
+    X(146, cuMemcpy3D) \
+    X(147, cuMemcpy3D_ptds) \
+    X(148, cuMemcpy3D_v2) \
+    X(149, cuMemcpy3D_v2_ptds) \
+    X(150, cuMemcpy3DAsync) \
+    X(151, cuMemcpy3DAsync_ptsz) \
+    X(152, cuMemcpy3DAsync_v2) \
+    X(153, cuMemcpy3DAsync_v2_ptsz) \
+    X(154, cuMemcpy3DPeer) \
+    X(155, cuMemcpy3DPeer_ptds) \
+    X(156, cuMemcpy3DPeer_v2) \
+    X(157, cuMemcpy3DPeer_v2_ptds) \
+    X(158, cuMemcpy3DPeerAsync) \
+    X(159, cuMemcpy3DPeerAsync_ptsz) \
+    X(160, cuMemcpy3DPeerAsync_v2) \
+    X(161, cuMemcpy3DPeerAsync_v2_ptsz) \
+    X(162, cuMemcpy3DWithAttributesAsync) \
+    X(163, cuMemcpy3DWithAttributesAsync_ptsz) \
+    X(164, cuMemcpy3DWithAttributesAsync_v2) \
+    X(165, cuMemcpy3DWithAttributesAsync_v2_ptsz) \
+    X(166, cuMemcpy2D) \
+    X(167, cuMemcpy2D_ptds) \
+    X(168, cuMemcpy2D_v2) \
+    X(169, cuMemcpy2D_v2_ptds) \
+    X(170, cuMemcpy2DAsync) \
+    X(171, cuMemcpy2DAsync_ptsz) \
+    X(172, cuMemcpy2DAsync_v2) \
+    X(173, cuMemcpy2DAsync_v2_ptsz) \
+    X(174, cuMemcpy2DUnaligned) \
+    X(175, cuMemcpy2DUnaligned_ptds) \
+    X(176, cuMemcpy2DUnaligned_v2) \
+    X(177, cuMemcpy2DUnaligned_v2_ptds) \
+    X(178, cuMemcpyBatchAsync) \
+    X(179, cuMemcpyBatchAsync_ptsz) \
+    X(180, cuMemcpyBatchAsync_v2) \
+    X(181, cuMemcpyBatchAsync_v2_ptsz) \
+    X(182, cuMemcpy3DBatchAsync) \
+    X(183, cuMemcpy3DBatchAsync_ptsz) \
+    X(184, cuMemcpy3DBatchAsync_v2) \
+    X(185, cuMemcpy3DBatchAsync_v2_ptsz) \
+    X(186, cuMemsetD8) \
+    X(187, cuMemsetD8_ptds) \
+    X(188, cuMemsetD8_v2) \
+    X(189, cuMemsetD8_v2_ptds) \
+    X(190, cuMemsetD8Async) \
+    X(191, cuMemsetD8Async_ptsz) \
+    X(192, cuMemsetD8Async_v2) \
+    X(193, cuMemsetD8Async_v2_ptsz) \
+    X(194, cuMemsetD16) \
+    X(195, cuMemsetD16_ptds) \
+    X(196, cuMemsetD16_v2) \
+    X(197, cuMemsetD16_v2_ptds) \
+    X(198, cuMemsetD16Async) \
+    X(199, cuMemsetD16Async_ptsz) \
+    X(200, cuMemsetD16Async_v2) \
+    X(201, cuMemsetD16Async_v2_ptsz) \
+    X(202, cuMemsetD32) \
+    X(203, cuMemsetD32_ptds) \
+    X(204, cuMemsetD32_v2) \
+    X(205, cuMemsetD32_v2_ptds) \
+    X(206, cuMemsetD32Async) \
+    X(207, cuMemsetD32Async_ptsz) \
+    X(208, cuMemsetD32Async_v2) \
+    X(209, cuMemsetD32Async_v2_ptsz) \
+    X(210, cuMemsetD2D8) \
+    X(211, cuMemsetD2D8_ptds) \
+    X(212, cuMemsetD2D8_v2) \
+    X(213, cuMemsetD2D8_v2_ptds) \
+    X(214, cuMemsetD2D8Async) \
+    X(215, cuMemsetD2D8Async_ptsz) \
+    X(216, cuMemsetD2D8Async_v2) \
+    X(217, cuMemsetD2D8Async_v2_ptsz) \
+    X(218, cuMemsetD2D16) \
+    X(219, cuMemsetD2D16_ptds) \
+    X(220, cuMemsetD2D16_v2) \
+    X(221, cuMemsetD2D16_v2_ptds) \
+    X(222, cuMemsetD2D16Async) \
+    X(223, cuMemsetD2D16Async_ptsz) \
+    X(224, cuMemsetD2D16Async_v2) \
+    X(225, cuMemsetD2D16Async_v2_ptsz) \
+    X(226, cuMemsetD2D32) \
+    X(227, cuMemsetD2D32_ptds) \
+    X(228, cuMemsetD2D32_v2) \
+    X(229, cuMemsetD2D32_v2_ptds) \
+    X(230, cuMemsetD2D32Async) \
+    X(231, cuMemsetD2D32Async_ptsz) \
+    X(232, cuMemsetD2D32Async_v2) \
+    X(233, cuMemsetD2D32Async_v2_ptsz) \
+    X(234, cuMemPrefetchAsync) \
+    X(235, cuMemPrefetchAsync_ptsz) \
+    X(236, cuMemPrefetchAsync_v2) \
+    X(237, cuMemPrefetchAsync_v2_ptsz) \
+    X(238, cuMemAdvise) \
+    X(239, cuMemAdvise_v2) \
+    X(240, cuMemDiscardBatchAsync) \
+    X(241, cuMemDiscardBatchAsync_ptsz) \
+    X(242, cuMemDiscardBatchAsync_v2) \
+    X(243, cuMemDiscardBatchAsync_v2_ptsz) \
+    X(244, cuMemPrefetchBatchAsync) \
+    X(245, cuMemPrefetchBatchAsync_ptsz) \
+    X(246, cuMemPrefetchBatchAsync_v2) \
+    X(247, cuMemPrefetchBatchAsync_v2_ptsz) \
+    X(248, cuMemDiscardAndPrefetchBatchAsync) \
+    X(249, cuMemDiscardAndPrefetchBatchAsync_ptsz) \
+    X(250, cuMemDiscardAndPrefetchBatchAsync_v2) \
+    X(251, cuMemDiscardAndPrefetchBatchAsync_v2_ptsz) \
+    X(252, cuCtxSynchronize) \
+    X(253, cuCtxSynchronize_v2) \
+    X(254, cuStreamSynchronize) \
+    X(255, cuStreamSynchronize_ptsz) \
+    X(256, cuStreamSynchronize_v2) \
+    X(257, cuStreamSynchronize_v2_ptsz) \
+    X(258, cuEventSynchronize) \
+    X(259, cuEventSynchronize_ptsz) \
+    X(260, cuEventSynchronize_v2) \
+    X(261, cuEventSynchronize_v2_ptsz) \
+    X(262, cuLaunch) \
+    X(263, cuLaunch_ptsz) \
+    X(264, cuLaunch_v2) \
+    X(265, cuLaunch_v2_ptsz) \
+    X(266, cuLaunchGrid) \
+    X(267, cuLaunchGrid_ptsz) \
+    X(268, cuLaunchGrid_v2) \
+    X(269, cuLaunchGrid_v2_ptsz) \
+    X(270, cuLaunchGridAsync) \
+    X(271, cuLaunchGridAsync_ptsz) \
+    X(272, cuLaunchGridAsync_v2) \
+    X(273, cuLaunchGridAsync_v2_ptsz) \
+    X(274, cuLaunchKernelEx) \
+    X(275, cuLaunchKernelEx_ptsz) \
+    X(276, cuLaunchKernelEx_v2) \
+    X(277, cuLaunchKernelEx_v2_ptsz) \
+    X(278, cuLaunchKernel) \
+    X(279, cuLaunchKernel_ptsz) \
+    X(280, cuLaunchKernel_v2) \
+    X(281, cuLaunchKernel_v2_ptsz) \
+    X(282, cuLaunchCooperativeKernel) \
+    X(283, cuLaunchCooperativeKernel_ptsz) \
+    X(284, cuLaunchCooperativeKernel_v2) \
+    X(285, cuLaunchCooperativeKernel_v2_ptsz) \
+    X(286, cuLaunchCooperativeKernelMultiDevice) \
+    X(287, cuLaunchCooperativeKernelMultiDevice_ptsz) \
+    X(288, cuLaunchCooperativeKernelMultiDevice_v2) \
+    X(289, cuLaunchCooperativeKernelMultiDevice_v2_ptsz) \
+    X(290, cuLaunchHostFunc) \
+    X(291, cuLaunchHostFunc_ptsz) \
+    X(292, cuLaunchHostFunc_v2) \
+    X(293, cuLaunchHostFunc_v2_ptsz) \
+    X(294, cuGraphLaunch) \
+    X(295, cuGraphLaunch_ptsz) \
+    X(296, cuGraphLaunch_v2) \
+    X(297, cuGraphLaunch_v2_ptsz) \
+    X(298, cuEventRecord) \
+    X(299, cuEventRecord_ptsz) \
+    X(300, cuEventRecord_v2) \
+    X(301, cuEventRecord_v2_ptsz) \
+    X(302, cuEventRecordWithFlags) \
+    X(303, cuEventRecordWithFlags_ptsz) \
+    X(304, cuEventRecordWithFlags_v2) \
+    X(305, cuEventRecordWithFlags_v2_ptsz) \
+    X(306, cuStreamWaitEvent) \
+    X(307, cuStreamWaitEvent_ptsz) \
+    X(308, cuStreamWaitEvent_v2) \
+    X(309, cuStreamWaitEvent_v2_ptsz) \
+    X(310, cuEventQuery) \
+    X(311, cuEventQuery_ptsz) \
+    X(312, cuEventQuery_v2) \
+    X(313, cuEventQuery_v2_ptsz) \
+    X(314, cuStreamQuery) \
+    X(315, cuStreamQuery_ptsz) \
+    X(316, cuStreamQuery_v2) \
+    X(317, cuStreamQuery_v2_ptsz) \
+    X(318, cuEventCreate) \
+    X(319, cuEventCreate_ptsz) \
+    X(320, cuEventCreate_v2) \
+    X(321, cuEventCreate_v2_ptsz) \
+    X(322, cuEventCreateWithFlags) \
+    X(323, cuEventCreateWithFlags_ptsz) \
+    X(324, cuEventCreateWithFlags_v2) \
+    X(325, cuEventCreateWithFlags_v2_ptsz) \
+    X(326, cuEventDestroy) \
+    X(327, cuEventDestroy_ptsz) \
+    X(328, cuEventDestroy_v2) \
+    X(329, cuEventDestroy_v2_ptsz) \
+    X(330, cuEventElapsedTime) \
+    X(331, cuEventElapsedTime_ptsz) \
+    X(332, cuEventElapsedTime_v2) \
+    X(333, cuEventElapsedTime_v2_ptsz) \
+    X(334, cuStreamBeginCapture) \
+    X(335, cuStreamBeginCapture_ptsz) \
+    X(336, cuStreamBeginCapture_v2) \
+    X(337, cuStreamBeginCapture_v2_ptsz) \
+    X(338, cuStreamBeginCaptureToGraph) \
+    X(339, cuStreamBeginCaptureToGraph_ptsz) \
+    X(340, cuStreamBeginCaptureToGraph_v2) \
+    X(341, cuStreamBeginCaptureToGraph_v2_ptsz) \
+    X(342, cuStreamEndCapture) \
+    X(343, cuStreamEndCapture_ptsz) \
+    X(344, cuStreamEndCapture_v2) \
+    X(345, cuStreamEndCapture_v2_ptsz) \
+    X(346, cuGraphUpload) \
+    X(347, cuGraphUpload_ptsz) \
+    X(348, cuGraphUpload_v2) \
+    X(349, cuGraphUpload_v2_ptsz) \
+    X(350, cuGraphCreate) \
+    X(351, cuGraphCreate_v2) \
+    X(352, cuGraphInstantiate) \
+    X(353, cuGraphInstantiate_v2) \
+    X(354, cuGraphInstantiateWithFlags) \
+    X(355, cuGraphInstantiateWithFlags_v2) \
+    X(356, cuGraphInstantiateWithParams) \
+    X(357, cuGraphInstantiateWithParams_v2) \
+    X(358, cuGraphExecUpdate) \
+    X(359, cuGraphExecUpdate_v2) \
+    X(360, cuGraphExecDestroy) \
+    X(361, cuGraphExecDestroy_v2) \
+    X(362, cuGraphDestroy) \
+    X(363, cuGraphDestroy_v2) \
+    X(364, cuModuleLoad) \
+    X(365, cuModuleLoad_v2) \
+    X(366, cuModuleLoadData) \
+    X(367, cuModuleLoadData_v2) \
+    X(368, cuModuleLoadDataEx) \
+    X(369, cuModuleLoadDataEx_v2) \
+    X(370, cuLibraryLoadData) \
+    X(371, cuLibraryLoadData_v2) \
+    X(372, cuLibraryLoadFromFile) \
+    X(373, cuLibraryLoadFromFile_v2) \
+    X(374, cuStreamCreate) \
+    X(375, cuStreamCreate_ptsz) \
+    X(376, cuStreamCreate_v2) \
+    X(377, cuStreamCreate_v2_ptsz) \
+    X(378, cuStreamCreateWithPriority) \
+    X(379, cuStreamCreateWithPriority_ptsz) \
+    X(380, cuStreamCreateWithPriority_v2) \
+    X(381, cuStreamCreateWithPriority_v2_ptsz) \
+    X(382, cuStreamDestroy) \
+    X(383, cuStreamDestroy_ptsz) \
+    X(384, cuStreamDestroy_v2) \
+    X(385, cuStreamDestroy_v2_ptsz) \
+    X(386, cuCtxDestroy) \
+    X(387, cuCtxDestroy_v2) \
     X(388, cuMemHostGetFlags) \
     X(389, cuMemHostGetFlags_v2) \
     X(390, ncclAllReduce) \

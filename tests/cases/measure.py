@@ -18,11 +18,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cases.programs import Program, Skipped, programs, seconds
+from tests.cases.programs import CANNOT, Program, Skipped, programs, seconds
 
 PINPROF = (sys.executable, "-m", "pinprof")
 RECORD = ("record", "--no-report")
@@ -50,6 +50,8 @@ class Promise:
     opportunities: list[dict[str, Any]]
     work: float
     """Wall time of the work under the recorder, in seconds."""
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    """What is not worth changing."""
 
     def largest(self) -> tuple[float, str]:
         """The largest likely saving in seconds and its cure; 0 and a dash where nothing is promised."""
@@ -137,6 +139,7 @@ def recorded(
 
     Raises:
         RuntimeError: the command or pinprof fails.
+        Skipped: this machine does not let the command run.
     """
     words = [*pinprof, *RECORD, "--force", "-o", str(capture), "--", *command]
     work = seconds(_output(words, folder, environment))
@@ -145,7 +148,7 @@ def recorded(
 
 def _promised(capture: Path, work: float, folder: Path) -> Promise:
     document = json.loads(_output([*PINPROF, "report", "--format", "json", str(capture)], folder))
-    return Promise(document["headline"], document.get("opportunities", []), work)
+    return Promise(document["headline"], document.get("opportunities", []), work, document.get("refused", []))
 
 
 def _launched(program: Program, command: list[str], python: str) -> list[str]:
@@ -159,6 +162,8 @@ def _output(command: list[str], folder: Path, environment: Mapping[str, str] | N
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LIMIT_S, check=False, cwd=folder, env=environment
     )
+    if done.returncode == CANNOT:
+        raise Skipped(done.stderr.strip().splitlines()[-1])
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr}")
     return done.stdout

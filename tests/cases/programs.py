@@ -13,6 +13,9 @@ FOLDER = Path(__file__).parent
 OF_THE_FOLDER = {"__init__.py", "measure.py", "programs.py", "recorded.py", "table.py"}
 """What lies beside the programs and is none."""
 
+CANNOT = 77
+"""A program's exit status where this machine does not let it run."""
+
 _NATIVE = ("-O2", "-g", "-fno-omit-frame-pointer")
 _COMPILERS = {
     ".c": ("gcc", *_NATIVE),

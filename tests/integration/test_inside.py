@@ -57,6 +57,26 @@ int main(void)
     assert calls.stream[0] == 9
 
 
+def test_whose_context_a_call_takes_is_known(driver: Path, folder: Path) -> None:
+    text = (
+        agent.PRELUDE
+        + """
+place = P()
+for gpu in (0, 3, 0):
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(place), gpu)
+cuda.cuDevicePrimaryCtxRelease_v2(3)
+cuda.cuInit(0)
+"""
+    )
+    agent.run_python(driver, folder, text)
+    calls = agent.read(folder).activity.calls
+    assert calls.device is not None
+    named = [calls.names[name] for name in calls.name.tolist()]
+    assert list(zip(named, calls.device.tolist(), strict=True)) == [
+        *(("cuDevicePrimaryCtxRetain", gpu) for gpu in (0, 3, 0)), ("cuDevicePrimaryCtxRelease", 3), ("cuInit", -1),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("python", PYTHONS, ids=lambda path: path.parts[-3])
 def test_every_call_of_python_has_its_line(driver: Path, folder: Path, python: Path) -> None:
     told = agent.run([python, "-S", PROGRAM], driver, folder)

@@ -1,7 +1,7 @@
 // Memory work of a few kinds, for places where memory is short: churned KIND [ARGUMENT]
 //   weights FILE [ahead]   touches every page of a mapped file, three times; has it read ahead first
 //   beside FILE            fills new memory while the page cache holds a file that it has just written
-//   huge MIB               fills so much memory that asks for huge pages
+//   huge MIB [small]       fills so much memory that asks for huge pages, or for none
 //   splinter MIB           takes so much memory, gives back every second small page, and waits for the end of its input
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -63,6 +63,11 @@ static void beside(const char *name)
     }
 }
 
+static void huge(size_t size, int advice)
+{
+    memset(taken(size, advice), 1, size); // GUILTY: huge
+}
+
 static void splinter(size_t size)
 {
     unsigned char *memory = taken(size, MADV_NOHUGEPAGE);
@@ -87,7 +92,7 @@ int main(int argc, char **argv)
     else if (!strcmp(argv[1], "beside"))
         beside(argv[2]);
     else if (!strcmp(argv[1], "huge"))
-        memset(taken(atol(argv[2]) * MIB, MADV_HUGEPAGE), 1, atol(argv[2]) * MIB); // GUILTY: huge
+        huge(atol(argv[2]) * MIB, argc > 3 ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     else
         splinter(atol(argv[2]) * MIB);
     clock_gettime(CLOCK_MONOTONIC, &ended);

@@ -99,7 +99,7 @@ class FailedPin:
 
 @dataclass(frozen=True)
 class IdleContext:
-    """The context of a process that gives the GPU no work, while another process does."""
+    """A context that gives its GPU no work, while another process, or this one on other GPUs, does work."""
 
     pid: int
     call: str
@@ -110,6 +110,10 @@ class IdleContext:
     """The time that creating it took."""
     pinned_bytes: int
     """What the process page-locks."""
+    device: int
+    """Whose it is, as the process numbers GPUs; -1 where the process works on none."""
+    work: int
+    """The process's kernels, copies and memsets, all on other GPUs."""
 
 
 @dataclass(frozen=True)

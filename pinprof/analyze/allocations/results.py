@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
 import numpy as np
@@ -74,3 +75,29 @@ class Allocations:
         result = np.full(calls, -1, np.int64)
         result[self.table.call[called]] = self.table.free[called]
         return result
+
+
+@dataclass(frozen=True)
+class IdlePins:
+    """Page-locked memory that one line of a process makes and keeps, and that no copy uses any more."""
+
+    line: str
+    """`function (file:line)`, empty where not known."""
+    pid: int
+    count: int
+    bytes: int
+    """As granted."""
+    idle_ns: int
+    """From the last copy that may have used any of it to the process's last copy."""
+    made_beside: int
+    """How many of these were made while one of their size, or larger, was not used any more."""
+
+
+@dataclass(frozen=True)
+class PinnedMemory:
+    """What is known of the use and the place of page-locked memory."""
+
+    idle: tuple[IdlePins, ...] | None
+    """Most bytes first; None where copies are not all known."""
+    nodes: Mapping[str, Mapping[int, int]]
+    """Line → NUMA node → bytes there, where single pages tell."""

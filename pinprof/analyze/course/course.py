@@ -52,6 +52,7 @@ def course_of(
         phases=phases,
         steps=steps_of(capture, calls, critical, phases),
         wall=wall_of(capture, attribution, critical, phases),
+        pids=tuple(critical.pids.tolist()),
     )
 
 

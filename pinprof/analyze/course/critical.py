@@ -71,7 +71,7 @@ def _program(capture: Capture, timed: Bool) -> Int64:
     seen = np.zeros(len(capture.sampled_threads), np.bool_)
     seen[capture.thread[timed]] = True
     pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
-    if not _system_wide(capture):
+    if not system_wide(capture):
         return pids
     named: list[int] = [process.pid for process in capture.memory.processes] if capture.memory else []
     if capture.activity is not None:
@@ -90,7 +90,7 @@ def _program(capture: Capture, timed: Bool) -> Int64:
     return pids[np.array(alike, np.bool_)]
 
 
-def _system_wide(capture: Capture) -> bool:
+def system_wide(capture: Capture) -> bool:
     """Whether processes of others were recorded: said so, or seen by its idle CPUs."""
     options = [collector.get("options") for collector in capture.manifest.collectors]
     said = any(isinstance(entry, Mapping) and entry.get("system_wide") is True for entry in options)

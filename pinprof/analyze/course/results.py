@@ -109,6 +109,8 @@ class Course:
     """In the order of `PHASE_NAMES`, those without time left out."""
     steps: Steps | None
     wall: WallTable
+    pids: tuple[int, ...] = ()
+    """The processes of the program that were sampled, this one included."""
 
     @property
     def own(self) -> Intervals:

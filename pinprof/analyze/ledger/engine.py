@@ -12,6 +12,7 @@ from pinprof.analyze.allocations.results import Allocations
 from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
 from pinprof.analyze.ledger.curves import curves_of
+from pinprof.analyze.ledger.idle import idle_of
 from pinprof.analyze.ledger.kernel import kernel_views
 from pinprof.analyze.ledger.results import Ledger, Use
 from pinprof.analyze.ledger.sites import sites_of, totals_of
@@ -46,6 +47,7 @@ def ledger_of(
         unplaced_copies=use.unplaced if use else 0,
         notes=tuple(_notes(activity, allocations)),
         use=use,
+        idle=idle_of(allocations.table, allocations.sites, use, copies) if use and copies is not None else (),
     )
 
 

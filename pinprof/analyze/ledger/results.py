@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from pinprof.analyze.allocations.results import Allocations
+from pinprof.analyze.allocations.results import HOST_KINDS, Allocations, IdlePins, PinnedMemory
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Allocated
@@ -175,6 +175,19 @@ class Ledger:
     notes: tuple[str, ...]
     use: Use | None = None
     """What copies do with the allocations; None where copies are not all known."""
+    idle: tuple[IdlePins, ...] = ()
+    """Most bytes first; empty where `use` is None."""
+
+    @property
+    def pinned(self) -> PinnedMemory:
+        """What rules ask of page-locked memory."""
+        sites = [site for site in self.sites if site.kind in HOST_KINDS and site.pages]
+        nodes: dict[str, dict[int, int]] = {}
+        for site in sites:
+            of_line = nodes.setdefault(site.line, {})
+            for node, size in site.pages.nodes.items() if site.pages else ():
+                of_line[node] = of_line.get(node, 0) + size
+        return PinnedMemory(self.idle if self.use else None, nodes)
 
 
 @dataclass(frozen=True)

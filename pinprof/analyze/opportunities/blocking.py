@@ -34,9 +34,18 @@ def blocking_pins(scene: Scene) -> Iterator[Candidate]:
     rows = np.flatnonzero(scene.blocked)
     if calls is None or not len(rows):
         return
-    pinning = np.flatnonzero(calls.is_for("alloc pinned", "register") & (calls.table.tid != scene.course.tid))
-    for group in list(scene.call_groups(pinning))[:1]:
-        yield _held_up(scene, group, rows)
+    table, time = calls.table, scene.course.wall.time_ns[rows]
+    pinning = calls.is_for("alloc pinned", "register") & (table.pid == scene.course.pid)
+    groups = list(scene.call_groups(np.flatnonzero(pinning & (table.tid != scene.course.tid))))
+
+    def meanwhile(group: Int64) -> int:
+        """The part of the waits in which these pins run."""
+        started, ended = (
+            np.searchsorted(np.sort(column[group]), time, "right") for column in (table.start_ns, table.end_ns)
+        )
+        return scene.ns(rows[started > ended])
+
+    yield _held_up(scene, max(groups, key=meanwhile), rows)
 
 
 def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:

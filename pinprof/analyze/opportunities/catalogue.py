@@ -145,6 +145,17 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 ),
             },
         ),
+        "dont-fork": Entry(
+            "Keep page-locked memory out of forks, or start processes without a fork.",
+            "keeping it out of forks",
+            {
+                NATIVE: "madvise(p, size, MADV_DONTFORK);  // once it is page-locked: no child may use it",
+                PYTHON: (
+                    'multiprocessing.set_start_method("forkserver")  # before memory is page-locked\n'
+                    "memory.madvise(mmap.MADV_DONTFORK)  # or for an mmap that is page-locked: no child may use it"
+                ),
+            },
+        ),
         "spawn": Entry(
             "Start the process before you fill the memory, or start it without copying the memory.",
             "spawning instead of forking",

@@ -178,7 +178,7 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
                 count=group.count,
                 bytes=group.bytes,
                 basis=(
-                    "While the thread waits, it starts no work, and the GPU becomes idle.",
+                    "While the thread waits, it starts no work, so the GPU may become idle.",
                     basis,
                     *((f"Around these calls, the same line takes {format_ns(around)} more.",) if around else ()),
                 ),
@@ -272,7 +272,7 @@ def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, 
             *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",)
               if more and round(more.ns) else ()),
             (f"These calls take {format_ns(group.cost_ns)}. The copies are {format_ns(cost)} of that"
-            f" ({staged.source}); the rest waits for the GPU."),
+            f" ({staged.source}); the rest, such as waiting for the GPU, remains."),
         ),
         evidence=(
             Evidence(f"{format_counted(group.count, 'copy', 'copies')} of {group.sizes}"

@@ -14,6 +14,7 @@ from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import GPU_WAITS
 from pinprof.base.units import format_bytes, format_ns
+from pinprof.data.activity import CopyKind
 from pinprof.data.model import Int64
 
 _MOVES = re.compile(r"(block_copy_resident_pages\w*|uvm_spin_loop|uvm_push_end|block_unmap_gpu)(\.\w+)*")
@@ -83,6 +84,10 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
     amount = min(
         int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
     )
+    activity = scene.capture.activity
+    if activity is not None and "migrations" in activity.recorded:
+        ops = activity.gpu_ops
+        amount = min(amount, int(ops.size_bytes[ops.copy_kind == CopyKind.UVM_HOST_TO_DEVICE].sum()))
     faulting, ahead = scene.rates.cost("uvm.ondemand", amount), scene.rates.cost("uvm.prefetch", amount)
     if not amount or faulting is None or ahead is None:
         return

@@ -14,7 +14,12 @@ FREES = ("free.unmap", "free.shmem", "mm.vma")
 PINS = ("pin.faultin", "pin.walk", "pin.account", "unpin")
 
 _CALL = r"(__\w+_sys_|ksys_|sys_)"
-_HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
+HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
+_LOCKED = re.compile(
+    r"(copy_mc_\w+|copy_(user_)?highpage\w*|copy_user_(large_|gigantic_)?(folio|huge_page|page)\w*|copy_subpage|"
+    r"copy_page(_rep|_erms|_orig|_mc)?|copy_present_page)(\.\w+)*"
+)
+"""Copies of pages. A fork shares all others: it copies those that are pinned, since a device goes on using them."""
 _FORK = re.compile(r"(copy_page_range|dup_mmap|dup_mm|exec_mmap|begin_new_exec|_?_?(libc_)?v?fork)(\.\w+)*")
 _SHARED = re.compile(r"shmem_\w+(\.\w+)*")
 _COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_page_copy_user)(\.\w+)*")
@@ -51,6 +56,8 @@ class PageMarks:
 
     huge: Bool
     fork: Bool
+    locked: Bool
+    """A fork copies pages: page-locked ones."""
     shared: Bool
     """Shared memory that is no file on a disk."""
     copies: Bool
@@ -82,6 +89,9 @@ class PageMarks:
     handlers: Bool
     """What a handler of signals does with the protection of memory."""
     pins: Bool
+    unpins: Bool
+    created: Bool
+    """A pin makes the pages."""
 
     @classmethod
     def of(cls, scene: Scene) -> PageMarks:
@@ -96,8 +106,9 @@ class PageMarks:
         signals, denied = scene.caused_by("sys.signal"), scene.has(_DENIED)
         to_file = scene.caused_by("fault.shared") | (scene.caused_by("fault.file") & scene.has(_TO_FILE))
         return cls(
-            huge=scene.has(_HUGE),
+            huge=scene.has(HUGE),
             fork=fork,
+            locked=fork & scene.has(_LOCKED),
             shared=shared,
             copies=copies,
             copying=copies & scene.has(_COPYING),
@@ -117,6 +128,8 @@ class PageMarks:
             signals=signals & bool((signals & denied).any()),
             handlers=protects & scene.has(_OF_SIGNAL),
             pins=scene.caused_by(*PINS),
+            unpins=scene.caused_by("unpin"),
+            created=scene.caused_by("pin.faultin"),
         )
 
 

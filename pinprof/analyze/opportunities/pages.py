@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.analyze.course.critical import system_wide
 from pinprof.analyze.course.labels import EXIT, START_UP, STARTS_PROGRAM, phase_labels
 from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
@@ -35,6 +36,11 @@ FREES_ALONE = 0.5
 LEAST_SHARE = 0.05
 """The share of the work: what settings of the allocator and huge pages save is not worth a line below that."""
 
+LEAST_LOCKED = 0.2
+"""The part of what a fork costs: a page takes fifty times as long to be copied as to be shared, and copying is a third
+of that (1.6 µs and 30 ns, Linux 6.18)."""
+LEAST_CREATED = 0.3
+"""The part of what pins cost in which pages are made: where less is, they were there."""
 LEAST_SIGNALS = 0.25
 """The part of what costs most at a place: from there on signals for protected pages are why."""
 READ_FILE_SAVES = (0.7, 0.9, 1.0)
@@ -71,6 +77,8 @@ _HUGE_AGAIN = _Kind(
     " So how much reuse saves depends on these caches.",
 )
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
+_ONCE_SMALL = replace(_ONCE, what="fills new memory page by page.")
+"""Where nothing shows that its blocks are large."""
 _BUILT = replace(_ONCE, what="fills new memory once, before the work.")
 _ZEROS_AGAIN = _Kind(
     "reuse-memory",
@@ -84,9 +92,7 @@ _DROPS = _Kind("keep-pages", "fills the same memory each time after madvise drop
 _DROPS_LAZILY = _Kind(
     "keep-pages", "gives pages back with madvise and uses them again.", (0.5, 0.9, 1.0), only="drops_lazily"
 )
-_PROTECTS = _Kind(
-    "protect-less", "changes the protection of memory with mprotect each time.", (0.7, 1.0, 1.0), only="protects"
-)
+_PROTECTS = _Kind("protect-less", "changes the protection of memory with mprotect.", (0.7, 1.0, 1.0), only="protects")
 _SIGNALS = _Kind("track-writes", "takes a signal for each page of protected memory.", (0.7, 1.0, 1.0))
 _SYNCS = _Kind(
     "sync-file-less",
@@ -95,6 +101,9 @@ _SYNCS = _Kind(
 )
 _FORKS = _Kind(
     "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.8, 1.0, 1.0)
+)
+_FORKS_LOCKED = _Kind(
+    "dont-fork", "forks while memory is page-locked, so the kernel copies each page of it.", (0.8, 0.95, 1.0)
 )
 _COW = _Kind("spawn", "writes to memory shared by a fork, so each page is copied at its first write.", (0.8, 0.91, 1.0))
 _COW_UNSEEN = replace(
@@ -113,7 +122,7 @@ _PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages at 
 _SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 1.0, 1.0))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
 _MAPS_SOME = replace(_MAPS, what="maps a file, shared memory or a device, and touches it page by page.")
-_NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
+_NEW = (_AGAIN, _HUGE_AGAIN, _ONCE, _ONCE_SMALL, _BUILT, _ZEROS_AGAIN, _ZEROS_ONCE)
 """Of new memory, and nothing else."""
 
 
@@ -148,6 +157,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         cost = scene.ns(concerned)
         blocks = blocks_at(scene, made) if kind in _NEW else None
         blocks = blocks if blocks and blocks.explains else None
+        kind = _ONCE_SMALL if kind is _ONCE and blocks is None else kind
         huge = concerned[marks.huge[concerned]]
         stays = renewal(scene, huge, blocks) if len(huge) and not kind.huge else None
         kind = replace(kind, huge=stays.shares, unknown="") if stays else kind
@@ -309,15 +319,20 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     if kinds["signals"] >= LEAST_SIGNALS * kinds[most]:
         return _SIGNALS
     simple = {"fork": _FORKS, "protects": _PROTECTS, "drops_lazily": _DROPS_LAZILY}
+    if most == "fork" and spent(marks.locked) >= LEAST_LOCKED * kinds[most]:
+        return _FORKS_LOCKED
     if most in simple:
         return simple[most]
     if most == "pins":
-        return _PINS_AGAIN if again else _PINS_ONCE
+        created = spent(marks.created) >= LEAST_CREATED * kinds["pins"]
+        if again and (created or spent(marks.unpins)):
+            return _PINS_AGAIN
+        return _PINS_ONCE if created else None
     if most == "copies":
         return _of_copies(scene, marks, group)
     if most == "to_file" and not spent(marks.shared):
         # To touch such pages early costs as much.
-        return _SYNCS if scene.ns(np.flatnonzero(marks.syncs & scene.in_own())) else None
+        return _SYNCS if _written_back(scene, marks, group) else None
     if most in ("file", "to_file"):
         shared = 2 * spent(marks.file & marks.shared) > kinds["file"] or most == "to_file"
         shared |= spent(marks.freed_shared) >= LEAST_FREED * cost
@@ -341,6 +356,13 @@ def _kind(scene: Scene, marks: PageMarks, group: Int64, again: bool, huge_again:
     return _BUILT if scene.phase_of(group) == "build" else _ONCE
 
 
+def _written_back(scene: Scene, marks: PageMarks, group: Int64) -> bool:
+    """Whether the program writes a file back after the first of these faults and before the last."""
+    time = scene.course.wall.time_ns
+    faults, syncs = time[group[marks.to_file[group]]], time[marks.syncs & scene.in_own()]
+    return bool(((syncs > faults.min()) & (syncs < faults.max())).any())
+
+
 def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
     """Why pages are copied at this place: handlers of files' pages serve private mappings alone, and else the addresses
     tell. None where none was seen to be copied.
@@ -358,10 +380,20 @@ def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
 
 
 def _forks(scene: Scene) -> bool:
-    """Whether the program has child processes, busy ones or others."""
-    capture = scene.capture
-    pids: set[int] = {*np.unique(capture.samples.pid).tolist(), *(pid for pid, _ in capture.threads)}
-    return len(pids - {0, -1}) > 1
+    """Whether another process of the program, busy or not, shares memory with this one: its child, or its parent where
+    this one did not become another program; a child that became one shares nothing.
+    """
+    capture, pid = scene.capture, scene.course.pid
+    samples, stacks = capture.samples, capture.stacks
+    ours = {*scene.course.pids}
+    if not system_wide(capture):
+        ours |= {*np.unique(samples.pid).tolist(), *(one for one, _ in capture.threads)} - {0, -1}
+    started = np.unique(samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]])
+    programs = {*started.tolist(), *(renamed for renamed, _ in capture.renamed)}
+    seen = {one: samples.time_ns[samples.pid == one] for one in ours}
+    begun = int(seen[pid].min()) if pid in seen else 0
+    before = {one for one in ours if len(seen[one]) and seen[one].min() < begun}
+    return bool((before and pid not in programs) or ours - before - programs - {pid})
 
 
 def _candidate(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.opportunities.candidate import Candidate, sampled, share_of_own_time
+from pinprof.analyze.opportunities.page_marks import HUGE
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_bytes
+from pinprof.base.units import format_bytes, format_ns
 from pinprof.data.model import Bool, Int64
 
 _OF_GROUP = re.compile(r"(try_to_free_mem_cgroup_pages|(__)?mem_cgroup_handle_over_high|reclaim_high)(\.\w+)*")
@@ -21,6 +23,10 @@ _OF_MACHINE = re.compile(r"(try_to_free_pages|__alloc_pages_direct_reclaim|throt
 _COMPACTS = re.compile(r"(try_to_compact_pages|compact_zone\w*|__alloc_pages_direct_compact)(\.\w+)*")
 LEAST_SEEN = 5
 """Samples: fewer of them may be chance."""
+_BLOCK = 64 << 20
+"""Bytes whose first writes are compared, in huge pages and in small ones."""
+_SMALL = 0.5
+"""The part of the huge pages that become small ones: anything from none to all, and not recorded."""
 PRESSED = 0.2
 """The share of what pages cost at a place: where the kernel takes as much to find memory, huge pages do not help."""
 
@@ -49,7 +55,7 @@ _NONE_LEFT = _Kind(
 )
 _COMPACTION = _Kind(
     "defer-compaction",
-    "waits while the kernel moves other pages to make room for huge ones.",
+    "waits while the kernel moves or frees other pages to make room for huge ones.",
     "Small pages take their place until the kernel has made room in the background.",
     (0.1, 0.0, 0.4),
 )
@@ -71,9 +77,11 @@ def memory_pressure(scene: Scene) -> Iterator[Candidate]:
 
 def _kinds(scene: Scene) -> Iterator[tuple[_Kind, Bool]]:
     limited = frees(scene) & scene.has(_OF_GROUP)
+    # For a small page, memory has to be short; for a huge one, it may lie in pieces.
+    for_huge = frees(scene) & ~limited & scene.has(HUGE)
     yield _LIMIT, limited
-    yield _NONE_LEFT, frees(scene) & ~limited
-    yield _COMPACTION, _compacts(scene)
+    yield _NONE_LEFT, frees(scene) & ~limited & ~for_huge
+    yield _COMPACTION, _compacts(scene) | for_huge
     yield _BALANCING, scene.caused_by("fault.numa", "sys.numa")
 
 
@@ -107,7 +115,7 @@ def limits(scene: Scene, rows: Int64) -> bool:
 
 def _candidate(scene: Scene, kind: _Kind, group: Int64) -> Candidate:
     site = scene.site_of(group)
-    return sampled(
+    found = sampled(
         scene,
         group,
         site,
@@ -118,3 +126,21 @@ def _candidate(scene: Scene, kind: _Kind, group: Int64) -> Candidate:
         share_of_own_time(scene, scene.ns(group)),
         *(limit_of(scene) if kind is _LIMIT else ()),
     )
+    return _with_small_pages(scene, found) if kind is _COMPACTION else found
+
+
+def _with_small_pages(scene: Scene, found: Candidate) -> Candidate:
+    """The candidate with what small pages cost more than the huge ones that its place gets: at most all are small."""
+    here = np.isin(scene.place, np.unique(scene.place[found.rows])) & scene.caused_by("fault.anon")
+    huge = scene.ns(np.flatnonzero(here & scene.has(HUGE)))
+    small, large = (scene.rates.cost(rate, _BLOCK) for rate in ("touch.first", "touch.huge"))
+    if small is None or large is None or not large.ns or not huge:
+        return found
+    more = max(small.ns / large.ns - 1, 0.0) * huge
+    remains = found.remains
+    remains = replace(remains, ns=remains.ns + _SMALL * more, high_ns=remains.high_ns + more)
+    said = (
+        f"Small pages in place of all huge ones take {format_ns(round(more))} more ({small.source}); of half of them is"
+        " the estimate, since the kernel goes on giving huge pages where it has some."
+    )
+    return replace(found, remains=remains, basis=(*found.basis, said))

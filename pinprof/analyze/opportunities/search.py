@@ -243,6 +243,8 @@ def _refused(scene: Scene, candidate: Candidate, saving: Saving) -> Refused:
     saves = f"a saving of only {format_ns_about(saving.likely_ns)}" if saving.likely_ns else "no saving"
     takes = f"It takes {format_ns(candidate.cost_ns)}{_listed(_made_of(scene, candidate))}."
     reason = f"{takes} With the cure ({candidate.cure.id}), it takes {remains}: {saves}."
+    if candidate.remains.ns > candidate.cost_ns and candidate.basis:
+        reason += f" {candidate.basis[-1]}"
     return Refused(candidate.title, candidate.site, reason)
 
 

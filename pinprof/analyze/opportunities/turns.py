@@ -120,7 +120,7 @@ def taking_turns(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
             back = DOWNLOAD if group.way == "h2d" else UPLOAD
             kept &= ~queued[:-1] | (line.count(back, steps[:-1], steps[1:]) > 0)
             if kept.sum() >= LEAST_STEPS:
-                yield _in_turns(scene, line, group, steps, kept)
+                yield from _in_turns(scene, line, group, steps, kept)
 
 
 def _shared_with_others(scene: Scene) -> bool:
@@ -140,7 +140,9 @@ def _independent(scene: Scene, line: ThreadLine, steps: Int64) -> Bool:
     up = line.kind[copies] == UPLOAD
     # What lies from a step's download up to the next upload: time of the host, which may use what came back.
     turns = np.flatnonzero(~up[:-1] & up[1:])
-    down, then = copies[turns], copies[turns + 1]
+    # Several may come back before it: the host has all the time since the first of them.
+    begins = np.maximum.accumulate(np.where(up, np.arange(len(up)) + 1, 0))
+    down, then = copies[begins[turns]], copies[turns + 1]
     used = line.outside(down, then) > _at_once(scene, np.maximum(line.size[down], line.size[then]))
     for back in range(1, LOOK_BACK + 1):
         earlier, later = copies[:-back], copies[back:]
@@ -155,7 +157,8 @@ def _independent(scene: Scene, line: ThreadLine, steps: Int64) -> Bool:
     return np.asarray(kept)
 
 
-def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, kept: Bool) -> Candidate:
+def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, kept: Bool) -> Iterator[Candidate]:
+    """Nothing where nearly all is of one kind: there is nothing that it could overlap with."""
     up, down, waits = (
         int(_in_steps(np.where(which, column, 0), steps)[kept].sum())
         for which, column in (
@@ -165,6 +168,8 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
         )
     )
     count, cost, longest = int(kept.sum()), up + down + waits, max(up, down, waits)
+    if cost - longest <= ERROR * cost:
+        return
     # At both ends of a row of steps there is nothing to overlap with.
     rows_of_steps = int((kept & ~np.append(False, kept[:-1])).sum())
     likely = longest + (cost - longest) * rows_of_steps / (count + rows_of_steps)
@@ -172,9 +177,10 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
     inside = (step >= 0) & (step < len(kept)) & np.append(kept, False)[np.clip(step, 0, len(kept))]
     rows = scene.rows_inside(line.call[inside & np.isin(line.kind, (UPLOAD, DOWNLOAD, WAIT))])
     site = scene.site_of_calls(group.calls, group.rows)
-    return Candidate(
+    yield Candidate(
         title=f"{site.place} alternates between copying and computing:"
-        f" {scene.at_least}{format_counted(count, 'step waits', 'steps wait')} unnecessarily for the previous one.",
+        f" {scene.at_least}{format_counted(count, 'step waits', 'steps wait')} for the previous one, and"
+        " none uploads its results.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,

@@ -130,11 +130,10 @@ def slow_link(view: View) -> Verdict:
     """6: large pinned copies are slower than the link."""
     link = view.activity.transfers.link
     assert link
-    evidence, slow, lost_ns = [], False, 0.0
+    evidence, slow = [], False
     for direction, copies in view.large_pinned_copies():
         rate = link.rate(direction) or 0.0
         share = copies.size_bytes / copies.busy_ns / rate
-        lost_ns += max(copies.busy_ns - copies.size_bytes / rate, 0.0)
         slow = slow or share < SLOW_LINK
         evidence.append(
             f"{format_count(copies.count)} pinned copies {direction} run at "
@@ -147,7 +146,7 @@ def slow_link(view: View) -> Verdict:
             "Large pinned copies are slower than the link allows.",
             *evidence,
             advice="Check the link's generation and width under load, the NUMA node of the memory, and the IOMMU.",
-            stake=view.stake(lost_ns),
+            stake=view.stake(view.lost_on_link_ns() or 0.0),
         )
     return clear("Large pinned copies run at the speed of the link.", *evidence)
 

@@ -225,6 +225,16 @@ ALLOCATIONS = Need(
     lambda view: view.activity.memory is not None,
     "Allocations: recorded CUDA calls, or nsys profile --cuda-memory-usage=true.",
 )
+LEDGER = Need(
+    "the ledger",
+    lambda view: view.pinned is not None and view.pinned.idle is not None,
+    "Each allocation of page-locked memory, and each copy with its address: record with `pinprof record`.",
+)
+PLACED = Need(
+    "NUMA nodes",
+    lambda view: view.one_node or (view.pinned is not None and any(view.pinned.nodes.values())),
+    "On which NUMA node pages of page-locked memory lie: record for longer, with `pinprof record`.",
+)
 HOST_MEMORY = Need(
     "the machine's memory size",
     lambda view: isinstance(size := view.host.get("memory_bytes"), int) and size > 0,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from pinprof.analyze.allocations.results import IdlePins
 from pinprof.analyze.attribution.attribute import RECLAIM_IN_PIN
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, lacks, percent
-from pinprof.base.units import format_bytes, format_counted, format_share
+from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
 
 FIRST_TOUCH_IN_PIN = 0.50
 """pin.faultin, of the pinning call."""
@@ -19,6 +20,14 @@ PINNED_SERVER, PINNED_DESKTOP, PINNED_CRITICAL = 0.50, 0.25, 0.80
 """The peak of pinned memory, of the machine's."""
 GIANT_PIN_BYTES, FAILING_PIN_BYTES = 64 << 30, 512 << 30
 
+LEAST_IDLE_BYTES, IDLE_SHARE = 64 << 20, 0.10
+"""Pinned memory that is kept unused, and its part of the most that was pinned at once."""
+GROWS = 3
+"""Blocks that were made beside unused ones: from three on, what is kept grows."""
+FAR_SHARE = 0.10
+"""Pages on another node than the GPUs, of those that are known."""
+
+_NAMED = 3
 _DESKTOP_GPUS = ("GeForce", "TITAN")
 _FEW_OF_PINNING = f"At least {MIN_SAMPLES} samples of pinning: record for longer, or with a higher --frequency."
 _NO_PINNING = f"No range or recording with {percent(PINNING_CALL)} of pin.*."
@@ -134,3 +143,85 @@ def giant_pin(view: View) -> Verdict:
             severity="critical" if memory.largest_pin_bytes >= FAILING_PIN_BYTES else "warning",
         )
     return clear("No single call pins a very large buffer.", evidence)
+
+
+def idle_pinned(view: View) -> Verdict:
+    """Page-locked memory is kept and no longer used."""
+    memory = view.activity.memory
+    assert memory
+    assert view.pinned
+    kept = view.pinned.idle or ()
+    idle = sum(one.bytes for one in kept)
+    limits = f"thresholds {format_bytes(LEAST_IDLE_BYTES)} and {percent(IDLE_SHARE)}"
+    whole = f"{format_bytes(idle)} of at most {format_bytes(memory.pinned_bytes)} pinned at once ({limits})."
+    if idle < max(LEAST_IDLE_BYTES, IDLE_SHARE * memory.pinned_bytes):
+        return clear("Pinned memory that is kept is used.", whole)
+    grows = sum(one.made_beside for one in kept)
+    return fired(
+        "The program keeps pinned memory that no copy uses any more"
+        + (", and pins more beside it." if grows >= GROWS else "."),
+        *(_idle(one) for one in kept[:_NAMED]),
+        whole,
+        "Kernels that read the host's memory themselves are not recorded: memory for these is in use.",
+        advice="Give it back, or bound what is cached: PyTorch has torch.accelerator.memory.empty_host_cache() and "
+        "PYTORCH_ALLOC_CONF=pinned_max_cached_size_mb:512, CuPy cupy.get_default_pinned_memory_pool()."
+        "free_all_blocks(). Sizes that repeat let a cache use its blocks again.",
+        stake=None,
+        severity="warning" if grows >= GROWS else "info",
+    )
+
+
+def _idle(one: IdlePins) -> str:
+    beside = (
+        f" {format_counted(one.made_beside, 'was', 'were')} made while an unused one of that size or larger was there."
+        if one.made_beside
+        else ""
+    )
+    return (
+        f"{one.line or f'Process {one.pid}'} keeps {format_counted(one.count, 'block', 'blocks')} of"
+        f" {format_bytes(one.bytes)} in all. No copy uses any of it in the last {format_ns(one.idle_ns)} up to the"
+        f" process's last copy.{beside}"
+    )
+
+
+def far_node(view: View) -> Verdict:
+    """Page-locked memory lies on another NUMA node than the GPU that copies it."""
+    if view.one_node:
+        return clear("Pinned memory lies on the node of the GPUs.", "The machine has one NUMA node.")
+    assert view.pinned
+    near = set(view.gpu_facts("numa_node"))
+    where = "On which NUMA node the GPUs are, and one node for all: the machine does not tell, or they have several."
+    if len(near) != 1 or None in near:
+        return lacks(where)
+    (node,) = near
+    nodes = view.pinned.nodes
+    far = {line: sum(size for on, size in of_line.items() if on != node) for line, of_line in nodes.items()}
+    known, away = sum(sum(of_line.values()) for of_line in nodes.values()), sum(far.values())
+    evidence = [
+        (
+            f"{format_share(away, known)} of {format_bytes(known)} of pinned memory with a known place lies"
+            f" on other nodes than node {node}, where the GPUs are (threshold {percent(FAR_SHARE)})."
+        )
+    ]
+    if not known or away < FAR_SHARE * known:
+        return clear("Pinned memory lies on the node of the GPUs.", *evidence)
+    evidence += [f"{line or 'An unknown line'}: {format_bytes(far[line])}." for line in _largest(far)]
+    lost_ns = view.lost_on_link_ns()
+    if lost_ns is None:
+        evidence.append("What that costs is unknown: the GPU's copies, or the rate of its link, were not recorded.")
+    else:
+        evidence.append(
+            f"Against the practical rate of the link, large pinned copies lose {format_ns(lost_ns)}: memory on the near"
+            " node saves that at most."
+        )
+    return fired(
+        "Pinned memory lies on another NUMA node than the GPUs.",
+        *evidence,
+        advice=f"Run the threads that pin on node {node}: numactl --cpunodebind={node} --membind={node}, or "
+        "set_mempolicy(2) before the memory is touched.",
+        stake=None if lost_ns is None else view.stake(lost_ns),
+    )
+
+
+def _largest(far: Mapping[str, int]) -> list[str]:
+    return sorted((line for line in far if far[line]), key=lambda line: -far[line])[:_NAMED]

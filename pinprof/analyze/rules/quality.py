@@ -43,18 +43,25 @@ def context_init(view: View) -> Verdict:
 
 
 def idle_context(view: View) -> Verdict:
-    """A process without work for the GPU has a context all the same."""
+    """A process has a context on a GPU that it gives no work."""
     idle = view.activity.idle_contexts
     if not idle:
-        return clear("Every process with a context gives the GPU work.", "Or the recording has no two such processes.")
-    one, more = "process creates a CUDA context and gives", "processes create a CUDA context and give"
+        return clear(
+            "No CUDA context is known to be idle.",
+            "Contexts are compared where several processes have one, or where work on several GPUs was recorded.",
+        )
+    one, more = "CUDA context gives its GPU", "CUDA contexts give their GPUs"
     return fired(
-        f"{format_counted(len(idle), one, more)} the GPU no work.",
+        f"{format_counted(len(idle), one, more)} no work.",
         *(_idle(entry, view.capture.threads.get((entry.pid, entry.pid), "")) for entry in idle[:GAPS_NAMED]),
-        "It launches no kernel, copies nothing and allocates no memory of the GPU, while another process does.",
-        advice="A context takes hundreds of MiB of the GPU that is current there, device 0 by default. Call no CUDA "
-        "function in such a process, and pin memory where it is copied; or let it see no GPU (CUDA_VISIBLE_DEVICES=), "
-        "or choose its GPU before the first call (cudaSetDevice).",
+        *(
+            ["It launches no kernel, copies nothing and allocates no memory of the GPU, while another process does."]
+            if any(entry.device < 0 for entry in idle)
+            else []
+        ),
+        advice="A context takes hundreds of MiB of its GPU; how much was not recorded. Call no CUDA function in a "
+        "process without work, and pin memory where it is copied; or let each process see its own GPU alone "
+        "(CUDA_VISIBLE_DEVICES), or choose it before the first call (cudaSetDevice, torch.cuda.set_device).",
         stake=None,
     )
 
@@ -63,7 +70,13 @@ def _idle(entry: IdleContext, thread: str) -> str:
     who = f"Process {entry.pid}" + (f" ({thread})" if thread else "")
     pins = f" It page-locks {format_bytes(entry.pinned_bytes)}." if entry.pinned_bytes else ""
     at = f" at {entry.site}" if entry.site else ""
-    return f"{who} creates its context in {entry.call}{at}, which takes {format_ns(entry.duration_ns)}.{pins}"
+    if entry.device < 0:
+        return f"{who} creates its context in {entry.call}{at}, which takes {format_ns(entry.duration_ns)}.{pins}"
+    return (
+        f"{who} creates a context on GPU {entry.device} in {entry.call}{at}, which takes"
+        f" {format_ns(entry.duration_ns)}, and all {format_count(entry.work)} kernels and copies of it that were"
+        " recorded run on other GPUs."
+    )
 
 
 def sampling_gap(view: View) -> Verdict:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction
+from pinprof.analyze.allocations.results import PinnedMemory
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, judged_event
 from pinprof.base.lazy_dataclass import dataclass
@@ -73,6 +76,8 @@ class View:
     """None when nothing traced CUDA."""
     all: str = WHOLE_RECORDING
     """What the events are of, as a sentence names it."""
+    pinned: PinnedMemory | None = None
+    """None where allocations were not recorded, or nobody asked."""
 
     @classmethod
     def of(
@@ -82,9 +87,10 @@ class View:
         ranges: tuple[RangeResult, ...],
         activity: ActivityAnalysis | None = None,
         all_: str = WHOLE_RECORDING,
+        pinned: PinnedMemory | None = None,
     ) -> View:
         """A capture and what was counted of it."""
-        return cls(capture, events, ranges, judged_event(events), activity, all_)
+        return cls(capture, events, ranges, judged_event(events), activity, all_, pinned)
 
     @property
     def main(self) -> EventResult:
@@ -107,6 +113,11 @@ class View:
     def host(self) -> Mapping[str, Any]:
         """Facts about the machine."""
         return self.capture.manifest.host
+
+    @property
+    def one_node(self) -> bool:
+        """Whether the machine is known to have one NUMA node."""
+        return bool(self.host.get("numa_nodes") == 1)
 
     def scopes(self) -> Iterator[Scope]:
         """Every range with enough samples, then all."""
@@ -188,6 +199,13 @@ class View:
             for entry in self.activity.transfers.directions
             if entry.large_pinned.busy_ns and entry.direction in ("H2D", "D2H")
         ]
+
+    def lost_on_link_ns(self) -> float | None:
+        """What these take beyond the practical rate of the link; None where either is not known."""
+        link, copies = self.activity.transfers.link, self.large_pinned_copies()
+        if link is None or not copies:
+            return None
+        return sum(max(one.busy_ns - one.size_bytes / (link.rate(way) or np.inf), 0.0) for way, one in copies)
 
     def gpu_facts(self, key: str) -> Iterable[Any]:
         """One fact of every GPU, None where it is not known; nothing when the host's facts name no GPU."""

@@ -28,11 +28,13 @@ from pinprof.analyze.rules.needs import (
     KERNEL_CAUSES,
     KERNEL_SAMPLES,
     LARGE_COPIES,
+    LEDGER,
     LINK,
     MEMORY_KINDS,
     MIGRATIONS,
     MOVES,
     PERMITTED,
+    PLACED,
     SAMPLES,
     WHOLE,
 )
@@ -75,6 +77,8 @@ RULES: tuple[Rule, ...] = (
     Rule("cpu-fault-drain", managed.cpu_fault_drain, (*MOVES, MIGRATIONS), "Reading managed memory back"),
     Rule("over-pinned", pinning.over_pinned, (CALLS, ALLOCATIONS, EVERY_ALLOCATION, HOST_MEMORY), _PINNED),
     Rule("giant-pin", pinning.giant_pin, (CALLS, ALLOCATIONS, EVERY_ALLOCATION), "The size of pinned allocations"),
+    Rule("idle-pinned", pinning.idle_pinned, (CALLS, ALLOCATIONS, EVERY_CALL, LEDGER), "The use of pinned memory"),
+    Rule("far-node", pinning.far_node, (CALLS, ALLOCATIONS, PLACED), "The NUMA node of pinned memory"),
 )  # fmt: skip
 """In the order of reports; docs/diagnoses.md has an entry for each."""
 

@@ -149,6 +149,7 @@ def _beside(calls: ApiCallTable, others: ApiCallTable) -> ApiCallTable:
         minor_faults=np.full(len(others), -1, np.int32),
         major_faults=np.full(len(others), -1, np.int32),
         rough=np.zeros(len(others), np.bool_),
+        device=np.full(len(others), -1, np.int32),
         names=(),
         sites=(),
     )
@@ -185,6 +186,9 @@ def _table(
     grants = np.array([role.grants and role.properties is None for role in roles] or [False])[called]
     pointer = np.where(grants & ~summed, records["address"][row], of("address", "pointer"))
     location = np.where(of("extra", "properties") <= max(Location), of("extra", "properties"), Location.UNKNOWN)
+    # Agents before this one told no GPU, and faults there.
+    of_gpu = np.array([role.device is not None for role in roles] or [False], np.bool_)[called]
+    of_gpu &= records["flags"][row] & Flag.FAULTED == 0
     stated = np.array(
         [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles] or [CopyKind.UNKNOWN], np.uint8
     )
@@ -203,6 +207,7 @@ def _table(
         site=_of_sites([sites.setdefault(each.caller, len(sites)) if each.caller else -1 for each in made_by])[site],
         sites=tuple(sites),
         context_ns=np.zeros(len(row), np.int64),
+        device=np.where(of_gpu & ~summed, records["extra"][row].astype(np.int32) - 1, np.int32(-1)),
         stream=np.where(summed, np.uint64(NO_STREAM), records["stream"][row]),
         stack=_of_sites([each.stack for each in made_by])[site],
         minor_faults=_faults(records[row], 0, 0xFFFFFF),

@@ -55,7 +55,7 @@ from tests.support.verdicts import (
 def test_without_activity_no_rule_makes_a_claim() -> None:
     found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
     about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs) and not rule.otherwise]
-    assert len(about_activity) == 13
+    assert len(about_activity) == 15
     for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
         assert "nsys" in found[rule.name].missing

@@ -391,7 +391,7 @@ def test_a_rule_is_one_function_and_one_line(count: int, monkeypatch: pytest.Mon
         assert (finding["severity"], finding["missing"]) == ("not-assessable", "A hundred samples.")
         assert finding["title"] == "Whether this is a toy can't be judged."
         unknown = out["text"].partition("not assessable: ")[2]
-        assert "giant-pin, toy More about one: pinprof explain NAME Data" in " ".join(unknown.split())
+        assert "far-node, toy More about one: pinprof explain NAME Data" in " ".join(unknown.split())
 
 
 @pytest.mark.parametrize(("weight", "status"), [(20, "fired"), (19, "clear")])

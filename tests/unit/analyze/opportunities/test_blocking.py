@@ -28,7 +28,12 @@ IN_LIBRARY = (
 JOINS = ("main@/app", "pthread_mutex_lock@/usr/lib/libc.so.6", *FUTEX)
 
 
-def pinning(length: int, waits: Sequence[str] = IN_DRIVER, pins: Sequence[tuple[float, float, int]] = ()) -> Scene:
+def pinning(
+    length: int,
+    waits: Sequence[str] = IN_DRIVER,
+    pins: Sequence[tuple[float, float, int]] = (),
+    beside: Sequence[Traced] = (),
+) -> Scene:
     """Another thread pins for `length` ms while a call of the critical thread waits."""
     samples = [
         *ran(0, 10), *waited(10, 10 + length, waits), *ran(10 + length, 200),
@@ -38,6 +43,7 @@ def pinning(length: int, waits: Sequence[str] = IN_DRIVER, pins: Sequence[tuple[
         Traced("cuMemcpyHtoD", 10, 10 + length), Traced("cuLaunchKernel", 150, 151),
         *(Traced("cudaMallocHost", start, end, size, 1, tid=101)
           for start, end, size in pins or [(10, 10 + length, 1024 * MIB)]),
+        *beside,
     ]  # fmt: skip
     made = recorded(samples, calls, threads={(100, 100): "main", (100, 101): "pin"})
     found = scene(made)
@@ -56,6 +62,12 @@ def test_pin_that_holds_up_another_thread_is_made_in_pieces(waits: Sequence[str]
     # The wait is no cost of the call that waits.
     own = np.flatnonzero(held.calls.is_for("copy")) if held.calls else np.zeros(0, np.int64)
     assert held.cost_of_calls(own, held.rows_inside(own)) == 0
+
+
+def test_line_that_pins_meanwhile_is_named_and_not_one_that_pins_later() -> None:
+    later = Traced("cudaMallocHost", 150, 180, 1024 * MIB, 0, tid=101)
+    (found,) = blocking.blocking_pins(pinning(80, pins=[(10, 90, 1024 * MIB)], beside=[later]))
+    assert found.site.place == "app.cu:40"
 
 
 def test_a_lock_of_the_program_is_not_the_drivers() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pinprof.analyze.opportunities import managed
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.data.activity import MigrationCause
+from tests.support.activities import migration, traced
 from tests.support.scenes import MIB, MOVED, MS, POLLS, UVM, Traced, prices, ran, recorded, scene
 from tests.support.stacks import Sample
 
@@ -74,6 +78,17 @@ def test_what_is_prefetched_or_never_filled_or_never_waited_for_is_well() -> Non
     assert first_touch([ALLOCATED], filled=0) == []
     assert first_touch([ALLOCATED], waits=0) == []
     assert first_touch([]) == []
+
+
+@pytest.mark.parametrize(("fetched", "claimed"), [(0, 0), (100, 100), (400, 200)])
+def test_what_the_gpu_was_seen_to_fetch_bounds_what_is_claimed(fetched: int, claimed: int) -> None:
+    made = recorded(ran(0, 50, UVM) + ran(50, 90, POLLS) + ran(90, 200), [ALLOCATED])
+    moved = traced((), [migration(MS, 2 * MS, fetched * MIB, MigrationCause.FAULT)] if fetched else []).activity
+    assert made.activity is not None
+    assert moved is not None
+    known = replace(made.activity, gpu_ops=moved.gpu_ops, recorded=made.activity.recorded | {"migrations"})
+    found = [one.bytes for one in managed.first_touch_by_gpu(scene(replace(made, activity=known)))]
+    assert found == ([claimed * MIB] if claimed else [])
 
 
 def test_machine_without_rates_of_managed_memory_gets_no_promise() -> None:

@@ -91,6 +91,8 @@ def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, f
         ([(50, MAPPED)], pages._MAPS, 50, 0),
         ([(10, SHARED), (2, SHARED_FREE)] * 5, pages._SHARES, 60, 0),
         ([(50, FORK)], pages._FORKS, 50, 0),
+        ([(41, FORK), (9, (*FORK, "copy_mc_fragile"))], pages._FORKS, 50, 0),
+        ([(40, FORK), (10, (*FORK, "copy_mc_fragile"))], pages._FORKS_LOCKED, 50, 0),
     ],
     ids=[
         "again",
@@ -108,6 +110,8 @@ def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, f
         "mapped",
         "shared",
         "fork",
+        "fork with a few pinned pages",
+        "fork with pinned pages",
     ],
 )
 def test_each_kind_of_page_has_its_cure_and_saves_its_share(
@@ -183,9 +187,35 @@ def test_writes_to_pages_that_nothing_is_seen_to_be_done_to_are_of_no_kind() -> 
 
 
 def test_a_shared_file_that_is_written_back_each_time_faults_again() -> None:
-    (one,) = found((50, CLEAN), (20, SYNCED))
+    (one,) = found(*((25, CLEAN), (10, SYNCED)) * 2)
     assert (one.site.place, one.cure.id, one.cost_ns) == ("main", "sync-file-less", 70 * MS)
     assert found((50, CLEAN)) == [], "touching such pages early costs as much"
+    assert found((50, CLEAN), (20, SYNCED)) == [], "nothing was written after that"
+    assert found((20, SYNCED), (50, CLEAN)) == []
+
+
+def test_pages_that_a_pin_finds_are_not_made_by_it() -> None:
+    pin = ("main@/app", "io_uring_register", "io_pin_pages", "pin_user_pages", "__get_user_pages")
+    assert found((50, pin)) == []
+    assert found(*((10, pin), (4, ("elsewhere@/app", *FREE[1:]))) * 4) == []
+
+
+def with_others(*others: Sample, renamed: bool = False, system_wide: bool = False) -> str:
+    """Why pages are said to be copied beside other processes."""
+    made = recorded([*ran(0, 60, COPIED), *ran(60, 200, ("main@/app",)), *others], threads={(100, 100): "app"})
+    if renamed:
+        made = replace(made, renamed={(200, 200): ((0, "true"),)})
+    if system_wide:
+        made = replace(made, manifest=replace(made.manifest, collectors=({"options": {"system_wide": True}},)))
+    (one,) = pages.page_costs(scene(made))
+    return one.cure.id
+
+
+def test_only_a_process_that_shares_memory_is_why_pages_are_copied() -> None:
+    child = ran(60, 70, ("child@/app",), pid=200, tid=200)
+    assert with_others(*child) == "spawn"
+    assert with_others(*child, renamed=True) == "record-mappings", "it became another program"
+    assert with_others(*child, system_wide=True) == "record-mappings", "it is somebody's"
 
 
 def test_no_cure_of_a_shared_mapping_makes_it_private() -> None:

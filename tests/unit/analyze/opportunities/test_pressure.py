@@ -11,7 +11,7 @@ from pinprof.analyze.opportunities import pages, pressure
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.data.model import Capture
-from tests.support.scenes import FAULT, MAIN, MS, SMALL, ran, recorded, scene, waited
+from tests.support.scenes import FAULT, HUGE, MAIN, MS, SMALL, prices, ran, recorded, scene, waited
 
 ALLOCATES = (*FAULT, "do_anonymous_page", "vma_alloc_folio_noprof", "__alloc_pages_slowpath.constprop.0")
 FREES = ("do_try_to_free_pages", "shrink_node", "shrink_lruvec", "shrink_folio_list")
@@ -27,6 +27,7 @@ NONE_LEFT = (*ALLOCATES, "try_to_free_pages", *FREES)
 OVER_HIGH = (*MAIN, "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "exit_to_user_mode_loop",
              "__mem_cgroup_handle_over_high", "reclaim_high", "try_to_free_mem_cgroup_pages", *FREES)  # fmt: skip
 COMPACTS = (*ALLOCATES, "__alloc_pages_direct_compact", "try_to_compact_pages", "compact_zone_order", "compact_zone")
+FOR_HUGE = (*FAULT, "do_huge_pmd_anonymous_page", *NONE_LEFT[len(FAULT) :])
 HINTED = (*FAULT, "do_numa_page", "numa_migrate_check")
 SCANS = (*MAIN, "asm_sysvec_apic_timer_interrupt", "irqentry_exit_to_user_mode", "task_work_run", "task_numa_work",
          "change_prot_numa")  # fmt: skip
@@ -51,6 +52,7 @@ def run(*parts: tuple[int, Sequence[str]], changed: Capture | None = None) -> Sc
         (OVER_HIGH, "memory-limit", "its control group has reached its memory limit"),
         (NONE_LEFT, "memory-limit", "the machine has none left"),
         (COMPACTS, "defer-compaction", "to make room for huge ones"),
+        (FOR_HUGE, "defer-compaction", "to make room for huge ones"),
         (HINTED, "bind-memory", "NUMA balancing"),
         (SCANS, "bind-memory", "NUMA balancing"),
     ],
@@ -85,6 +87,14 @@ def test_limit_of_the_control_group_is_said_where_it_is_known() -> None:
     assert "The control group may use 512 MiB of memory." in [evidence.text for evidence in one.evidence]
     (unknown,) = pressure.memory_pressure(scene(made))
     assert not any("control group may" in evidence.text for evidence in unknown.evidence)
+
+
+@pytest.mark.parametrize(("huge", "saved"), [(0, 90), (100, 40), (300, 0)])
+def test_small_pages_in_place_of_huge_ones_are_paid_for(huge: int, saved: int) -> None:
+    samples = [*ran(0, 100, COMPACTS), *ran(100, 100 + huge, HUGE), *ran(100 + huge, 800, NOT_YET)]
+    (one,) = pressure.memory_pressure(scene(recorded(samples), prices(touch_huge=100_000)))
+    assert one.saving.likely_ns == pytest.approx(saved * MS, abs=MS)
+    assert any("in place of all huge ones" in text for text in one.basis) == bool(huge)
 
 
 def huge_pages(found: Sequence[Candidate]) -> list[str]:
