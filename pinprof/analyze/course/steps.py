@@ -130,7 +130,8 @@ def _first_blocks(table: HostMemoryTable, made: Int64) -> Int64:
     given = np.flatnonzero(mine)
     before = np.searchsorted(table.time_ns[given], table.time_ns[made], side="right")
     live = np.arange(len(made)) - np.append(0, np.cumsum(table.count[given]))[before]
-    return made[live <= live[1:].min()]
+    first: Int64 = made[live <= live[1:].min()]
+    return first
 
 
 def _named(caller: Caller) -> str:
