@@ -15,10 +15,11 @@ _HEADERS = re.compile(
     r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
     r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
     r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
-    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
+    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)|"
+    r"/(torchinductor_[^/]+/.+)|/\.triton/(cache/.+)|/\.cupy/(kernel_cache/.+)",
     re.DOTALL,
 )
-"""Sources that are a library's: C, C++, CUDA, Rust."""
+"""Sources that are a library's: C, C++, CUDA, Rust; and what PyTorch Inductor, Triton and CuPy write and compile."""
 
 
 def is_text(path: str) -> bool:

@@ -366,8 +366,11 @@ class Scene(CourseTable):
         if 2 * self.ns(foreign) <= self.ns(rows):
             return site.place
         sample = self.course.wall.sample[foreign]
-        what = "process" if (self.capture.samples.pid[sample] != self.course.pid).mean() > 0.5 else "thread"
-        return f"{site.place} waits for {f'{what} {site.thread}' if site.thread else f'another {what}'}, which"
+        if (self.capture.samples.pid[sample] != self.course.pid).mean() > 0.5:
+            other = f"another process (thread {site.thread})" if site.thread else "another process"
+        else:
+            other = f"thread {site.thread}" if site.thread else "another thread"
+        return f"{site.place} waits for {other}, which"
 
     def range_of(self, rows: Int64) -> str:
         """The name of the innermost range around most of these wall rows' time; empty where most lies in none."""
