@@ -178,7 +178,7 @@ def _levels(
 ) -> Iterator[_Level]:
     """The levels from the start of the program on: each looks into the work of the last, or what took most of it."""
     stacks = capture.stacks
-    places = places_of_all(stacks.frames)
+    places = places_of_all(stacks)
     line, function, own_frame = _numbers(stacks, places)
     depth = _depths(stacks, own_frame)
     rows = np.flatnonzero((pieces.label != START_UP) & (pieces.label != EXIT))
@@ -212,7 +212,7 @@ def _numbers(stacks: StackTable, places: dict[int, Place]) -> tuple[Int64, Int64
         line[frame] = numbers.setdefault((place.path, place.line or place.function), len(numbers))
         if not _PART.search(place.function):
             function[frame] = numbers.setdefault((place.path, place.function), len(numbers))
-        own[frame] = not place.short
+        own[frame] = place.own
     return line, function, own
 
 
