@@ -73,7 +73,7 @@ check-javascript: setup-test
 	$(NPM_RUN) check
 
 check-shell: setup-test
-	$(BIN)/shellcheck ci/*.sh .ci/* tools/*.sh
+	$(BIN)/shellcheck ci/*.sh deploy/*.sh .ci/* tools/*.sh
 
 format: setup-test
 	$(BIN)/ruff check --fix .

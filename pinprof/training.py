@@ -1,4 +1,4 @@
-"""Recordings of some steps of a training loop: by a schedule as torch.profiler's, or as a callback of a library.
+"""Recordings of some steps of a training loop: by a schedule as torch.profiler's, or in a library's own way.
 
     with pinprof.steps(wait=10, warmup=2, active=5) as steps:
         for batch in loader:
@@ -205,6 +205,20 @@ def hugging_face(trainer: Any, ranks: Collection[int] = (0,), **schedule: Any) -
                 trainer.log(self.steps.metrics)
 
     return Recorder()
+
+
+def ray_train(ranks: Collection[int] = (0,), **schedule: Any) -> RecordedSteps:
+    """What `steps` returns, for the training loop of a worker of Ray Train, which calls no callback for a step.
+
+    These `ranks` record. Captures are written into the run's storage where that is a folder of this machine, otherwise
+    into the worker's directory. After the loop, `ray.train.report({…, **steps.metrics})` reports the metric.
+
+    Raises ToolMissing without Ray, and outside of a worker what Ray raises.
+    """
+    context = _base("get_context", "ray.train")()
+    rank, storage = context.get_world_rank(), Path(context.get_storage().experiment_fs_path)
+    place = {"output": storage / f"steps-rank-{rank}.pinprof"} if storage.is_dir() else {}
+    return _of_rank(rank, ranks, place | schedule)
 
 
 def _of_rank(rank: int, ranks: Collection[int], schedule: dict[str, Any]) -> RecordedSteps:

@@ -145,6 +145,27 @@ pinprof list nothing
 pinprof doctor now
 pinprof explain no-such-name
 pinprof explain pin.faultn
+pinprof record --ring 60s
+pinprof record --ring soon -- true
+pinprof record --trigger crash -- true
+pinprof record --ring 60s --trigger 'range:step' -- true
+pinprof record --ring 60s --trigger 'lunch>3' -- true
+pinprof record --ring 60s --with nsys -- true
+pinprof record --demo -- true
+pinprof record --demo --pid 1
+pinprof top
+pinprof top --pid 999999
+pinprof fix
+pinprof fix -- no-such-program
+pinprof fix --copy /nowhere -- python train.py
+pinprof schema nothing
+pinprof mcp --root nowhere
+pinprof report captures.zip
+pinprof report {capture} --format agnt
+pinprof report {capture} --shared-assets notes.txt
+pinprof diff --before {capture}
+pinprof check init
+pinprof check --self-test
 """
 
 

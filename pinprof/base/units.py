@@ -14,11 +14,20 @@ for _power, _letter in enumerate("KMGTPE", start=1):
 
 _NUMBER = r"(\d{1,20}(?:\.\d{1,20})?)"
 _BYTES = re.compile(rf"\s*{_NUMBER}\s*([A-Za-z]*)\s*")
-_DURATION = re.compile(rf"\s*{_NUMBER}\s*(ns|us|µs|ms|s|min|m)?\s*")
+_DURATION = re.compile(rf"\s*{_NUMBER}\s*(ns|us|µs|ms|s|min|m|h)?\s*")
 _SHARE = re.compile(rf"\s*{_NUMBER}\s*(%)?\s*")
 _LONGEST_NS = 1 << 61
 """73 years: no clock shows more."""
-_NS_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "m": 60 * 10**9}
+_NS_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
 
 
 def parse_bytes(text: str) -> int:
@@ -37,10 +46,10 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds from `250ms`, `2s`, `1.5min`, `5m` or a plain number of seconds; UsageError otherwise."""
+    """Nanoseconds from `250ms`, `2s`, `1.5min`, `5m`, `1h` or a plain number of seconds; UsageError otherwise."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise UsageError(f"{text!r} is not a duration.", "Write it like 500ms, 2s or 1.5min.", "duration")
+        raise UsageError(f"{text!r} is not a duration.", "Write it like 500ms, 2s, 1.5min or 1h.", "duration")
     value = round(float(match[1]) * _NS_UNITS[match[2] or "s"])
     if value > _LONGEST_NS:
         raise UsageError(f"{text!r} is longer than 73 years.", "Give a shorter duration.", "duration")

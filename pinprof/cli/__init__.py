@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -193,6 +194,11 @@ def _misused(error: click.ClickException) -> PinprofError:
     for kind, meant in (("integer", "a whole number"), ("float", "a number")):
         said = said.replace(f"a valid {kind} range.", f"{meant}.").replace(f"a valid {kind}.", f"{meant}.")
     said += "" if said.endswith((".", "?", "?)")) else "."
+    if word := re.search(r": '(.*)' is not one of '", said):
+        import difflib
+
+        near = difflib.get_close_matches(word[1], re.findall(r"'(.*?)'", said[word.end() - 1 :]), 1)
+        said += f" Did you mean {near[0]!r}?" if near else ""
     command = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "pinprof"
     return UsageError(said, "" if said.endswith(("?", "?)")) else f"See `{command} --help`.", "usage")
 

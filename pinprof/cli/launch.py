@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError, system_error
+from pinprof.base.errors import CaptureError, PinprofError, UsageError, system_error
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli.lines import most_lines
@@ -191,8 +191,7 @@ def _page(
     from pinprof.report.ranks.sections import FORMS as WRITTEN
 
     page = output or pipeline.default_page(folder)
-    if page.is_dir():
-        raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
+    pipeline.refuse_folder(page)
     links = _rank_pages(page, captures, launch, options) if pages else {}
     with working(f"Writing {page.name}"):
         ranks = tuple(replace(rank, page=links.get(rank.number, "")) for rank in launch.ranks)

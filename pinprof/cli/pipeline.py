@@ -85,6 +85,12 @@ def answer(analyses: Sequence[Run], below: Sequence[str]) -> None:
     print_answer(answers, below)
 
 
+def refuse_folder(page: Path) -> None:
+    """CollectError where the page's name is a folder's."""
+    if page.is_dir():
+        raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
+
+
 def write_page(
     analyses: Sequence[Run], page: Path, shared_assets: Path | None = None, *, all_frames: bool = False
 ) -> None:
@@ -93,8 +99,7 @@ def write_page(
     from pinprof.report.page.collection import write_collection
     from pinprof.report.page.html import write_html
 
-    if page.is_dir():
-        raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
+    refuse_folder(page)
     with working("Building the report"):
         reports = [build(analysis, all_frames=all_frames) for analysis in analyses]
     with working(f"Writing {page.name}"):

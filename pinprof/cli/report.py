@@ -35,6 +35,7 @@ DAMAGED = 5
 """Exit status where a recording is damaged: the report is written, and does not show all of the run."""
 
 _FILE = click.Path(path_type=Path)
+_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -65,7 +66,7 @@ _FILE = click.Path(path_type=Path)
     help="Style of folded stacks. flamegraph: process as root, functions marked _[k], _[j] or _[i].",
 )
 @click.option("--explain", metavar="LEAF", help="List the top stacks of one cause, with the frame that decided each.")
-@click.option("--shared-assets", type=_FILE, help="Directory for the scripts, so that several pages share one copy.")
+@click.option("--shared-assets", type=_FOLDER, help="Directory for the scripts, so that several pages share one copy.")
 @click.option(
     "--share", is_flag=True, help="Only copy the capture, without kernel addresses, so that you can share it."
 )
@@ -158,12 +159,14 @@ def command(
 
 def _form(form: str | None, output: Path | None, *, shown: bool) -> str | None:
     """The format that is asked for, None for the summary and the page; `shown`: the page is opened or served."""
-    from pinprof.cli.pipeline import form_of
+    from pinprof.cli.pipeline import form_of, refuse_folder
 
     if form is None and (ended := form_of(output, FORMATS, "html")) != "html":
         form = ended
     if shown and form not in ("html", None):
         raise UsageError(f"{form} can't be opened or served.", "Leave out --format, or give html.", "no-page")
+    if form in ("html", None) and output:
+        refuse_folder(output)  # before anything is read
     if str(output) == "-" and form in ("html", None):
         raise UsageError("An HTML page needs a file name.", "Name it with -o, for example -o report.html.", "output")
     return form

@@ -13,7 +13,7 @@ _ANSWERS = ("report", "diff", "check", "self-test", "ranks", "fleet", "try", "fi
 
 
 @click.command()
-@click.argument("answer", type=click.Choice(_ANSWERS), default=_ANSWERS[0])
+@click.argument("answer", type=click.Choice(_ANSWERS), default=_ANSWERS[0], metavar="ANSWER")
 def command(answer: str) -> None:
     """Print the JSON Schema of an answer: of `pinprof report --format json`, or of another command's.
 

@@ -167,7 +167,7 @@ def near(name: str, known: Mapping[str, Sequence[Topic]]) -> list[str]:
     wanted = _plain(name)
     if begin := [each for each in names if each.lower().startswith(f"{wanted}.")]:
         return begin[:10]
-    alike = difflib.get_close_matches(wanted, names, 5, 0.6)
+    alike = difflib.get_close_matches(wanted, names, 5, 0.7)
     inside = [each for each in names if len(wanted) > 2 and wanted in each.lower()]
     return list(dict.fromkeys([*alike, *inside]))[:5]
 

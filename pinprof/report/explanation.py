@@ -100,7 +100,7 @@ def explain(analysis: Run, leaf: str, top: int = TOP_STACKS, *, all_frames: bool
         of_level = [name for name in LEAF if name.startswith(f"{leaf.rstrip('.*')}.")]
         if of_level:
             raise UsageError(f"{leaf!r} is a group of causes.", f"Choose one of {', '.join(of_level)}.", "explain")
-        near = difflib.get_close_matches(leaf, LEAF, 3, 0.5)
+        near = difflib.get_close_matches(leaf, LEAF, 3, 0.6)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Leaves are {', '.join(LEAF)}."
         raise UsageError(f"{leaf!r} is not a cause of the taxonomy.", hint, "explain")
     shown, attribution = with_frames_joined(analysis.capture, all_frames=all_frames), analysis.attribution

@@ -104,7 +104,7 @@ def _nearest(name: str, places: Mapping[str, str]) -> str:
         with contextlib.suppress(ScenarioError):
             if any(variant.name == name for variant in _loaded(known, place).spec.variants):
                 return f"It is a variant. Run: pinprof run {known} --variant {name}."
-    near = difflib.get_close_matches(name, places, 1, cutoff=0.5)
+    near = difflib.get_close_matches(name, places, 1, cutoff=0.6)
     return f"Did you mean {near[0]!r}?" if near else "`pinprof list` shows them all."
 
 

@@ -78,7 +78,7 @@ def pinprof(
 @pytest.mark.skipif(shutil.which("top") is None, reason="top is not installed")
 def test_the_documented_collector_records_with_a_tool_of_its_own(tmp_path: Path) -> None:
     arguments = ("record", "--with", "top", "-o", "out", "--", "sh", "-c", "echo hi; exit 3")
-    result = pinprof(tmp_path, "top", code("A collector"), *arguments)
+    result = pinprof(tmp_path, "top", code("collector.py"), *arguments)
     assert (result.returncode, result.stdout) == (3, "hi\n")
     assert "Capture: out.pinprof" in result.stderr
     manifest = json.loads((tmp_path / "out.pinprof/manifest.json").read_text())
@@ -90,7 +90,7 @@ def test_the_documented_collector_records_with_a_tool_of_its_own(tmp_path: Path)
 @needs_native
 @pytest.mark.skipif(shutil.which("top") is None, reason="top is not installed")
 def test_what_the_documented_collector_writes_is_reported_and_shared(tmp_path: Path) -> None:
-    top, stream = code("A collector"), code("A stream")
+    top, stream = code("collector.py"), code("stream.py")
     program = ("sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done")
     recorded = pinprof(
         tmp_path, "top", top, "record", "--with", "native,top", "-o", "out", "--", *program, stream=stream

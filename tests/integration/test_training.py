@@ -1,9 +1,12 @@
-"""Recorded steps of a training: by a schedule, and by the callbacks of Lightning and the Hugging Face Trainer."""
+"""Recorded steps of a training: by a schedule, and with Lightning, the Hugging Face Trainer and Ray Train."""
 
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +19,7 @@ from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.data.model import Capture
 from pinprof.read import ReadOptions, read
 
+ROOT = Path(__file__).parents[2]
 SHORT = {"off_cpu": False}
 
 
@@ -192,3 +196,72 @@ def test_the_hugging_face_trainer_trains_with_it(place: Path) -> None:
     (capture,) = recorded(callback.steps)
     assert ranges_of(capture).count("step") == 3
     assert training.SAVING in trainer.state.log_history[-1]
+
+
+def ray_worker(monkeypatch: pytest.MonkeyPatch, rank: int, storage: str) -> None:
+    context = SimpleNamespace(
+        get_world_rank=lambda: rank, get_storage=lambda: SimpleNamespace(experiment_fs_path=storage)
+    )
+    monkeypatch.setitem(sys.modules, "ray.train", SimpleNamespace(get_context=lambda: context))
+
+
+@pytest.mark.parametrize(("rank", "captures"), [(1, ["steps-rank-1.pinprof"]), (0, [])])
+def test_a_worker_of_ray_records_into_the_storage_of_its_run(
+    rank: int, captures: list[str], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's worker is a stand-in; the real library runs below, where it is installed."""
+    storage = place / "storage"
+    storage.mkdir()
+    ray_worker(monkeypatch, rank, str(storage))
+    with training.ray_train(ranks=[1], active=1, **SHORT) as steps:
+        steps.step()
+    assert sorted(path.name for path in storage.glob("*.pinprof")) == captures
+    assert set(steps.metrics) == ({training.SAVING} if captures else set())
+
+
+def test_storage_on_another_machine_is_not_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray_worker(monkeypatch, 0, "bucket/of/an/object/store")
+    with training.ray_train(active=1, **SHORT) as steps:
+        steps.step()
+    assert [path.parent for path in steps.paths] == [Path()]
+
+
+RAY = """
+import ray
+from ray import train
+from ray.train.torch import TorchTrainer
+from pinprof import training
+
+def loop(config):
+    with training.ray_train(ranks=[1], wait=2, active=3, off_cpu=False) as steps:
+        for _ in range(6):
+            bytearray(1 << 20)
+            steps.step()
+    train.report({"loss": 1.0, **steps.metrics})
+
+ray.init(num_cpus=8, include_dashboard=False)
+workers = train.ScalingConfig(num_workers=2)
+place = train.RunConfig(storage_path=STORAGE, name="run")
+TorchTrainer(loop, scaling_config=workers, run_config=place).fit()
+ray.shutdown()
+"""
+
+
+def test_ray_trains_with_it(place: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    pytest.importorskip("torch", reason="torch is not installed")
+    (place / "program.py").write_text(f"STORAGE = {str(place / 'storage')!r}\n{RAY}")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_memory_monitor_refresh_ms": "0"}
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # names of sockets have at most 107 characters
+        done = subprocess.run(
+            [sys.executable, "program.py"],
+            env=environment | {"RAY_TMPDIR": short},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (capture,) = (place / "storage/run").glob("*.pinprof")
+    assert capture.name == "steps-rank-1.pinprof"
+    assert ranges_of(read(capture, ReadOptions())).count("step") == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import lzma
+import random
 import shutil
 import sqlite3
 import tarfile
@@ -86,3 +87,18 @@ def nvtx(start: int, end: int | None, text: str | bytes | None, **other: Any) ->
     """A row of NVTX_EVENTS: a push/pop range in the default domain."""
     return {"start": start, "end": end, "eventType": 59, "text": text, "globalTid": GLOBAL_TID, "endGlobalTid": None,
             "textId": None, "domainId": 0} | other  # fmt: skip
+
+
+def shuffled(export: Path, copy: Path, seed: int) -> Path:
+    """A copy of an export whose tables hold the same rows in another order."""
+    order = random.Random(seed)
+    with closing(sqlite3.connect(export)) as source, closing(sqlite3.connect(copy)) as target:
+        tables = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        for name, definition in source.execute(tables).fetchall():
+            target.execute(definition)
+            rows = source.execute(f'SELECT * FROM "{name}"').fetchall()
+            order.shuffle(rows)
+            places = ", ".join("?" * len(rows[0])) if rows else ""
+            target.executemany(f'INSERT INTO "{name}" VALUES ({places})', rows)
+        target.commit()
+    return copy

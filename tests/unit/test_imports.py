@@ -175,7 +175,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 def test_every_package_of_the_source_is_in_the_wheel() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "pinprof").rglob("__init__.py")}
-    elsewhere = {name for name in listed if name.startswith(("pinprof.workloads", "pinprof.docs"))}
+    elsewhere = {name for name in listed if name.startswith(("pinprof.deploy", "pinprof.docs", "pinprof.workloads"))}
     assert found == set(listed) - elsewhere
 
 

@@ -33,8 +33,6 @@ SIZE = {"width": 1180, "height": 900}
 ANNOTATED = "story-cuda"
 MARKS = (
     "h1",
-    ".facts",
-    "#events",
     ".gain h3",
     ".gain .saving",
     ".gain .gain-words",

@@ -14,7 +14,7 @@ from pinprof.analyze.groups import group
 from pinprof.base.columns import Int64
 from pinprof.data.activity import Caller
 from pinprof.data.gpu_functions import PURPOSES, Purpose
-from pinprof.data.host_memory import HostEvent
+from pinprof.data.host_memory import HostEvent, HostMemoryTable
 from pinprof.data.model import Capture
 from pinprof.data.spoken import spoken
 
@@ -101,7 +101,9 @@ def _of_ranges(capture: Capture, critical: Critical, within: Interval, least: fl
 
 
 def _of_memory(capture: Capture, critical: Critical, within: Interval, least: float) -> Steps | None:
-    """By the line that makes large memory most rarely, of those that do so regularly, each time with a record."""
+    """By the line that makes large memory most rarely, of those that do so regularly, each time with a record; a line
+    that makes several blocks in a step begins it with the first.
+    """
     memory = capture.host_memory
     if memory is None:
         return None
@@ -110,11 +112,11 @@ def _of_memory(capture: Capture, critical: Critical, within: Interval, least: fl
     rows = np.flatnonzero(mine & (table.site >= 0) & (table.time_ns >= within.start_ns))
     rows = rows[table.time_ns[rows] < within.end_ns]
     parts = (rows[part] for part in group(table.site[rows].astype(np.int64)).rows())
-    regular = [
-        part
-        for part in parts
-        if len(part) >= LEAST_COUNT and (table.count[part] == 1).all() and _regular(np.diff(table.time_ns[part]), least)
-    ]
+    regular: list[Int64] = []
+    for part in parts:
+        if len(part) >= LEAST_COUNT and (table.count[part] == 1).all():
+            begun = (_first_blocks(table, part), part)
+            regular += [starts for starts in begun if _is_pattern(table.time_ns[starts], least)][:1]
     if not regular:
         return None
     rarest = min(regular, key=lambda part: (len(part), int(table.time_ns[part[0]])))
@@ -122,8 +124,22 @@ def _of_memory(capture: Capture, critical: Critical, within: Interval, least: fl
     return _begun("memory", f"memory that {_named(maker)} makes", table.time_ns[rarest], within)
 
 
+def _first_blocks(table: HostMemoryTable, made: Int64) -> Int64:
+    """Rows, of those that one line made, at which least of what it made lives."""
+    mine = (table.event == HostEvent.GIVEN) & (table.pid == table.pid[made[0]]) & (table.site == table.site[made[0]])
+    given = np.flatnonzero(mine)
+    before = np.searchsorted(table.time_ns[given], table.time_ns[made], side="right")
+    live = np.arange(len(made)) - np.append(0, np.cumsum(table.count[given]))[before]
+    first: Int64 = made[live <= live[1:].min()]
+    return first
+
+
 def _named(caller: Caller) -> str:
     return caller._replace(function=spoken(caller.function)).text
+
+
+def _is_pattern(starts: Int64, least: float) -> bool:
+    return len(starts) >= LEAST_COUNT and _regular(np.diff(starts), least)
 
 
 def _regular(length: Int64, least: float) -> bool:

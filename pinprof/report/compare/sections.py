@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -28,9 +29,12 @@ from pinprof.report.terminal.layout import kept, plain_table, sentence, titled
 
 _MOST_ROWS = 8
 """Of one family."""
-_WIDE = 100
-"""Cells from which on a table has its intervals."""
-_NARROWEST_NAME = 12
+_FIGURES = ("before", "after", "change", "%")
+"""The columns of every table."""
+_NARROWEST_NAME = 28
+"""Cells that a name keeps where a table has more columns than these."""
+_SHORTEST_NAME = 12
+_INDENT = 2
 
 
 class DifferenceHead(SubjectSection[Difference]):
@@ -174,25 +178,35 @@ def _figures(row: Row) -> list[str]:
     return [before, after, words.signed(row), words.percent(row)]
 
 
+def _width(column: Sequence[str]) -> int:
+    """Cells that a column of figures takes, with the blanks after it."""
+    return max(map(cell_len, column)) + 2
+
+
 def _family_text(
     difference: Difference, family: Family, rows: Sequence[Row], console: Console
 ) -> Iterator[RenderableType]:
-    shown, wide = rows[:_MOST_ROWS], console.width >= _WIDE
-    tested = wide and any(not row.untested for row in shown)
-    limits = any(row.detectable is not None for row in shown)
-    shares = {row: words.share_of_work(difference, row) for row in shown}
-    shared = wide and any(shares.values())
-    optional = (("95 % interval", tested), ("detectable from", limits), ("of the work", shared))
-    table = plain_table("before", "after", "change", "%", *(title for title, wanted in optional if wanted))
-    table.add_column("", no_wrap=True, overflow="ellipsis", min_width=_NARROWEST_NAME)
-    for row in shown:
+    shown = rows[:_MOST_ROWS]
+    columns = [[title, *cells] for title, cells in zip(_FIGURES, zip(*map(_figures, shown), strict=True), strict=True)]
+    shares = [words.share_of_work(difference, row) for row in shown]
+    optional = (
+        (["95 % interval", *map(words.interval, shown)], any(not row.untested for row in shown)),
+        (["detectable from", *map(words.found_from, shown)], any(row.detectable is not None for row in shown)),
+        (["of the work", *(" → ".join(share or ()) for share in shares)], any(shares)),
+    )
+    room = console.width - _INDENT - sum(map(_width, columns))
+    wanted = max(cell_len(words.row_name(row)) for row in shown)
+    for column, known in optional:
+        # Figures are never cut: what has no room beside a name is left out.
+        if known and room - _width(column) >= min(wanted, _NARROWEST_NAME):
+            columns.append(column)
+            room -= _width(column)
+    table = plain_table(*(title for title, *_ in columns))
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    for index, row in enumerate(shown):
         style = ("green" if row.change < 0 else "red") if row.significant else ""
-        cells = _figures(row)
-        cells += [words.interval(row)] if tested else []
-        cells += [words.found_from(row)] if limits else []
-        cells += [" → ".join(shares[row] or ())] if shared else []
-        name = shortened(words.row_name(row), max(console.width - 40, _NARROWEST_NAME))
-        table.add_row(*(Text(cell, style) for cell in cells), Text(name, style))
+        name = shortened(words.row_name(row), max(room, _SHORTEST_NAME))
+        table.add_row(*(Text(column[index + 1], style) for column in columns), Text(name, style))
     yield from titled(printable(words.family_title(difference, family)), table)
     if more := _more(rows):
         yield Text(f"  {more} in --format json.", "dim")

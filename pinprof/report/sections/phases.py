@@ -67,8 +67,9 @@ class Phases(Section[Explained]):
         count = units.format_counted(self.steps.count, "step", "steps")
         when = units.format_ns(self.steps.slowest_start_ns - self.start_ns)
         slowest = f"slowest {units.format_ns(self.steps.slowest_ns)} at {when}"
-        from_what = f", each from {self.steps.what}" if self.steps.what else ""
-        return f"{count}, median {units.format_ns(self.steps.median_ns)}, {slowest}{from_what}"
+        is_what = "is a range" if self.steps.by == "range" else "begins with"
+        told = f"; each {is_what} {self.steps.what}" if self.steps.what else ""
+        return f"{count}, median {units.format_ns(self.steps.median_ns)}, {slowest}{told}"
 
     def tiles(self) -> list[Tile]:
         """The length of each phase."""

@@ -398,7 +398,7 @@ def test_a_rule_is_one_function_and_one_line(count: int, monkeypatch: pytest.Mon
 def test_the_documented_rule_judges_on_both_sides_of_its_threshold(
     weight: int, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rules, "RULES", (*rules.RULES, module("A diagnosis").RULE))
+    monkeypatch.setattr(rules, "RULES", (*rules.RULES, module("diagnosis.py").RULE))
     finding = verdict(mixed({"free.unmap": weight}), "tidying")
     assert finding.status == status
     assert finding.evidence == (f"free.unmap is {weight} % of work (100 ms sampled); threshold 20 %.",)

@@ -17,7 +17,7 @@ from tests.support.documented import module
 TEXT = "#toy 7\nmain;work 3\nmain;rest 1\n"
 
 
-TOY: Reader = module("An input format").READER
+TOY: Reader = module("input_format.py").READER
 """Of docs/extending.md: lines of folded stacks whose counts are faults."""
 
 

@@ -88,9 +88,9 @@ def test_a_new_section_is_on_the_page_in_the_json_and_in_the_terminal() -> None:
 
 
 def test_the_documented_section_is_on_the_page_in_the_json_and_in_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    documented = module("A report section").Samples
+    documented = module("report_section.py").Samples
     monkeypatch.setattr(sections, "REPORT", replace(REPORT, sections=(*REPORT.sections, documented)))
-    template = jinja2.DictLoader({"samples.html.j2": code("A report section", "jinja")})
+    template = jinja2.DictLoader({"samples.html.j2": code("report_section.html.j2")})
     monkeypatch.setattr(html, "LOADER", jinja2.ChoiceLoader([html.LOADER, template]))
     report = made(Sample(["main@/app"], 5), Sample(["main@/app"], 5))
     page = html.render(report)

@@ -157,5 +157,31 @@ def test_a_line_that_makes_large_memory_begins_steps_where_no_call_was_recorded(
     assert made_by_lines(150) is None
 
 
+def test_a_line_that_makes_several_blocks_in_a_step_begins_it_with_the_first() -> None:
+    """Each 20 ms: a block, later another, which goes before a third comes; then all are given back."""
+    made = capture([Sample(["main@/app"], MS, time * MS) for time in range(1, 501)])
+    events = ((0, HostEvent.MADE), (5, HostEvent.MADE), (9, HostEvent.GIVEN), (10, HostEvent.MADE))
+    rows = [
+        (step + after, event)
+        for step in range(10, 490, 20)
+        for after, event in (*events, (14, HostEvent.GIVEN), (15, HostEvent.GIVEN))
+    ]
+    table = HostMemoryTable.of(
+        len(rows),
+        time_ns=[time * MS for time, _ in rows],
+        event=[event for _, event in rows],
+        maker=Maker.MALLOC,
+        pid=100,
+        tid=100,
+        count=1,
+        size_bytes=1 << 20,
+        given_at=-1,
+    )
+    sites = (HostSite(Caller("step", "train.py", 20), ()),)
+    found = course_of(replace(made, host_memory=LargeMemory(table, sites, 0)), attribute(made), None)
+    assert found is not None
+    assert found.steps == Steps("memory", "memory that step (train.py:20) makes", 24, 20 * MS, 20 * MS, 10 * MS)
+
+
 def test_sums_of_making_memory_have_no_steps() -> None:
     assert made_by_lines(40, count=2) is None

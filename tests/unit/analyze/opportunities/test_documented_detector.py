@@ -22,7 +22,7 @@ WORK = ["main@/home/app", "compute@/home/app"]
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    made = module("A detector and its cure")
+    made = module("detector.py")
     monkeypatch.setattr(
         search, "DETECTORS", (*search.DETECTORS, search.Detector(made.read, "files read piece by piece"))
     )

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze import analyze
 from pinprof.data.activity import Access, Api, CopyKind, MemoryKind, MemoryOperation, MigrationCause, OpKind
 from pinprof.data.model import KERNEL, Capture
 from pinprof.read import read
-from tests.support.nsys_file import real
+from pinprof.report.gather import build
+from tests.support.nsys_file import real, shuffled
 
 MIB = 1 << 20
 
@@ -195,6 +197,15 @@ def test_parquet_reads_the_same_as_sqlite() -> None:
     assert one.activity is not None
     for field in fields(one.activity):
         same(getattr(one.activity, field.name), getattr(other.activity, field.name))
+
+
+@pytest.mark.parametrize("name", ["uvm.sqlite", "pinned.sqlite", "both.sqlite", "nvtx-2022.4.sqlite"])
+def test_the_order_of_rows_in_an_export_makes_no_difference(name: str, tmp_path: Path) -> None:
+    def report(path: Path) -> dict[str, Any]:
+        document: dict[str, Any] = build(analyze(read(path))).to_json()
+        return document | {"capture": document["capture"] | {"path": ""}}
+
+    assert report(shuffled(real(name), tmp_path / name, seed=7)) == report(real(name))
 
 
 def same(one: Any, other: Any) -> None:
