@@ -52,7 +52,6 @@ def command(program: tuple[str, ...], pid: int | None, window: str, count: int |
     """
     from pinprof import collect, recording
     from pinprof.collect import attach, run
-    from pinprof.collect.pace import NO_LIMITS
     from pinprof.collect.trouble import Trouble
 
     length_s = parse_duration_ns(window) / 1e9
@@ -63,9 +62,8 @@ def command(program: tuple[str, ...], pid: int | None, window: str, count: int |
     words = attach.command_of(pid) if pid else program
     trouble = Trouble(strict=bool(pid), raises=bool(pid))
     request = collect.RecordRequest(
-        words, collect.parse_names("auto"), pid=pid or 0, frequency=frequency, cuda_calls=False, gpu="off",
-        python="auto", limits=NO_LIMITS, left_out=frozenset({"nvtx"}),
-    )  # fmt: skip
+        words, collect.parse_names("auto"), pid=pid or 0, frequency=frequency, gpu="off", python="auto"
+    )
     request = collect.resolve(request)
     name = naming.name_of(words) or (attach.name_of(pid) if pid else "")
     view: _View | None = None
