@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -229,24 +228,28 @@ class Pending:
         """`surviving`: those of some records, by time, that have not ended."""
         self._surviving = surviving
         self._kept = empty
-        self._new: deque[Units] = deque()
+        self._new: list[tuple[int, Units]] = []
+        """Others, with the first of the times."""
 
     def add(self, records: Units) -> None:
         """Records that were read; they have the fields `ns`, and `at` for their order."""
         if len(records):
-            self._new.append(records)
+            self._new.append((int(records["ns"].min()), records))
 
     def at(self, before_ns: int) -> Units:
         """What has not ended by a time."""
-        return self._joined([batch[batch["ns"] < before_ns] for batch in self._new])
+        early = [batch[batch["ns"] < before_ns] for first, batch in self._new if first < before_ns]
+        return self._joined(early)
 
     def forget(self, before_ns: int) -> None:
-        """Keep only that of what was read together and lies before a time."""
-        early = []
-        while self._new and self._new[0]["ns"].max() < before_ns:
-            early.append(self._new.popleft())
+        """Keep of what was before a time only that."""
+        early = [batch for first, batch in self._new if first < before_ns]
         if early:
-            self._kept = self._joined(early)
+            # All of it: what has ended may have been read before what it ended.
+            self._new = [(first, batch) for first, batch in self._new if first >= before_ns]
+            self._kept = self._joined([batch[batch["ns"] < before_ns] for batch in early])
+            for batch in early:
+                self.add(batch[batch["ns"] >= before_ns])
 
     def _joined(self, batches: Sequence[Units]) -> Units:
         known = np.concatenate([self._kept, *batches])
@@ -270,14 +273,15 @@ def in_chunks(layout: np.dtype[np.void], blocks: Sequence[bytes], record: int) -
     held, length = [], 0
     for block in [*blocks, b""]:
         if length and (not block or length + len(block) > _MOST_UNITS_BYTES):
-            yield _chunk(layout, b"".join(held), record)
+            yield whole_chunk(layout, length // record, b"".join(held))
             held, length = [], 0
         held.append(block)
         length += len(block)
 
 
-def _chunk(layout: np.dtype[np.void], units: bytes, record: int) -> bytes:
+def whole_chunk(layout: np.dtype[np.void], count: int, content: bytes) -> bytes:
+    """A chunk that begins with so many records."""
     head = np.zeros(1, layout)
-    whole = -(-(layout.itemsize + len(units)) // _PAGE) * _PAGE
-    head["magic"], head["size"], head["records"] = chunked_file.CHUNK_MAGIC, whole, len(units) // record
-    return (head.tobytes() + units).ljust(whole, b"\0")
+    whole = -(-(layout.itemsize + len(content)) // _PAGE) * _PAGE
+    head["magic"], head["size"], head["records"] = chunked_file.CHUNK_MAGIC, whole, count
+    return (head.tobytes() + content).ljust(whole, b"\0")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from pinprof.base import files
-from pinprof.portions.agent_files import AgentFile
+from pinprof.portions.agent_files import AgentFile, Units
 from pinprof.read.cupti_file import HEADER, LONGEST_NAME, MAGIC, RECORD, VERSION, CuptiKind
 from pinprof.streams.records import between
 
@@ -40,21 +41,12 @@ class GpuKept(AgentFile):
             return
         self.pid = int(header["pid"])
         rows = self._rows(self._read, HEADER.itemsize + int(header["written"]))
-        names = np.flatnonzero(rows["kind"] == CuptiKind.NAME)
-        behind = end = 0
-        for at in names.tolist():
-            length = int(rows["bytes"][at])
-            if at < behind or length > LONGEST_NAME or int(rows["name"][at]) != len(self._names) + 1:
-                continue  # bytes of a text
-            behind = at + 1 - (-length // RECORD.itemsize)
-            if behind > len(rows):
-                end = len(rows) - at  # its text is still to come
-                break
-            self._names.append(rows[at:behind].tobytes())
-        rows = rows[: len(rows) - end]
+        names = list(_names(rows))
+        if names and names[-1].stop > len(rows):
+            rows = rows[: names.pop().start]  # its text is still to come
+        self._names += [rows[one].tobytes() for one in names]
         self._read += len(rows) * RECORD.itemsize
-        sound = rows["kind"] <= max(CuptiKind)
-        self._last_ns = max(self._last_ns, min(int(rows["end_ns"][sound].max(initial=0)), int(header["saved_ns"])))
+        self._last_ns = max(self._last_ns, int(_work(rows)["end_ns"].max(initial=0)))
         self._places.append((self._read, self._last_ns))
 
     def give_back(self, before_ns: int) -> None:
@@ -70,14 +62,29 @@ class GpuKept(AgentFile):
         """What the file would be if it had been begun at a time."""
         head = np.frombuffer(between(self.path, 0, HEADER.itemsize), HEADER).copy()
         rows = self._rows(self._begins, self._read)
-        text = np.zeros(len(rows), np.bool_)
-        for at in np.flatnonzero(rows["kind"] == CuptiKind.NAME).tolist():
-            if not text[at] and int(rows["bytes"][at]) <= LONGEST_NAME:
-                text[at : at + 1 - (-int(rows["bytes"][at]) // RECORD.itemsize)] = True
-        kept = b"".join(self._names) + rows[~text & (rows["end_ns"] >= begin_ns)].tobytes()
+        rows = _work(rows)
+        kept = b"".join(self._names) + rows[rows["end_ns"] >= begin_ns].tobytes()
         head["written"] = len(kept)
         return head.tobytes() + kept
 
-    def _rows(self, first: int, last: int) -> np.ndarray[tuple[int, ...], np.dtype[np.void]]:
+    def _rows(self, first: int, last: int) -> Units:
         raw = between(self.path, first, last)
         return np.frombuffer(raw[: len(raw) // RECORD.itemsize * RECORD.itemsize], RECORD)
+
+
+def _names(rows: Units) -> Iterator[slice]:
+    """Where records lie that name kernels, with the texts behind them."""
+    behind = 0
+    for at in np.flatnonzero(rows["kind"] == CuptiKind.NAME).tolist():
+        length = int(rows["bytes"][at])
+        if at >= behind and length <= LONGEST_NAME:
+            behind = at + 1 - (-length // RECORD.itemsize)
+            yield slice(at, behind)
+
+
+def _work(rows: Units) -> Units:
+    """The other records."""
+    kept = np.ones(len(rows), np.bool_)
+    for one in _names(rows):
+        kept[one] = False
+    return rows[kept]

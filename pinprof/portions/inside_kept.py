@@ -29,7 +29,9 @@ _ROW = np.dtype([*RECORD.descr, ("ns", "<i8"), ("at", "<i8"), ("tid", "<u8"), ("
 """A record, when it happened, whose it is, and the number of its text, -1 for none."""
 PINS = ("alloc pinned", "register")
 """Purposes of calls that page-lock memory."""
-_ANCHORS = 4
+_ANCHORS, _CLOCK_ERROR_NS = 4, 1_000_000
+"""Ticks that are kept for the clock; how much its times may change as it is known better. What is there twice for that
+reason, or too early, is before the window when it is read."""
 _CALLS, _MAPS, _POOLS, _BLOCKS = range(4)
 """What addresses are of."""
 
@@ -149,7 +151,7 @@ class InsideKept(ChunkedFile):
         records = np.zeros(len(live), RECORD)
         for name in RECORD.names or ():
             records[name] = live[name]
-        blocks = [block for chunk in self.remaining if (block := self._of_chunk(chunk, begin_ns))]
+        blocks = [block for chunk in self.remaining if (block := self._of_chunk(chunk, begin_ns - _CLOCK_ERROR_NS))]
         texts = list(self._texts)
         blocks[:0] = [
             _thread(tid) + record.tobytes() + _padded(texts[text] if text >= 0 else b"")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from pinprof.portions.agent_files import Chunk, ChunkedFile, Pending, Units
-from pinprof.read import chunked_file
+from pinprof.portions.agent_files import Chunk, ChunkedFile, Pending, Units, whole_chunk
 from pinprof.read.nvtx import file as nvtx
 from pinprof.read.nvtx.file import RECORD, TEXT, NvtxKind
 from pinprof.streams.records import between
@@ -18,8 +18,8 @@ _DEEPEST = 128
 """Ranges of a thread that are followed, as when they are read."""
 _ROW = np.dtype([*RECORD.descr, ("ns", "<i8"), ("at", "<i8"), ("tid", "<u8"), ("said", "<i8")])
 """A record, when it happened, whose it is, and the number of its text, -1 for none of its own."""
-_CHUNK_BYTES = 1 << 16
-"""Offsets inside fit 16 bits."""
+_MOST_BYTES = (1 << 16) - 4096
+"""In a chunk: offsets inside fit 16 bits."""
 
 
 class NvtxKept(ChunkedFile):
@@ -98,38 +98,38 @@ def _open(rows: Units) -> Units:
     return rows[sorted([*kept, *started.values()])]
 
 
-def _chunks(rows: Units, texts: list[bytes]) -> list[bytes]:
+def _chunks(rows: Units, texts: Sequence[bytes]) -> Iterator[bytes]:
     """Chunks with records, each thread's in their order, and the texts behind them."""
-    made: list[bytes] = []
-    width, head = RECORD.itemsize, nvtx.CHUNK.itemsize
-    for tid in np.unique(rows["tid"]).tolist():
-        records: list[np.void] = []
-        places: dict[int, int] = {}
-        top = _CHUNK_BYTES - 8
-        behind = b""
-        for row in rows[rows["tid"] == tid]:
-            said = int(row["said"])
-            length = len(texts[said]) if said >= 0 and said not in places else 0
-            if head + (len(records) + 2) * width + length > top:
-                made.append(_chunk(tid, records, behind, top))
-                records, places, top, behind = [], {}, _CHUNK_BYTES - 8, b""
-            if said >= 0 and said not in places:
-                top -= len(texts[said])
-                behind = texts[said] + behind
-                places[said] = top
-            if said >= 0:
-                row["text"] = places[said] | len(texts[said]) << 16
-            records.append(row)
-        made.append(_chunk(tid, records, behind, top))
-    return made
+    thread, taking = rows["tid"] & np.uint64(0xFFFF_FFFF), rows["tid"] >> np.uint64(32)
+    order = np.lexsort((np.arange(len(rows)), taking, thread))
+    held: list[int] = []
+    said: dict[int, int] = {}
+    length = 0
+    for at, text, new in zip(
+        order.tolist(), rows["said"][order].tolist(), np.append(True, np.diff(thread[order]) > 0).tolist(), strict=False
+    ):
+        more = RECORD.itemsize + (len(texts[text]) if text >= 0 and text not in said else 0)
+        if held and (new or length + more > _MOST_BYTES):
+            yield _chunk(rows[held], texts, said)
+            held, said, length = [], {}, 0
+            more = RECORD.itemsize + (len(texts[text]) if text >= 0 else 0)
+        held.append(at)
+        length += more
+        if text >= 0:
+            said.setdefault(text, 0)
+    if held:
+        yield _chunk(rows[held], texts, said)
 
 
-def _chunk(owner: int, rows: list[np.void], texts: bytes, place: int) -> bytes:
+def _chunk(rows: Units, texts: Sequence[bytes], said: dict[int, int]) -> bytes:
     records = np.zeros(len(rows) + 1, RECORD)
-    records[0]["kind"], records[0]["value"] = NvtxKind.THREAD, owner
     for name in RECORD.names or ():
-        records[name][1:] = [row[name] for row in rows]
-    head = np.zeros(1, nvtx.CHUNK)
-    head["magic"], head["size"], head["records"] = chunked_file.CHUNK_MAGIC, _CHUNK_BYTES, len(records)
-    return (head.tobytes() + records.tobytes()).ljust(place, b"\0") + texts.ljust(_CHUNK_BYTES - place, b"\0")
-
+        records[name][1:] = rows[name]
+    records[0]["kind"], records[0]["value"] = NvtxKind.THREAD, rows["tid"][0] & np.uint64(0xFFFF_FFFF)
+    place = nvtx.CHUNK.itemsize + records.nbytes
+    for text in said:
+        said[text] = place | len(texts[text]) << 16
+        place += len(texts[text])
+    own = np.flatnonzero(rows["said"] >= 0)
+    records["text"][own + 1] = [said[text] for text in rows["said"][own].tolist()]
+    return whole_chunk(nvtx.CHUNK, len(records), records.tobytes() + b"".join(texts[text] for text in said))

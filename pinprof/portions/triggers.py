@@ -150,7 +150,7 @@ class LongCall(Trigger):
             name = calls.names[int(calls.function[row])]
             pins = self._pattern == "pin" and FUNCTIONS.get(name, Function()).purpose in PINS
             if pins or fnmatchcase(name, self._pattern):
-                yield Timed(name, int(calls.begin_ns[row]), int(calls.end_ns[row]), calls.pid)
+                yield Timed(f"a call of {name}", int(calls.begin_ns[row]), int(calls.end_ns[row]), calls.pid)
 
 
 class Pressure(Trigger):
