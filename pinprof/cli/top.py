@@ -32,7 +32,7 @@ _SHARE = 0.2
 """Of one processor, for what is shown: a larger window is looked at less often."""
 _HOME, _TO_THE_END = "\x1b[H", "\x1b[K"
 """To the first cell of the screen, and clear the rest of a line (ECMA-48): nothing flickers."""
-_KEYS = "a answer · c causes · l lines · w waits · m memory │ +/- window · p pause · s save · q quit"
+_KEYS = "a answer · c causes · l lines · w waits · m memory · g CUDA │ +/- window · p pause · s save · q quit"
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})

@@ -61,7 +61,7 @@ class AgentFile(ABC):
 
     @abstractmethod
     def give_back(self, before_ns: int) -> None:
-        """Of what was before a time, keep what later records need."""
+        """Keep what later records need of what was before a time."""
 
     @abstractmethod
     def cut(self, begin_ns: int) -> bytes:
@@ -117,7 +117,7 @@ class ChunkedFile(AgentFile):
         self._last_ns = max([self._last_ns, *(chunk.last_ns for chunk in self._chunks)])
 
     def give_back(self, before_ns: int) -> None:
-        """Of what was before a time, keep what later records need."""
+        """Keep what later records need of what was before a time."""
         self.forget(before_ns)
         kept = []
         for chunk in self._chunks:
@@ -184,7 +184,7 @@ class AgentFiles:
     """All files of the agent in the directory of a recording."""
 
     def __init__(self, directory: Path, shortened: dict[Path, Callable[[int], bytes]]) -> None:
-        """`shortened` is told of each (streams/window.py)."""
+        """`shortened` gets one entry for each (streams/window.py)."""
         from pinprof.portions.gpu_kept import GpuKept
         from pinprof.portions.inside_kept import InsideKept
         from pinprof.portions.nvtx_kept import NvtxKept
@@ -270,11 +270,13 @@ def last_of_each(*key: NDArray[Any]) -> Bool:
 
 def in_chunks(layout: np.dtype[np.void], blocks: Sequence[bytes], record: int) -> Iterator[bytes]:
     """Chunks with blocks of records, none of which is divided; `layout` is that of their heads."""
-    held, length = [], 0
+    held: list[bytes] = []
+    length = 0
     for block in [*blocks, b""]:
         if length and (not block or length + len(block) > _MOST_UNITS_BYTES):
             yield whole_chunk(layout, length // record, b"".join(held))
-            held, length = [], 0
+            held: list[bytes] = []
+    length = 0
         held.append(block)
         length += len(block)
 

@@ -50,7 +50,7 @@ class GpuKept(AgentFile):
         self._places.append((self._read, self._last_ns))
 
     def give_back(self, before_ns: int) -> None:
-        """Of what was before a time, keep what later records need."""
+        """Keep what later records need of what was before a time."""
         place = self._begins
         while self._places and self._places[0][1] < before_ns:
             place = self._places.popleft()[0]

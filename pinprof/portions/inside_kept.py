@@ -24,7 +24,7 @@ _WITH_TEXT = (Kind.SITE, Kind.MAPPED, Kind.UNMAPPED, Kind.NAMED, Kind.MODULE, Ki
 _ONCE = (Kind.COMMUNICATOR, Kind.ENTERED, Kind.BEGUN, Kind.WITHDREW)
 """Said once of a process."""
 _AT_ITS_BEGIN = (Kind.THREAD, Kind.ANCHOR, Kind.MAPPED, Kind.UNMAPPED, *_ONCE, Kind.RESIDENT)
-"""Whose `end` is no time."""
+"""Whose `end` says something else."""
 _ROW = np.dtype([*RECORD.descr, ("ns", "<i8"), ("at", "<i8"), ("tid", "<u8"), ("text", "<i8")])
 """A record, when it happened, whose it is, and the number of its text, -1 for none."""
 PINS = ("alloc pinned", "register")
@@ -130,7 +130,9 @@ class InsideKept(ChunkedFile):
                 rows[name] = units[name][wanted]
             rows["ns"], rows["tid"], rows["text"] = moment[wanted], owner["address"][wanted], texts[wanted]
             # What is given back may come to others before the call returns.
-            rows["at"] = np.where(self._begins(rows) | (rows["kind"] == Kind.GIVEN), rows["ns"], self._ns(rows["begin"]))
+            rows["at"] = np.where(
+                self._begins(rows) | (rows["kind"] == Kind.GIVEN), rows["ns"], self._ns(rows["begin"])
+            )
             self._pending.add(rows)
             self._pinned = None
 
@@ -159,9 +161,7 @@ class InsideKept(ChunkedFile):
         ]
         named = np.frombuffer(b"".join(blocks), RECORD)
         used = set(np.unique(np.concatenate([named["site"], named["extra"][named["kind"] == Kind.GIVEN]])).tolist())
-        sites = [
-            _thread(0) + _site(number, text) for number, text in self._sites.items() if number in used
-        ]
+        sites = [_thread(0) + _site(number, text) for number, text in self._sites.items() if number in used]
         anchors = [_thread(0) + one.tobytes() for one in self._anchors]
         chunks = in_chunks(self.chunk, [*anchors, *sites, *self._said, *blocks], RECORD.itemsize)
         return self._header(begin_ns) + b"".join(chunks)
@@ -191,10 +191,10 @@ class InsideKept(ChunkedFile):
         return owners
 
     def _concerned(self, units: Units) -> Bool:
-        """Which are calls that grant memory, or take it back."""
+        """Which are calls that grant memory, or after which it is granted no more."""
         known = np.array([_about(role) is not None for role in self._roles] or [False])
         calls = (units["kind"] == Kind.CALL) & (units["result"] == 0) & (units["function"] < len(self._roles))
-        return calls & known[np.where(calls, units["function"], 0)]
+        return np.asarray(calls & known[np.where(calls, units["function"], 0)])
 
     def _begins(self, rows: Units) -> Bool:
         """Which records are of memory that is there from then on."""
@@ -210,7 +210,7 @@ class InsideKept(ChunkedFile):
         return np.concatenate([rows[self._begins(rows) & last_of_each(what, address)], _still_mapped(rows[maps])])
 
     def _of_chunk(self, chunk: Chunk, begin_ns: int) -> bytes:
-        """Of a chunk what happened from a time on, with whose it is."""
+        """What of a chunk happened from a time on, with whose it is."""
         if chunk.last_ns < begin_ns:
             return b""
         units = self.units(chunk)

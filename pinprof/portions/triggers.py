@@ -37,7 +37,9 @@ _ENOUGH, _MOST_NAMES, _STEPS = 200, 1000, 16
 """Ranges of a name before its p99 is known; names that are followed; steps of lengths in each doubling."""
 _QUANTILE = re.compile(r"(?:(\d{1,3}(?:\.\d{1,3})?)x)?p99")
 _FORM = re.compile(r"([a-z]+)(?::([^>]+))?(?:>(.+))?")
-_EXAMPLES = "'range:step>250ms', 'range:step>p99', 'call:pin>10ms', 'psi:memory>10%', 'pinned>4GiB', signal:USR2 or crash"
+_EXAMPLES = (
+    "'range:step>250ms', 'range:step>p99', 'call:pin>10ms', 'psi:memory>10%', 'pinned>4GiB', signal:USR2 or crash"
+)
 
 
 @dataclass(frozen=True)
