@@ -275,8 +275,7 @@ def in_chunks(layout: np.dtype[np.void], blocks: Sequence[bytes], record: int) -
     for block in [*blocks, b""]:
         if length and (not block or length + len(block) > _MOST_UNITS_BYTES):
             yield whole_chunk(layout, length // record, b"".join(held))
-            held: list[bytes] = []
-    length = 0
+            held, length = [], 0
         held.append(block)
         length += len(block)
 

@@ -1,4 +1,4 @@
-"""The agent's file of NVTX while the last seconds alone are kept: names that are given once, and ranges that are open."""
+"""The agent's file of NVTX while the last seconds alone are kept: names given once, and ranges that are open."""
 
 from __future__ import annotations
 
