@@ -1,7 +1,8 @@
 """The agent's file of calls and of memory while the last seconds alone are kept.
 
-Kept are sites that records name, memory that is granted or made and was not given back, mappings that are still there,
-and communicators. Samples of timers are not: whoever keeps the last seconds has the native collector.
+Kept are sites that records name, the last copy of each line and size, memory that is granted or made and was not given
+back, mappings that are still there, and communicators. Samples of timers are not: whoever keeps the last seconds has
+the native collector.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ _AT_ITS_BEGIN = (Kind.THREAD, Kind.ANCHOR, Kind.MAPPED, Kind.UNMAPPED, *_ONCE, K
 """Whose `end` says something else."""
 _ROW = np.dtype([*RECORD.descr, ("ns", "<i8"), ("at", "<i8"), ("tid", "<u8"), ("text", "<i8")])
 """A record, when it happened, whose it is, and the number of its text, -1 for none."""
+_TID = np.uint64(0xFFFF_FFFF)
 PINS = ("alloc pinned", "register")
 """Purposes of calls that page-lock memory."""
 _ANCHORS, _CLOCK_ERROR_NS = 4, 1_000_000
 """Ticks that are kept for the clock; how much its times may change as it is known better. What is there twice for that
 reason, or too early, is before the window when it is read."""
-_CALLS, _MAPS, _POOLS, _BLOCKS = range(4)
-"""What addresses are of."""
+_CALLS, _MAPS, _POOLS, _BLOCKS, _COPIES = range(5)
+"""What addresses are of; copies are known by their line and size class, as in a sum."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ class InsideKept(ChunkedFile):
         return owners
 
     def _concerned(self, units: Units) -> Bool:
-        """Which are calls that grant memory, or after which it is granted no more."""
+        """Which are copies, or calls that grant memory, or after which it is granted no more."""
         known = np.array([_about(role) is not None for role in self._roles] or [False])
         calls = (units["kind"] == Kind.CALL) & (units["result"] == 0) & (units["function"] < len(self._roles))
         return np.asarray(calls & known[np.where(calls, units["function"], 0)])
@@ -207,7 +209,13 @@ class InsideKept(ChunkedFile):
         calls, maps = rows["kind"] == Kind.CALL, np.isin(rows["kind"], (Kind.MAPPED, Kind.UNMAPPED))
         what = np.where(calls, about[np.where(calls, rows["function"], 0)], np.where(maps, -1, _BLOCKS))
         address = np.where(what == _POOLS, rows["extra"], rows["address"])
-        return np.concatenate([rows[self._begins(rows) & last_of_each(what, address)], _still_mapped(rows[maps])])
+        copies = what == _COPIES
+        size_class = np.frexp(rows["bytes"].astype(np.float64))[1]
+        alike = [
+            np.where(copies, column, 0) for column in (rows["tid"] & _TID, rows["site"], rows["function"], size_class)
+        ]
+        last = last_of_each(what, np.where(copies, np.uint64(0), address), *alike)
+        return np.concatenate([rows[self._begins(rows) & last], _still_mapped(rows[maps])])
 
     def _of_chunk(self, chunk: Chunk, begin_ns: int) -> bytes:
         """What of a chunk happened from a time on, with whose it is."""
@@ -245,6 +253,8 @@ def _about(role: Function) -> tuple[int, bool] | None:
         return _MAPS, role.maps
     if role.memory is not None:
         return _CALLS, role.grants or role.size is not None
+    if role.copies is not None:  # sums lie where the last one like them did
+        return _COPIES, True
     return (_POOLS, True) if role.properties is not None else None
 
 

@@ -8,16 +8,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pinprof import read
+from pinprof import collect, read, recording
 from pinprof.base import files
+from pinprof.collect import run
+from pinprof.collect.trouble import Trouble
 from pinprof.data.activity import MemoryKind
+from pinprof.data.model import Capture
+from pinprof.data.time_window import TimeWindow
 from pinprof.machine.libraries import compiler
 from pinprof.portions.agent_files import AgentFiles
+from pinprof.portions.following import Following
 from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside.file import InsideFile
@@ -186,3 +192,91 @@ def test_a_long_call_and_pinned_memory_are_captured_with_all_that_was_pinned_bef
     assert {kind for kind, _ in copies} == {"PINNED", "PAGEABLE"}, "it was pinned before the window"
     assert {function for _, function in copies} == {"copy"}
     assert ((calls.start_ns == begin) & (calls.end_ns == end)).sum() == 1
+
+
+STEPS = """
+import ctypes, sys, time
+from pathlib import Path
+import pinprof
+cuda = ctypes.CDLL("libcuda.so.1")
+P, Q, N = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
+device, plain = Q(), ctypes.create_string_buffer(8192)
+assert not cuda.cuMemAlloc_v2(ctypes.byref(device), N(8192))
+blocks = []
+
+def step(number):
+    block = P()
+    assert not cuda.cuMemHostAlloc(ctypes.byref(block), N(4096), 0)
+    blocks.append(block)
+    for source in (blocks[0], blocks[-1], P(ctypes.addressof(plain))):
+        for _ in range(50):
+            cuda.cuMemcpyHtoDAsync_v2(device, source, N(100 + number % 900), None)
+    if number % 3:
+        cuda.cuMemFreeHost(blocks.pop())
+
+deadline, number = time.monotonic() + 200, 0
+while not Path(sys.argv[1]).exists() and time.monotonic() < deadline:
+    with pinprof.phase("step"):
+        step(number)
+    number += 1
+    time.sleep(0.002)
+"""
+
+
+def rows_between(capture: Capture, begin: int, end: int) -> tuple[Counter[Any], Counter[Any], Counter[Any]]:
+    """Samples, calls and ranges of a part of a capture."""
+    part = TimeWindow(begin, end).begun(capture)
+    samples = part.samples.take((part.samples.time_ns >= begin) & (part.samples.time_ns < end))
+    names = [
+        tuple(part.stacks.frames.symbol[part.stacks.frame[one]] for one in part.stacks.chain(node))
+        for node in samples.stack.tolist()
+    ]
+    assert part.activity is not None
+    calls = part.activity.calls
+    lines = [(site.path, site.line) for site in calls.sites]
+    columns = (calls.start_ns, calls.end_ns, calls.tid, calls.size_bytes, calls.source_kind, calls.target_kind)
+    called = [
+        (calls.names[name], lines[site], *row)
+        for name, site, *row in zip(
+            calls.name.tolist(), *(column.tolist() for column in (calls.site, *columns) if column is not None),
+            strict=True,
+        )
+    ]  # fmt: skip
+    ranges = zip(part.ranges.name, part.ranges.start_ns.tolist(), part.ranges.end_ns.tolist(), strict=True)
+    sampled = zip(samples.time_ns.tolist(), samples.tid.tolist(), samples.event.tolist(), names, strict=True)
+    return Counter(sampled), Counter(called), Counter(ranges)
+
+
+def test_a_window_has_the_samples_the_calls_and_the_ranges_of_the_whole(tmp_path: Path, driver: Path) -> None:
+    script, stop = tmp_path / "steps.py", tmp_path / "stop"
+    script.write_text(STEPS)
+    command = (sys.executable, str(script), str(stop))
+    request = collect.RecordRequest(command, python="off", gpu="off")
+    windows: list[Path] = []
+
+    def hooks(folder: Path) -> run.RecordingHooks:
+        following = Following(folder, command, longest_s=3600)
+
+        def watch(recorded: run.CollectorRun) -> float:
+            following.look(recorded)
+            if not windows and following.seen_s > 6:
+                windows.extend(following.write(tmp_path / f"{length}.pinprof", length) for length in (2, 3600))
+                stop.touch()
+            return 0.5
+
+        return run.RecordingHooks(watch=watch)
+
+    with ExitStack() as places, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(driver))
+        outcome = recording.follow(request, Trouble(raises=True), hooks, places)
+    assert outcome.exit_status == 0
+    part, whole = map(read.read, windows)
+    begin, end = part.manifest.outcome["recorded_ns"]
+    assert begin > whole.manifest.outcome["recorded_ns"][0] + 10**9
+    for found, wanted, least in zip(
+        rows_between(part, begin, end), rows_between(whole, begin, end), (20, 5000, 50), strict=True
+    ):
+        assert found == wanted
+        assert found.total() > least
+    inside = [next((window / "inside").iterdir()).stat().st_size for window in windows]
+    assert inside[0] < inside[1]
