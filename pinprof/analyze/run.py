@@ -34,9 +34,9 @@ from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.ranges.membership import Membership, membership
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.restriction import Attributed, during
-from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, main_event
+from pinprof.analyze.results import EventResult, Finding, RangeResult, main_event
 from pinprof.analyze.rules.rule import View
-from pinprof.analyze.rules.rules import findings
+from pinprof.analyze.rules.rules import failed_calls, findings
 from pinprof.analyze.selection import Part
 from pinprof.analyze.sites import Sites
 from pinprof.base.lazy_dataclass import dataclass
@@ -158,9 +158,10 @@ class Run:
     def leading(self) -> tuple[str, ...]:
         """Sentences that come before any answer: which part this is, a CUDA call failed, a link is full."""
         part = (self.part.sentence(),) if self.part else ()
-        failed = (one.title for one in self.findings if (one.rule, one.severity) == (FAILED_CALLS, "critical"))
+        failed = failed_calls(self.view)
+        titles = (failed.title,) if failed.severity == "critical" else ()
         full = leading(self.view)
-        return (*part, *failed, *((full,) if full and full != self.headline else ()))
+        return (*part, *titles, *((full,) if full and full != self.headline else ()))
 
     @cached_property
     def course(self) -> Course | None:

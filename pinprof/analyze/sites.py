@@ -21,6 +21,8 @@ _SYSTEM = re.compile(
 """Paths of what is no program of somebody who looks for a line to change."""
 _NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|{RUNTIME_API})$")
 """Functions in a program's file that nobody wrote there."""
+_ARRAYS = re.compile(r"(torch|numpy|cupyx?|jax|jaxlib|numba|tensorflow|cuda)/")
+"""Libraries whose functions are operations on arrays."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,13 @@ class Sites:
         if place is None:
             return Site(self._capture.stacks.frames.function[frame], "", 0, thread)
         return _site(place, self._files[place.path], thread)
+
+    def by_a_library(self, nodes: Int32) -> Bool:
+        """Per node, whether a library does this for the program; one of arrays does what the own line says."""
+        places = {frame: place for frame, place in self._places.items() if not _ARRAYS.match(place.short)}
+        _, inner = nearest_places(self._capture.stacks, places)
+        frames = inner[nodes]
+        return np.asarray((frames != NOTHING) & ~self.are_own(frames))
 
     def are_own(self, frames: Int32) -> Bool:
         """Whether places are in the program's own code; NOTHING is not."""

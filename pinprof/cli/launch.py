@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pinprof.ranks.rank_run import RankRun
     from pinprof.ranks.results import Launch
     from pinprof.read import ReadOptions
+    from pinprof.read.symbols.kept import KeptSymbols
 
 FORMATS = ("html", "text", "json", "markdown")
 """What a whole launch can be shown as."""
@@ -145,6 +147,14 @@ def _several_at_a_time(captures: Sequence[Path], options: ReadOptions, workers: 
                 yield _Read(rank_of(path) or 0, None, "The process that read it died. It may need more memory.")
 
 
+@cache
+def _kept_symbols() -> KeptSymbols:
+    """The symbol tables of files that ranks share: each is read once by a process."""
+    from pinprof.read.symbols.kept import KeptSymbols
+
+    return KeptSymbols()
+
+
 def _reduced(path: Path, options: ReadOptions) -> _Read:
     """One rank, read and reduced; what cannot be read is reported, and the others go on."""
     from pinprof import analyze, read
@@ -152,6 +162,7 @@ def _reduced(path: Path, options: ReadOptions) -> _Read:
     from pinprof.read import machine_rates
 
     number = rank_of(path) or 0
+    options = replace(options, kept=_kept_symbols())
     try:
         run = rank_run(analyze.analyze(machine_rates.stored(read.read(path, options))), number)
     except PinprofError as error:

@@ -30,8 +30,6 @@ from pinprof.ranks.spent import NO_PLACE, ProgramPlace
 from pinprof.ranks.why import excess
 
 MOST_LANES = 64
-_LEAST_STEPS = 5
-_COVERED = 0.5
 _LATEST_START = 0.25
 """The start is over by this part of the meetings."""
 _FIRST = 20
@@ -199,31 +197,16 @@ def _steps(run: RankRun, meetings: Meetings, late: Late) -> tuple[str, Int64, in
     pattern; else meetings.
     """
     by_meetings: tuple[str, Int64, int, How, int] = ("meeting", late.held, len(late.rows), late.how, late.every)
-    name = _step_name(run)
-    starts = run.steps_ns if name is None else run.spans.start_ns[run.spans.name == name]
-    if len(starts) < _LEAST_STEPS:
+    if run.steps is None:
         return by_meetings
+    starts = np.array(run.steps.starts_ns, np.int64)
     step = np.searchsorted(starts, meetings.release_ns[late.rows], "right") - 1
     held = np.unique(step[late.held][step[late.held] >= 0])
     how, every = pattern(held, starts) if len(held) > 1 else (late.how, late.every)
-    if name is not None:
-        return run.range_names[name], held, len(starts), how, every
+    if run.steps.by == "range":
+        return run.steps.what, held, len(starts), how, every
     steps = how == "always" and late.how in ("often", "some")
     return ("step", held, len(starts), how, every) if steps else by_meetings
-
-
-def _step_name(run: RankRun) -> int | None:
-    """The outermost range that repeats through most of the work."""
-    spans = run.spans
-    work = max(run.phase_ns("work"), 1)
-    best: tuple[int, int, int] | None = None
-    for name in np.unique(spans.name).tolist():
-        rows = np.flatnonzero(spans.name == name)
-        length = int((spans.end_ns[rows] - spans.start_ns[rows]).sum())
-        if len(rows) >= _LEAST_STEPS and length >= _COVERED * work:
-            key = (int(spans.depth[rows].min()), len(rows), name)
-            best = key if best is None else min(best, key)
-    return best[2] if best else None
 
 
 def _cure(

@@ -15,7 +15,7 @@ from pinprof.analyze.activity.sampled import COLLECTIVE, GpuSample
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.completeness import Gap
 from pinprof.analyze.course.critical import AWAITS
-from pinprof.analyze.course.results import Course, Interval
+from pinprof.analyze.course.results import Course, Interval, Steps
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.lines import NOTHING
@@ -84,8 +84,8 @@ class RankRun:
     uses_nccl: bool
     spans: RangeSpans
     range_names: tuple[str, ...]
-    steps_ns: Int64
-    """When each step of its work begins, by its calls or ranges; empty where nothing repeats."""
+    steps: Steps | None
+    """What repeats through its work."""
     memory: MemoryResult | None
     machine: Mapping[str, tuple[int, int, int]]
     """Counter of the machine → (first, least, most)."""
@@ -155,7 +155,7 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
         uses_nccl=any("libnccl" in dso.name for dso in capture.stacks.frames.dsos),
         spans=spans,
         range_names=range_names,
-        steps_ns=np.array(course.steps.starts_ns if course.steps else (), np.int64),
+        steps=course.steps,
         memory=analysis.memory,
         machine={
             name: (int(values[0]), int(values.min()), int(values.max()))
@@ -285,7 +285,7 @@ def moved(run: RankRun, offset_ns: int) -> RankRun:
         collectives=run.collectives.moved(offset_ns),
         computing=Intervals(run.computing.start + offset_ns, run.computing.end + offset_ns),
         spans=run.spans.moved(offset_ns),
-        steps_ns=run.steps_ns + offset_ns,
+        steps=run.steps and run.steps.moved(offset_ns),
         calls=run.calls.moved(offset_ns),
         savings=tuple(one.moved(offset_ns) for one in run.savings),
         busy=Intervals(run.busy.start + offset_ns, run.busy.end + offset_ns),

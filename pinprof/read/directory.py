@@ -57,8 +57,7 @@ class Reading:
             return Resolver(kallsyms=self.kallsyms, recording=True, kept=self.options.kept)
         symbols = store.part(self.directory, store.SYMBOLS)
         sealed = SealedSymbols.load(symbols) if symbols else None
-        kept = self.options.kept if sealed is None else None
-        return Resolver(kallsyms=self.kallsyms, symfs=self.options.symfs, sealed=sealed, kept=kept)
+        return Resolver(kallsyms=self.kallsyms, symfs=self.options.symfs, sealed=sealed, kept=self.options.kept)
 
     @cached_property
     def ranges(self) -> CaptureRanges:

@@ -39,7 +39,7 @@ class ReadOptions:
     interpreter_frames: bool = False
     """Keep the Python interpreter's own functions in stacks that have Python functions."""
     kept: KeptSymbols | None = None
-    """Symbol tables that captures of this boot share; of captures without symbols of their own."""
+    """Symbol tables that captures share, of one boot where these have no symbols of their own."""
     progress: Progress = untold
     """How far the reading is, as far as the format lets its reader tell."""
 

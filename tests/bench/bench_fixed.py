@@ -1,10 +1,11 @@
 """What a recording costs that has nothing to record, and reading it: by turns with perf, and with another pinprof.
 
-    python tests/bench/bench_fixed.py [--rounds 9] [--before PINPROF]
+    python tests/bench/bench_fixed.py [--rounds 9] [--before PINPROF] [-- COMMAND …]
 
 `--before` is the `pinprof` of another checkout or installation. Wall and CPU seconds (user and system, children
 included) of each command, the least and the median of all rounds; the first round is thrown away. The blocks are those
-of `pinprof.record()` in one process. The parts are one `pinprof record` of this checkout with the time of its steps.
+of `pinprof.record()` in one process. The parts are one `pinprof record` of this checkout with the time of its steps;
+with a command they are those of its recording and its report, alone.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ timed(run.CollectorRun, "program_ended", "program ended")
 timed(run.Session, "finish_recorders", "recorders ended")
 timed(recording._Symbols, "store", "symbols stored")
 timed(recording, "finish", "capture whole")
+if "--no-report" not in sys.argv:
+    from pinprof.cli import pipeline
+    timed(pipeline, "attributed", "attributed")
+    timed(pipeline, "guessed", "searched")
+    timed(pipeline, "answer", "answer")
+    timed(pipeline, "write_page", "page")
 cli.main(sys.argv[1:])
 """
 
@@ -92,7 +99,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--before", type=Path)
+    parser.add_argument("command", nargs="*")
     asked = parser.parse_args()
+    if asked.command:
+        with tempfile.TemporaryDirectory() as folder:
+            parts([], asked.command, Path(folder))
+        return
     now = str(Path(sys.executable).with_name("pinprof"))
     pinprofs = {"now": now} | ({"before": str(asked.before.absolute())} if asked.before else {})
     record = ("record", "--no-calibrate", "-o", "out.pinprof")
@@ -130,11 +142,15 @@ def main() -> None:
             rows = [tuple(map(float, line.split())) for line in said.splitlines()]
             whole, entered, spent = (statistics.median(column) for column in zip(*rows, strict=True))
             print(f"a block, {name}: {whole:.2f} s, {entered:.2f} of it before its first line; {spent:.2f} s CPU")
-        print(f"\n{'parts, after':34}   wall    own  children")
-        shutil.rmtree(place / "out.pinprof", ignore_errors=True)
-        words = [sys.executable, "-c", PARTS, *record, "--no-report", "--", "true"]
-        sys.stdout.flush()
-        subprocess.run(words, cwd=place, check=True)
+        parts(["--no-calibrate", "--no-report"], ["true"], place)
+
+
+def parts(options: Sequence[str], command: Sequence[str], place: Path) -> None:
+    """Print when each step of a recording ended."""
+    print(f"\n{'parts, after':34}   wall    own  children", flush=True)
+    shutil.rmtree(place / "out.pinprof", ignore_errors=True)
+    words = [sys.executable, "-c", PARTS, "record", *options, "-o", "out.pinprof", "--", *command]
+    subprocess.run(words, cwd=place, check=True)
 
 
 if __name__ == "__main__":

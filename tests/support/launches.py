@@ -97,7 +97,7 @@ def rank_of(number: int, doing: Doing, **changes: object) -> RankRun:
         uses_nccl=False,
         spans=RangeSpans.empty(),
         range_names=(),
-        steps_ns=none,
+        steps=None,
         memory=None,
         machine={},
     )

@@ -102,7 +102,7 @@ def course(
         start_ns=start_ns,
         end_ns=start_ns + 2400 * MS,
         phases=phases,
-        steps=Steps(what, 60, 20_100_000, 31 * MS, start_ns + 2000 * MS) if steps else None,
+        steps=Steps("call", what, 60, 20_100_000, 31 * MS, start_ns + 2000 * MS) if steps else None,
         wall=WallTable(empty64, empty64, empty32, empty32, empty32),
     )
 

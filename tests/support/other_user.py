@@ -21,7 +21,9 @@ _ASK = "import os, sys, numpy, pinprof.cli.record; sys.exit(not os.access(sys.ex
 
 @cache
 def _found() -> tuple[str, str]:
-    path = os.pathsep.join([str(_ROOT), *(entry for entry in sys.path if entry.endswith("-packages"))])
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    packages = [entry for entry in sys.path if entry.endswith("-packages") or entry in given]
+    path = os.pathsep.join([str(_ROOT), *packages])
     for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
         asked = [*AS_NOBODY, interpreter, "-c", _ASK]
         if subprocess.run(asked, capture_output=True, env={"PYTHONPATH": path}, check=False).returncode == 0:

@@ -1,11 +1,13 @@
 """What the report says of the host's cases where less and less is permitted, against everything permitted.
 
-usage: python -m tests.truth.permission [NAME…] [--only SITUATION…] [--cases FOLDER] [--out TABLE.md]
+usage: python -m tests.truth.permission [NAME…] [--only SITUATION…] [--cases FOLDER] [--rounds 1] [--at-once 1]
+           [--out TABLE.md]
 
-Each program of `tests/cases` that needs no GPU (or of another folder, whose guilty lines end in `GUILTY`) is recorded
-with everything permitted, and then in each situation. A row says for how many cases the first opportunity has the same
-line and cure, for how many of these the saving differs by 35 % at most, and in how many something is found that is not
-found with everything permitted. Runs on a busy machine differ, too, whatever is permitted.
+Each program of `tests/cases` that this machine can run (or of another folder, whose guilty lines end in `GUILTY`) is
+recorded with everything permitted, and then in each situation, in turns for as many rounds as are asked for. A row says
+in how many of these turns the first opportunity has the same line and cure, for how many of them the saving differs by
+35 % at most, and in how many something is found that is not found with everything permitted. Runs on a busy machine
+differ, too, whatever is permitted.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +118,26 @@ def recorded(program: Program, situation: str, folder: Path) -> Said:
 def cases(folder: Path, names: list[str]) -> Iterator[Program]:
     """The programs of a folder, or those with these names."""
     for path in sorted(folder.iterdir()):
-        if path.suffix in (".py", ".c", ".cpp") and (not names or path.stem in names):
+        if path.suffix in (".py", ".c", ".cpp", ".cu") and (not names or path.stem in names):
             program = Program(path)
             if program.guilty():
                 yield program
+
+
+def turn(program: Program, situations: Mapping[str, str], folder: Path) -> dict[str, Said]:
+    """What is said of a program with everything permitted, and in each situation; empty where it cannot be had.
+
+    `situations`: by their names, the first with everything permitted.
+    """
+    said: dict[str, Said] = {}
+    try:
+        for name, words in situations.items():
+            said[name] = recorded(program, words, folder)
+    except (Skipped, RuntimeError, subprocess.SubprocessError, pytest.skip.Exception) as why:
+        print(f"{program.path.stem}: skipped. {why}", flush=True)
+        return {}
+    print("\n    ".join([program.path.stem, *(f"{name}: {found}" for name, found in said.items())]), flush=True)
+    return said
 
 
 def table(rows: dict[str, Row]) -> str:
@@ -137,25 +156,24 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="programs without their suffix; all without names")
     parser.add_argument("--only", action="append", choices=SITUATIONS, help="a situation; all without")
     parser.add_argument("--cases", type=Path, default=FOLDER, help="the folder of the programs")
+    parser.add_argument("--rounds", type=int, default=1, help="turns of each program")
+    parser.add_argument("--at-once", type=int, default=1, help="programs that are recorded at the same time")
     parser.add_argument("--out", type=Path, help="where the table goes")
     options = parser.parse_args()
-    asked = [name for name in SITUATIONS if name != EVERYTHING and name in (options.only or SITUATIONS)]
-    rows = {name: Row() for name in asked}
+    asked = [name for name in SITUATIONS if name in (EVERYTHING, *(options.only or SITUATIONS))]
+    situations = {name: SITUATIONS[name] for name in asked}
+    rows = {name: Row() for name in asked[1:]}
+    chosen = list(cases(options.cases, options.names))
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/tmp")))
         folder.chmod(0o711)
-        for program in cases(options.cases, options.names):
-            try:
-                whole = recorded(program, SITUATIONS[EVERYTHING], folder)
-                print(f"{program.path.stem}: {whole}", flush=True)
-                for name in asked:
-                    found = recorded(program, SITUATIONS[name], folder)
-                    rows[name].add(whole, found)
-                    print(f"    {name}: {found}", flush=True)
-            except (Skipped, RuntimeError, subprocess.TimeoutExpired, pytest.skip.Exception) as why:
-                print(f"{program.path.stem}: skipped. {why}", flush=True)
-    text = table(rows)
-    print(text)
+        at_once = stack.enter_context(ThreadPoolExecutor(options.at_once))
+        for _ in range(options.rounds):
+            for said in at_once.map(lambda program: turn(program, situations, folder), chosen):
+                for name in rows if said else ():
+                    rows[name].add(said[EVERYTHING], said[name])
+            text = table(rows)
+            print(text, flush=True)
     if options.out:
         options.out.write_text(text)
 

@@ -5,7 +5,7 @@ All times are integer nanoseconds of the capture's clock.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Literal
 
 import numpy as np
@@ -53,6 +53,7 @@ class Phase:
 class Steps:
     """What repeats through the work: a range, a call, or large memory that a line makes."""
 
+    by: Literal["range", "call", "memory"]
     what: str
     """The range around each step, without its number: `ProfilerStep`; else the call that begins it, with its place:
     `cudaMemcpyAsync in step (train.py:20)`.
@@ -65,6 +66,15 @@ class Steps:
     """When each begins, …"""
     ends_ns: tuple[int, ...] = field(default=(), compare=False)
     """… and ends."""
+
+    def moved(self, offset_ns: int) -> Steps:
+        """The same on a clock that shows this much more."""
+        return replace(
+            self,
+            slowest_start_ns=self.slowest_start_ns + offset_ns,
+            starts_ns=tuple(start + offset_ns for start in self.starts_ns),
+            ends_ns=tuple(end + offset_ns for end in self.ends_ns),
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

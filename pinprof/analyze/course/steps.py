@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import numpy as np
 
@@ -71,12 +72,12 @@ def _of_calls(calls: Calls, critical: Critical, within: Interval, least: float) 
     _, _, place = min(entry for entry in found if len(parts[entry[2]]) <= ALIKE * rarest)
     name, number = calls.names[places.keys[0][place]], int(places.keys[1][place]) - 1
     what = f"{name} in {_named(table.sites[number])}" if number >= 0 else name
-    return _begun(what, table.start_ns[parts[place]], within)
+    return _begun("call", what, table.start_ns[parts[place]], within)
 
 
 def _of_ranges(capture: Capture, critical: Critical, within: Interval, least: float) -> Steps | None:
     """By the range with the fewest instances that repeats, of several the one that covers most; a number at the end of
-    its name counts its instances.
+    its name counts its instances. A range is the program's own word, however much its instances differ.
     """
     ranges = capture.ranges
     mine = (ranges.pid == critical.pid) & (ranges.start_ns >= within.start_ns) & ranges.closed
@@ -91,9 +92,9 @@ def _of_ranges(capture: Capture, critical: Critical, within: Interval, least: fl
     )
     return next(
         (
-            _steps(name, ranges.start_ns[rows], ranges.end_ns[rows], length[rows])
-            for _, _, name, rows in named
-            if _regular(length[rows], least)
+            _steps("range", name, ranges.start_ns[rows], ranges.end_ns[rows], length[rows])
+            for _, total, name, rows in named
+            if -total >= least and np.median(length[rows]) >= LEAST_NS
         ),
         None,
     )
@@ -118,7 +119,7 @@ def _of_memory(capture: Capture, critical: Critical, within: Interval, least: fl
         return None
     rarest = min(regular, key=lambda part: (len(part), int(table.time_ns[part[0]])))
     maker = memory.sites[int(table.site[rarest[0]])].caller
-    return _begun(f"memory that {_named(maker)} makes", table.time_ns[rarest], within)
+    return _begun("memory", f"memory that {_named(maker)} makes", table.time_ns[rarest], within)
 
 
 def _named(caller: Caller) -> str:
@@ -133,16 +134,16 @@ def _regular(length: Int64, least: float) -> bool:
     return bool(covered >= least and middle >= LEAST_NS and high <= SPREAD * low)
 
 
-def _begun(what: str, starts: Int64, within: Interval) -> Steps:
+def _begun(by: Literal["call", "memory"], what: str, starts: Int64, within: Interval) -> Steps:
     """A step lasts until the next one begins; how long the last one took is not known: as long as most."""
     length = np.diff(starts)
     last = min(int(starts[-1] + np.median(length)), within.end_ns)
-    return _steps(what, starts, np.append(starts[1:], last), length)
+    return _steps(by, what, starts, np.append(starts[1:], last), length)
 
 
-def _steps(what: str, starts: Int64, ends: Int64, length: Int64) -> Steps:
+def _steps(by: Literal["range", "call", "memory"], what: str, starts: Int64, ends: Int64, length: Int64) -> Steps:
     slowest = int(np.argmax(length))
     return Steps(
-        what, len(starts), int(np.median(length)), int(length[slowest]), int(starts[slowest]),
+        by, what, len(starts), int(np.median(length)), int(length[slowest]), int(starts[slowest]),
         tuple(starts.tolist()), tuple(ends.tolist()),
     )  # fmt: skip

@@ -230,7 +230,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "one large copy",
             {
                 NATIVE: (
-                    "cudaMemcpyAsync(device, host, rows * size, cudaMemcpyHostToDevice, stream);\n"
+                    "cudaMemcpyAsync(device, host, rows * size, cudaMemcpyHostToDevice, stream);  // or back\n"
                     "// if the pieces are not contiguous: cudaMemcpy2DAsync, or cudaMemcpyBatchAsync (CUDA 12.8)"
                 ),
             },

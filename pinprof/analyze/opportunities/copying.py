@@ -157,6 +157,9 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
             # A long wait is for work of the GPU, which takes as long whoever waits for it.
             if group.count < SCALARS or not _reads_scalars(group) or waits > SCALAR_WAIT_NS * group.count:
                 continue
+            theirs = rows[scene.sites.by_a_library(scene.node[rows])]
+            if 2 * scene.ns(theirs) > scene.ns(rows):
+                continue  # A library decides how often it reads.
             site, cost = scene.site_of_calls(group.calls, rows), scene.cost_of_calls(calls, rows)
             beside = np.setdiff1d(scene.rows_between(calls, others=True), rows)
             around, remains, basis = scene.ns(beside), Estimate(0.5 * cost, 0.2 * cost, 0.9 * cost, RUN), HALF

@@ -142,13 +142,16 @@ def search(scene: Scene) -> Opportunities:
 
 
 def _in_its_phase(scene: Scene, candidate: Candidate) -> Candidate:
-    """The candidate with what it costs in the phase that most of it lies in: no saving is of another one's time."""
+    """The candidate with what it costs in the phase that most of it lies in: no saving is of another one's time, and no
+    cost, part of which is calculated, is more than the phase takes.
+    """
     rows, phase = candidate.rows, PHASE_NAMES.index(candidate.phase)
     inside, all_ns = scene.ns(rows[scene.phase[rows] == phase]), scene.ns(rows)
     title = candidate.title
     if title.startswith("range "):
         # The name of a file or a function begins a sentence as it is.
         candidate = replace(candidate, title=title[0].upper() + title[1:])
+    candidate = replace(candidate, cost_ns=min(candidate.cost_ns, scene.phase_ns(candidate.phase)))
     share = inside / max(all_ns, 1)
     if not inside or share >= WHOLLY:
         return candidate

@@ -132,7 +132,9 @@ class Scopes:
                 mine = events.counted(np.repeat(owner, length), row)
                 path, row = path[mine], row[mine]
             if several:
-                path, row = np.divmod(np.unique(path * (len(events) + 1) + row), len(events) + 1)
+                # Sorting merges the ascending runs of the intervals.
+                key = np.sort(path * (len(events) + 1) + row, kind="stable")
+                path, row = np.divmod(key[np.diff(key, prepend=-1) > 0], len(events) + 1)
             yield path, row
             del path, row  # before the next ones are made
 

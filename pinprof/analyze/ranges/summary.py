@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +35,10 @@ class _Tally:
         self.code = outcomes.of
         self.outcome = [column.tolist() for column in outcomes.keys]
         self.size = len(outcomes)
+        self.nothing = [
+            _result(event, step, 0, {}, dict.fromkeys(GROUPS, 0), 0)
+            for event, step in zip(self.events, self.steps, strict=True)
+        ]
 
     def results(self, weights: Mapping[int, tuple[int, int]]) -> tuple[EventResult, ...]:
         """One result per event from code → (weight, samples)."""
@@ -54,11 +57,10 @@ class _Tally:
                 if groups[code] >> bit & 1:
                     inclusive[event][name] += weight
         return tuple(
-            replace(
-                _result(self.events[event], samples[event], by_work[event], inclusive[event], heuristic[event]),
-                step=self.steps[event],
-            )
-            for event in range(len(self.events))
+            _result(self.events[event], self.steps[event], samples[event], works, inclusive[event], heuristic[event])
+            if works
+            else self.nothing[event]
+            for event, works in enumerate(by_work)
         )
 
 
@@ -75,7 +77,7 @@ def _descending(weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def _result(
-    event: Event, samples: int, by_work: dict[str, dict[str, int]], inclusive: dict[str, int], heuristic: int
+    event: Event, step: int, samples: int, by_work: dict[str, dict[str, int]], inclusive: dict[str, int], heuristic: int
 ) -> EventResult:
     by_leaf = _descending({leaf: sum(work.values()) for leaf, work in by_work.items()})
     by_level: dict[str, int] = {}
@@ -90,6 +92,7 @@ def _result(
         by_level=dict(sorted(by_level.items(), key=lambda item: -item[1])),
         inclusive=inclusive,
         heuristic=heuristic,
+        step=step,
     )
 
 

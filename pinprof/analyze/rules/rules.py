@@ -84,6 +84,11 @@ CUDA_RULES = frozenset(rule.name for rule in RULES if {CUDA, CALLS, CALLS_OR_CUD
 _ORDER: tuple[Severity, ...] = ("critical", "warning", "info", "not-assessable", "ok")
 
 
+def failed_calls(view: View) -> Finding:
+    """The verdict on CUDA calls that failed, which needs no sample."""
+    return next(rule for rule in RULES if rule.name == FAILED_CALLS).verdict(view)
+
+
 def findings(view: View, own: View) -> tuple[Finding, ...]:
     """Every rule's verdict of the program's own time (`own`), what fired first; nothing when the recording holds
     neither samples nor activity.

@@ -1,4 +1,4 @@
-"""Symbol tables that stay loaded between captures of one boot of one machine: portions of a recording that goes on."""
+"""Symbol tables that stay loaded between captures: portions of a recording that goes on, ranks of a launch."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Resolver:
     capture's own symbols. With `recording`, the capture was made on this machine a moment ago: its perf maps and its
     vdso are the ones found here, and every answer is remembered for `seal()`.
 
-    `kept` are symbol tables that earlier captures of this boot have loaded, and to which this one adds.
+    `kept` are symbol tables that earlier captures have loaded, and to which this one adds.
 
     A file with another build id than the recorded one is not used. For a capture with sealed symbols only `symfs` and
     files of known build id are read beside them: what else lies here belongs to another machine or another time.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from pinprof.analyze.activity.sampled import GpuSample, SampledShare
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.course.results import Interval
+from pinprof.analyze.course.results import Interval, Steps
 from pinprof.analyze.intervals import Intervals
+from pinprof.base.columns import Int64
 from pinprof.base.errors import CaptureError
 from pinprof.ranks.engine import explain
 from pinprof.ranks.rank_run import RangeSpans, RankRun
@@ -182,11 +184,17 @@ def test_steps_are_counted_by_the_range_that_repeats() -> None:
     ends = runs[1].spent.end_ns[runs[1].spent.place == 2]
     starts = np.append(runs[1].start_ns, ends[:-1])
     spans = RangeSpans(starts, ends, np.zeros(len(ends), np.int32), np.zeros(len(ends), np.int32))
-    answer = told([runs[0], replace(runs[1], spans=spans, range_names=("train",))])
+    steps = steps_of("range", "train", starts)
+    answer = told([runs[0], replace(runs[1], spans=spans, range_names=("train",), steps=steps)])
     assert answer.holds[0].unit == "train"
     assert answer.holds[0].meetings == len(ends)
     assert answer.holds[0].lines[0].range == "train"
     assert "range train" in answer.headline
+
+
+def steps_of(by: Literal["range", "call"], what: str, starts: Int64) -> Steps:
+    """Steps that begin then."""
+    return Steps(by, what, len(starts), MS, MS, 0, tuple(starts.tolist()))
 
 
 def pipeline(seed: int) -> list[RankRun]:
@@ -215,7 +223,7 @@ def test_steps_are_counted_by_calls_where_meetings_have_no_pattern() -> None:
     runs = launch(noisy(2, 3 * STEPS, 5 * MS), {(1, 3 * step): 30 * MS for step in steps})
     ends = runs[1].spent.end_ns[runs[1].spent.place == 2]
     starts = np.append(runs[1].start_ns, ends[2:-1:3])
-    (hold,) = told([runs[0], replace(runs[1], steps_ns=starts)]).holds
+    (hold,) = told([runs[0], replace(runs[1], steps=steps_of("call", "cudaLaunchKernel", starts))]).holds
     assert (hold.unit, hold.how, hold.meetings) == ("step", "always", STEPS)
     assert hold.held >= len(steps) - 1, "the first meeting is of the start"
 

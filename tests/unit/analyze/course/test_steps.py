@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -42,7 +43,7 @@ def repeated(name: str, every: int, count: int, start: int = 10, length: float =
 
 def test_rarest_call_that_repeats_regularly_begins_a_step() -> None:
     calls = repeated("cudaMemcpyAsync", 10, 48) + repeated("cudaDeviceSynchronize", 60, 8, start=12)
-    assert steps(calls) == Steps("cudaDeviceSynchronize", 8, 60 * MS, 60 * MS, 12 * MS)
+    assert steps(calls) == Steps("call", "cudaDeviceSynchronize", 8, 60 * MS, 60 * MS, 12 * MS)
 
 
 def test_of_equally_rare_calls_a_synchronisation_tells_most() -> None:
@@ -62,7 +63,7 @@ def test_calls_of_one_name_at_two_places_are_told_apart() -> None:
 
 def test_slowest_step_is_told_with_its_start() -> None:
     calls = repeated("cudaMemcpy", 40, 6) + repeated("cudaMemcpy", 40, 5, start=290)
-    assert steps(calls) == Steps("cudaMemcpy", 11, 40 * MS, 80 * MS, 210 * MS)
+    assert steps(calls) == Steps("call", "cudaMemcpy", 11, 40 * MS, 80 * MS, 210 * MS)
 
 
 def test_nothing_regular_has_no_steps() -> None:
@@ -79,7 +80,7 @@ def test_tight_loop_is_no_step() -> None:
 def test_ranges_of_one_name_are_steps_where_no_call_was_made() -> None:
     ranges = [Range("step", (10 + 45 * i) * MS, (50 + 45 * i) * MS, pid=100, tid=100) for i in range(10)]
     inner = [Range("load", (12 + 15 * i) * MS, (25 + 15 * i) * MS, 1, pid=100, tid=100) for i in range(30)]
-    assert steps(ranges=[*ranges, *inner]) == Steps("step", 10, 40 * MS, 40 * MS, 10 * MS)
+    assert steps(ranges=[*ranges, *inner]) == Steps("range", "step", 10, 40 * MS, 40 * MS, 10 * MS)
     assert steps(ranges=ranges[:4]) is None
 
 
@@ -93,19 +94,27 @@ def within(name: str, length: int, count: int = 9, domain: str = "app", number: 
 
 def test_ranges_around_nearly_all_work_are_its_steps_whatever_calls_repeat() -> None:
     calls = repeated("cudaDeviceSynchronize", 50, 9, start=14)
-    assert steps(calls, within("step", 50)) == Steps("step", 9, 50 * MS, 50 * MS, 10 * MS)
+    assert steps(calls, within("step", 50)) == Steps("range", "step", 9, 50 * MS, 50 * MS, 10 * MS)
     found = steps(calls, within("load", 30))
     assert found is not None
     assert found.what == "cudaDeviceSynchronize", "a part of a step"
 
 
 def test_the_longest_of_several_ranges_in_each_step_is_the_step() -> None:
-    assert steps(ranges=within("load", 10) + within("train", 48)) == Steps("train", 9, 48 * MS, 48 * MS, 10 * MS)
+    assert steps(ranges=within("load", 10) + within("train", 48)) == Steps(
+        "range", "train", 9, 48 * MS, 48 * MS, 10 * MS
+    )
+
+
+def test_ranges_that_differ_much_are_steps_all_the_same() -> None:
+    edges = [10, 30, 50, 60, 200, 220, 400, 410, 480]
+    ranges = [Range("batch", a * MS, b * MS, pid=100, tid=100) for a, b in itertools.pairwise(edges)]
+    assert steps(ranges=ranges) == Steps("range", "batch", 8, 20 * MS, 180 * MS, 220 * MS)
 
 
 def test_numbers_at_the_end_of_names_count_steps() -> None:
     found = steps(ranges=within("ProfilerStep#", 50, number=7))
-    assert found == Steps("ProfilerStep", 9, 50 * MS, 50 * MS, 10 * MS)
+    assert found == Steps("range", "ProfilerStep", 9, 50 * MS, 50 * MS, 10 * MS)
     assert found.starts_ns[:2] == (10 * MS, 60 * MS)
     assert found.ends_ns[:2] == (60 * MS, 110 * MS)
     assert steps(ranges=within("", 50, number=7)) is None, "a number alone names nothing"
@@ -141,8 +150,10 @@ def made_by_lines(*every: int, count: int = 1) -> Steps | None:
 
 
 def test_a_line_that_makes_large_memory_begins_steps_where_no_call_was_recorded() -> None:
-    assert made_by_lines(5, 40) == Steps("memory that step (train.py:21) makes", 12, 40 * MS, 40 * MS, 10 * MS)
-    assert made_by_lines(5, 150) == Steps("memory that step (train.py:20) makes", 96, 5 * MS, 5 * MS, 10 * MS)
+    assert made_by_lines(5, 40) == Steps(
+        "memory", "memory that step (train.py:21) makes", 12, 40 * MS, 40 * MS, 10 * MS
+    )
+    assert made_by_lines(5, 150) == Steps("memory", "memory that step (train.py:20) makes", 96, 5 * MS, 5 * MS, 10 * MS)
     assert made_by_lines(150) is None
 
 

@@ -81,7 +81,7 @@ def test_calls_cost_no_more_than_they_took() -> None:
 def test_fresh_memory_is_replaced_by_a_buffer_for_one_step() -> None:
     samples = [sample for start in range(0, 200, 20) for sample in ran(start, start + 20, SMALL)]
     copies = every(20, 10, 10, to_host, size=64 * MIB)
-    (one,) = found(copies, samples, steps=Steps("step", 10, 20 * MS, 20 * MS, 0))
+    (one,) = found(copies, samples, steps=Steps("range", "step", 10, 20 * MS, 20 * MS, 0))
     assert one.cure.id == "pinned-buffer"
     # All of a call, since 5.12 ms of staging and 10 ms of faults are more than its 10 ms.
     assert one.cost_ns == 100 * MS
@@ -265,6 +265,18 @@ def test_few_values_long_waits_and_arrays_are_no_scalars() -> None:
     assert scalars(count=copying.SCALARS - 1) == []
     assert scalars(wait=2) == []
     assert scalars(size=copying.SCALAR_BYTES + 1) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "found_ones"), [("transformers/generation/utils.py", 0), ("torch/_tensor.py", 1), ("", 1)]
+)
+def test_how_often_a_library_reads_is_no_decision_of_the_program(package: str, found_ones: int) -> None:
+    path = f"/venv/lib/python3.12/site-packages/{package}"
+    within = (f"check ({path}:7)@{path}",) if package else ()
+    stack = ("step (/app/train.py:3)@/app/train.py", *within, *POLLS[1:])
+    samples = [*ran(0, 250, stack), *ran(250, 350)]
+    named = [one for one in found(every(1, 250, 1, to_host, size=4), samples) if one.cure.id == "sync-less"]
+    assert len(named) == found_ones
 
 
 def test_copies_of_two_places_are_apart() -> None:

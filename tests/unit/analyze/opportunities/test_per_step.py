@@ -33,7 +33,9 @@ def found(costly: Collection[int], length: int, steps: Steps | None, before: int
 
 def ten(first: int = 0) -> Steps:
     starts = tuple((first + number * STEP) * MS for number in range(10))
-    return Steps("step", 10, STEP * MS, STEP * MS, starts[0], starts, tuple(start + STEP * MS for start in starts))
+    return Steps(
+        "range", "step", 10, STEP * MS, STEP * MS, starts[0], starts, tuple(start + STEP * MS for start in starts)
+    )
 
 
 def test_a_cost_of_every_step_is_told_of_a_step() -> None:

@@ -260,6 +260,11 @@ def test_evidence_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.samples
 
 
+def test_a_cost_that_is_partly_calculated_is_no_more_than_its_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    (one,) = searched(monkeypatch, candidate(0, 2000, 2150, cost=2200)).found
+    assert (one.cost_ns, one.saving.likely_ns) == (2000 * MS, 1950 * MS)
+
+
 def test_saving_is_never_negative_nor_more_than_the_cost() -> None:
     dear = candidate(0, 100, 50, remains=Estimate(200 * MS, 90 * MS, 300 * MS, ""))
     assert dear.saving == Saving(0, 0, 10 * MS)
