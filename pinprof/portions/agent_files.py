@@ -28,7 +28,7 @@ _PAGE, _MOST_UNITS_BYTES = 4096, 1 << 18
 
 
 @dataclass
-class Chunk:
+class AgentChunk:
     """A chunk of a file, as far as it is read."""
 
     place: int
@@ -91,7 +91,7 @@ class ChunkedFile(AgentFile):
         super().__init__(path)
         self.head = b""
         """The page of the header, as it was first."""
-        self._chunks: list[Chunk] = []
+        self._chunks: list[AgentChunk] = []
         self._end = self._given_back = 0
         self._last_ns = 0
 
@@ -101,7 +101,7 @@ class ChunkedFile(AgentFile):
         return self._last_ns
 
     @abstractmethod
-    def gained(self, chunk: Chunk, units: Units) -> None:
+    def gained(self, chunk: AgentChunk, units: Units) -> None:
         """Take in records; the chunk's owner is known where one of them says it."""
 
     def look(self) -> None:
@@ -131,14 +131,14 @@ class ChunkedFile(AgentFile):
     def forget(self, before_ns: int) -> None:
         """What has ended by a time is needed no more."""
 
-    def units(self, chunk: Chunk) -> Units:
+    def units(self, chunk: AgentChunk) -> Units:
         """All records of a chunk that were read."""
         first = chunk.place + self.chunk.itemsize
         raw = between(self.path, first, first + chunk.read * self.record.itemsize)
         return np.frombuffer(raw, self.record)
 
     @property
-    def remaining(self) -> Sequence[Chunk]:
+    def remaining(self) -> Sequence[AgentChunk]:
         """Chunks that were not given back."""
         return self._chunks
 
@@ -160,14 +160,14 @@ class ChunkedFile(AgentFile):
             length = int(head["size"])
             if head["magic"] != chunked_file.CHUNK_MAGIC or length < _PAGE or length % _PAGE:
                 break  # nobody has begun to use it
-            self._chunks.append(Chunk(self._end, length))
+            self._chunks.append(AgentChunk(self._end, length))
             self._end += length
 
     def _head(self, descriptor: int, place: int) -> np.void:
         head: np.void = np.frombuffer(os.pread(descriptor, self.chunk.itemsize, place), self.chunk)[0]
         return head
 
-    def _read(self, descriptor: int, chunk: Chunk) -> None:
+    def _read(self, descriptor: int, chunk: AgentChunk) -> None:
         head = self._head(descriptor, chunk.place)
         room = (chunk.size - self.chunk.itemsize) // self.record.itemsize
         first, last = chunk.read, min(int(head["records"]), room)

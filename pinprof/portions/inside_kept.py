@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import FUNCTIONS, Function
 from pinprof.data.model import Bool, Int64
-from pinprof.portions.agent_files import Chunk, ChunkedFile, Pending, Units, in_chunks, last_of_each
+from pinprof.portions.agent_files import AgentChunk, ChunkedFile, Pending, Units, in_chunks, last_of_each
 from pinprof.read.inside import layout
 from pinprof.read.inside.clock import TickClock
 from pinprof.read.inside.layout import RECORD, Kind
@@ -96,7 +96,7 @@ class InsideKept(ChunkedFile):
             self._pinned = int(live["bytes"][pins[live["function"]]].sum())
         return 0 if self.ended else self._pinned
 
-    def gained(self, chunk: Chunk, units: Units) -> None:
+    def gained(self, chunk: AgentChunk, units: Units) -> None:
         """Take in records."""
         self._begin_names()
         kind, plain, texts = units["kind"], np.ones(len(units), np.bool_), np.full(len(units), -1, np.int64)
@@ -184,7 +184,7 @@ class InsideKept(ChunkedFile):
         return self._ns(np.where(np.isin(units["kind"], _AT_ITS_BEGIN), units["begin"], units["end"]))
 
     @staticmethod
-    def _owners(chunk: Chunk, units: Units) -> Units:
+    def _owners(chunk: AgentChunk, units: Units) -> Units:
         """For each record the one that says whose it is; the chunk's is the last one."""
         known = chunk.owner if chunk.owner is not None else np.zeros(1, RECORD)
         taken = np.maximum.accumulate(np.where(units["kind"] == Kind.THREAD, np.arange(1, len(units) + 1), 0))
@@ -217,7 +217,7 @@ class InsideKept(ChunkedFile):
         last = last_of_each(what, np.where(copies, np.uint64(0), address), *alike)
         return np.concatenate([rows[self._begins(rows) & last], _still_mapped(rows[maps])])
 
-    def _of_chunk(self, chunk: Chunk, begin_ns: int) -> bytes:
+    def _of_chunk(self, chunk: AgentChunk, begin_ns: int) -> bytes:
         """What of a chunk happened from a time on, with whose it is."""
         if chunk.last_ns < begin_ns:
             return b""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.portions.agent_files import Chunk, ChunkedFile, Pending, Units, whole_chunk
+from pinprof.portions.agent_files import AgentChunk, ChunkedFile, Pending, Units, whole_chunk
 from pinprof.read.nvtx import file as nvtx
 from pinprof.read.nvtx.file import RECORD, TEXT, NvtxKind
 from pinprof.streams.records import between
@@ -33,7 +33,7 @@ class NvtxKept(ChunkedFile):
         self._once: dict[tuple[int, int, int, int], np.void] = {}
         self._texts: dict[bytes, int] = {}
 
-    def gained(self, chunk: Chunk, units: Units) -> None:
+    def gained(self, chunk: AgentChunk, units: Units) -> None:
         """Take in records."""
         rows = self._rows(chunk, units)
         chunk.last_ns = max(chunk.last_ns, int(rows["ns"].max(initial=0)))
@@ -51,13 +51,13 @@ class NvtxKept(ChunkedFile):
         rows = [np.array(list(self._once.values()), _ROW), self._pending.at(begin_ns)]
         for chunk in self.remaining:
             if chunk.last_ns >= begin_ns:
-                whole = Chunk(chunk.place, chunk.size)
+                whole = AgentChunk(chunk.place, chunk.size)
                 found = self._rows(whole, self.units(chunk))
                 rows.append(found[(found["ns"] >= begin_ns) & ~np.isin(found["kind"], _ONCE)])
         texts = list(self._texts)
         return self.head + b"".join(_chunks(np.concatenate(rows), texts))
 
-    def _rows(self, chunk: Chunk, units: Units) -> Units:
+    def _rows(self, chunk: AgentChunk, units: Units) -> Units:
         """Records without those that say whose the others are."""
         known = chunk.owner if chunk.owner is not None else np.zeros(1, RECORD)
         taken = np.maximum.accumulate(np.where(units["kind"] == NvtxKind.THREAD, np.arange(1, len(units) + 1), 0))

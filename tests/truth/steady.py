@@ -2,7 +2,7 @@
 
 usage: python -m tests.truth.steady [--seconds 300] [--rate 200]
 
-The program starts as many processes a second as the machine can, at most RATE, and makes large blocks meanwhile. Printed
+The program starts as many processes a second as the machine can, at most RATE, and makes large blocks. Printed
 are, for each half minute, processes started, the resident memory of pinprof's processes, what its files take on disk,
 and its CPU time. Exit status 1 where memory grows by more than 1 % after two fifths of the time.
 """
