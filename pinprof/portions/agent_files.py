@@ -281,7 +281,7 @@ def in_chunks(layout: np.dtype[np.void], blocks: Sequence[bytes], record: int) -
 
 
 def whole_chunk(layout: np.dtype[np.void], count: int, content: bytes) -> bytes:
-    """A chunk that begins with so many records."""
+    """A chunk that begins with `count` records."""
     head = np.zeros(1, layout)
     whole = -(-(layout.itemsize + len(content)) // _PAGE) * _PAGE
     head["magic"], head["size"], head["records"] = chunked_file.CHUNK_MAGIC, whole, count
