@@ -61,6 +61,10 @@ class Terminal:
             time.sleep(0.2)
         return screen
 
+    def shows(self, text: str) -> str:
+        """The screen, once a text is on it."""
+        return self.until(lambda screen: text in screen)
+
     def ended(self) -> int:
         self.until(lambda _: self.status.exists() and self.status.read_text().endswith("\n"))
         return int(self.status.read_text())
@@ -116,7 +120,7 @@ def test_keys_choose_what_is_shown_and_a_narrow_terminal_is_filled_as_well(
     terminal.until(lambda screen: "cores busy" in screen)
     for key, shown in (("c", "fault."), ("l", "toucher.py:8"), ("m", "resident, peak"), ("g", "nothing of this")):
         terminal.press(key)
-        screen = terminal.until(lambda screen, shown=shown: shown in screen)
+        screen = terminal.shows(shown)
         assert "page faults" in screen, "the pulse stays"
     terminal.press("l")
     terminal.press("p")

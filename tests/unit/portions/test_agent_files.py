@@ -40,11 +40,12 @@ def kept(tmp_path: Path, folder: str, data: bytes) -> tuple[AgentFiles, Callable
 
 
 def said(*ranges: tuple[int, int, str], seed: int = 0) -> bytes:
-    writer, events = Writer(pid=NOBODY), []
+    writer = Writer(pid=NOBODY)
+    events: list[tuple[int, NvtxKind, int, str | None]] = []
     for number, (start, end, name) in enumerate(ranges):
         events += [(start, NvtxKind.START, number + 1, name), (end, NvtxKind.END, number + 1, None)]
-    for time, kind, number, name in sorted(events, key=lambda each: each[0]):
-        writer.say(kind, time, name, value=number, tid=random.Random(seed + time).randrange(3) + 1)
+    for time, kind, number, text in sorted(events, key=lambda each: each[0]):
+        writer.say(kind, time, text, value=number, tid=random.Random(seed + time).randrange(3) + 1)
     return writer.bytes()
 
 
