@@ -122,13 +122,10 @@ def record(
     rank: Mapping[str, Any] | None = None,
     calibrate: Calibrating | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
-    kernel_symbols: bool = True,
     reading: FreshReading | None = None,
     hooks: run.RecordingHooks = run.RecordingHooks(),
 ) -> EndedRecording:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
-
-    Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
     `calibrate` says how memory operations are measured after it; None: not at all. `reading`: as of `finish`.
     The program runs whatever keeps pinprof from recording it (`trouble`). Raises UsageError and ProgramNotFound before
@@ -172,7 +169,7 @@ def record(
     with trouble.kept(f"The capture is incomplete in {writer.path}"):
         return finish(
             writer, outcome, told, rank, calibrate,
-            running=running, kernel_symbols=kernel_symbols, trouble=trouble, reading=reading,
+            running=running, trouble=trouble, reading=reading,
         )  # fmt: skip
     return EndedRecording(outcome, writer.path, outcome.notes)
 
@@ -222,7 +219,6 @@ def finish(
     calibrate: Calibrating | None = None,
     *,
     running: bool = False,
-    kernel_symbols: bool = True,
     trouble: Trouble | None = None,
     reading: FreshReading | None = None,
 ) -> EndedRecording:
@@ -260,9 +256,6 @@ def finish(
             left = dict.fromkeys(what for what, _ in steps[number:])
             notes, broken_off = [f"{what} were not stored: the recording was interrupted." for what in left], error
             break
-    if not kernel_symbols and not notes:
-        # Whatever was seen has its name by now.
-        (writer.path / KALLSYMS).unlink(missing_ok=True)
     notes += (*symbols.notes, *rates.notes)
     if symbols.notes:
         facts["incomplete"] = {**outcome.incomplete, "outlived": " ".join(symbols.notes)}

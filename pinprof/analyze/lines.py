@@ -13,14 +13,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.main_packages import ownership
 from pinprof.base.columns import numbered_pairs, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.data.model import UNDECIDED_LINE, Capture, Int32, Int64, StackTable
 from pinprof.data.own_code import is_text, library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
@@ -88,25 +90,27 @@ class Place:
     line: int
     function: str
     short: str
-    """The path within its library; empty for the program's own code."""
+    """The path within its library; empty outside of libraries."""
+    own: bool
+    """Whether it is the program's own code."""
 
 
 def python_lines(capture: Capture, attribution: Attribution) -> tuple[EventLines, ...]:
     """Per event with such samples its weight by Python line; empty for a capture without Python functions."""
-    return _by_line(capture, attribution, _python_places(capture.stacks.frames))
+    return _by_line(capture, attribution, _python_places(capture.stacks))
 
 
 def lines_of_all(capture: Capture, attribution: Attribution, python: tuple[EventLines, ...]) -> tuple[EventLines, ...]:
     """As `python_lines`, for every language; the same where only Python's are known."""
     if not capture.stacks.frames.source:
         return python
-    return _by_line(capture, attribution, places_of_all(capture.stacks.frames))
+    return _by_line(capture, attribution, places_of_all(capture.stacks))
 
 
 def lines_of_samples(capture: Capture) -> list[str]:
     """Per sample the place that it belongs to in `lines_of_all`, such as `train.py:88`; empty where it is not known."""
-    frames = capture.stacks.frames
-    places = places_of_all(frames) if frames.source else _python_places(frames)
+    stacks = capture.stacks
+    places = places_of_all(stacks) if stacks.frames.source else _python_places(stacks)
     files = short_files(places.values())
     text = {frame: "" if place.function == UNDECIDED_LINE else _text(place, files) for frame, place in places.items()}
     text[NOTHING] = ""
@@ -114,17 +118,24 @@ def lines_of_samples(capture: Capture) -> list[str]:
     return [text[frame] for frame in line[capture.samples.stack].tolist()]
 
 
-def _python_places(frames: FrameTable) -> dict[int, Place]:
-    return {
-        index: _place(frames, index)
-        for index, dso in enumerate(frames.dso.tolist())
-        if frames.dsos[dso].kind == "python"
-    }
+def _python_places(stacks: StackTable) -> dict[int, Place]:
+    frames = stacks.frames
+    python = [index for index, dso in enumerate(frames.dso.tolist()) if frames.dsos[dso].kind == "python"]
+    return _places(stacks, python)
 
 
-def places_of_all(frames: FrameTable) -> dict[int, Place]:
+def places_of_all(stacks: StackTable) -> dict[int, Place]:
     """Frame → its place, of every language."""
-    return {index: _place(frames, index) for index in range(len(frames)) if frames.source_of(index)}
+    return _places(stacks, (index for index in range(len(stacks.frames)) if stacks.frames.source_of(index)))
+
+
+def _places(stacks: StackTable, indices: Iterable[int]) -> dict[int, Place]:
+    frames, owned = stacks.frames, cache(ownership(stacks))
+    places = {}
+    for index in indices:
+        path = frames.source_of(index)
+        places[index] = Place(path, frames.lines[index], frames.function[index], library_part(path), owned(path))
+    return places
 
 
 def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Place]) -> tuple[EventLines, ...]:
@@ -140,17 +151,12 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Pl
     return tuple(events)
 
 
-def _place(frames: FrameTable, index: int) -> Place:
-    path = frames.source_of(index)
-    return Place(path, frames.lines[index], frames.function[index], library_part(path))
-
-
 def nearest_places(stacks: StackTable, places: Mapping[int, Place]) -> tuple[Int32, Int32]:
     """Per node, one more for NO_NODE: the frame that its weight belongs to, and the innermost of all (or NOTHING)."""
     # One more element, for NOTHING.
     is_known, is_own, is_generated = np.zeros((3, len(stacks.frames) + 1), np.bool_)
     for index, place in places.items():
-        is_known[index], is_own[index], is_generated[index] = True, not place.short, is_text(place.path)
+        is_known[index], is_own[index], is_generated[index] = True, place.own, is_text(place.path)
     own, inner = np.full(len(stacks) + 1, NOTHING, np.int32), np.full(len(stacks) + 1, NOTHING, np.int32)
     for nodes in stacks.levels():
         frame, parent = stacks.frame[nodes], stacks.parent[nodes]
@@ -194,7 +200,7 @@ def _event(
                 file=files[place.path],
                 line=place.line,
                 function=place.function,
-                library=bool(place.short),
+                library=not place.own,
                 samples=len(mine),
                 weight=int(weight[mine].sum()),
                 leaves=_by_leaf(attribution, rows[mine], weight[mine]),

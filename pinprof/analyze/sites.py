@@ -12,6 +12,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
 from pinprof.data.gpu_functions import LINKED_RUNTIME, RUNTIME_API
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
+from pinprof.data.own_code import library_part
 from pinprof.data.spoken import spoken
 
 _SYSTEM = re.compile(
@@ -51,7 +52,7 @@ class Sites:
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
-        self._places = places_of_all(capture.stacks.frames)
+        self._places = places_of_all(capture.stacks)
         self._files = short_files(self._places.values())
         own, _ = nearest_places(capture.stacks, self._places)
         frame = np.where(own != NOTHING, own, np.append(_innermost_own(capture.stacks), np.int32(NOTHING)))
@@ -69,6 +70,12 @@ class Sites:
     def path(self, file: str) -> str:
         """The path, as it was recorded, of a file as sites call it; empty where there is none."""
         return next((path for path, short in self._files.items() if short == file), "") if file else ""
+
+    def is_own(self, site: Site) -> bool:
+        """Whether a site is in the program's own code."""
+        path = self.path(site.file)
+        place = next((place for place in self._places.values() if place.path == path), None)
+        return bool(site.file) and (place.own if place else not library_part(path))
 
     def frames(self, nodes: Int32) -> Int32:
         """Per node of the stacks the frame that is its place, NOTHING where it has none; NO_NODE is one without."""
@@ -93,7 +100,7 @@ class Sites:
     def are_own(self, frames: Int32) -> Bool:
         """Whether places are in the program's own code; NOTHING is not."""
         own = np.ones(len(self._capture.stacks.frames) + 1, np.bool_)
-        own[[frame for frame, place in self._places.items() if place.short]] = False
+        own[[frame for frame, place in self._places.items() if not place.own]] = False
         own[NOTHING] = False
         return own[frames]
 

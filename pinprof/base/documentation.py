@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import cache
+from pathlib import Path
+
+_ADDRESS = re.compile(r"^Project-URL: Documentation, (https?://.*?)/*$", re.MULTILINE)
 
 
 @cache
 def site() -> str:
     """The address of the documentation in the package's metadata, without a final `/`; empty if a build named none."""
-    from importlib.metadata import PackageNotFoundError, metadata
-
-    try:
-        listed = metadata("pinprof").get_all("Project-URL") or []
-    except PackageNotFoundError:
-        return ""
-    addresses = dict(str(entry).split(", ", 1) for entry in listed if ", " in str(entry))
-    found = str(addresses.get("Documentation", "")).rstrip("/")
-    return found if re.match(r"https?://", found) else ""
+    # `importlib.metadata` would load a parser of mails for this.
+    for folder in sys.path:
+        for metadata in Path(folder).glob("pinprof-*.dist-info/METADATA"):
+            named = _ADDRESS.search(metadata.read_text("utf-8", "replace").partition("\n\n")[0])
+            return named[1] if named else ""
+    return ""
 
 
 def anchor(heading: str) -> str:

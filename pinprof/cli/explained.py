@@ -57,7 +57,6 @@ WANTED: list[Step] = [
     _prepare_rules,
     functools.partial(_import, "numpy.ma", "pinprof.read.python.frames", "pinprof.read.memory"),
     *_imports("pinprof.read.inside.calls", "pinprof.report.page.html", "pinprof.report.page.recorded"),
-    *_imports("importlib.metadata"),
 ]
 """What can be made later as well: rules for names that may not come, what reads what may be missing, and the page."""
 

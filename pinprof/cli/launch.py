@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError
+from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError, system_error
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli.lines import most_lines
@@ -167,6 +167,12 @@ def _reduced(path: Path, options: ReadOptions) -> _Read:
         run = rank_run(analyze.analyze(machine_rates.stored(read.read(path, options))), number)
     except PinprofError as error:
         return _Read(number, None, str(error))
+    except MemoryError:
+        return _Read(number, None, "There is not enough memory to read it.")
+    except Exception as error:
+        known = system_error(error) if isinstance(error, OSError) else None
+        unexpected = f"pinprof fails to read it, {type(error).__name__}: {error}. `--rank {number}` shows where."
+        return _Read(number, None, str(known or unexpected))
     return _Read(number, run, "" if run else "Its recording has no time samples.")
 
 

@@ -128,8 +128,8 @@ _OPTIONS = (
     click.option(
         "--small",
         is_flag=True,
-        help="Write a small capture for fleets, at most 1 MB per minute: few samples; no waits, CUDA calls, GPU work "
-        "or kernel symbol table.",
+        help="Write a small capture for fleets, at most 1 MB per minute: few samples; no waits, CUDA calls or GPU "
+        "work.",
     ),
 )
 
@@ -215,7 +215,6 @@ def record(
         scenario=scenario,
         rank=rank.facts() if rank else None,
         labels=labels,
-        kernel_symbols=not small,
         reading=None if unexplained else recording.FreshReading(progress.measured("Reading what was recorded")),
         hooks=replace(
             _hooks(pid, duration_s, quiet=quiet),

@@ -22,6 +22,14 @@ def alive(pid: int) -> bool:
     return bool(state) and state[0] not in (b"Z", b"X")
 
 
+def state_and_cpu(pid: int) -> tuple[str, float]:
+    """What a process does, as one letter, and the CPU seconds that it has used; empty and 0 where it is gone."""
+    fields = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    if len(fields) < 13:
+        return "", 0.0
+    return fields[0].decode("ascii", "replace"), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def tree(pid: int, most_processes: float = inf, most_threads: float = inf) -> list[int]:
     """A process and its descendants, itself first; those that have ended are among them until they are reaped.
 

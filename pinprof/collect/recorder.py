@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NoReturn, Self
 
 from pinprof.base import files
 from pinprof.base.errors import CollectError, system_error
+from pinprof.collect.proc import state_and_cpu
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -68,10 +70,28 @@ class Recorder:
         """It ended, not by itself, while the program was running."""
         self._asked = False
         """To end, while it was running."""
+        self._give_time()
+
+    def _give_time(self) -> None:
+        self._had_s, self._seen = 0.0, (time.monotonic(), state_and_cpu(self.pid)[1])
+
+    def had_s(self) -> float:
+        """How many seconds it had, since it began or was asked to end: what it used of a processor, and what it slept
+        at that. It can't help the time in which it waits for a processor or a disk that others have.
+
+        To be asked every second: what passes beyond that is a pause of pinprof, which both may have had.
+        """
+        since, used_s = self._seen
+        state, cpu_s = state_and_cpu(self.pid)
+        self._seen = time.monotonic(), cpu_s
+        waits = cpu_s > used_s or state in ("R", "D")
+        self._had_s += cpu_s - used_s if waits else min(self._seen[0] - since, 1.0)
+        return self._had_s
 
     def finish(self) -> None:
         """Ask it to write what it still holds and to end; one that somebody stopped goes on for that."""
         self._asked = not self.reap()
+        self._give_time()
         self.send(signal.SIGINT)
         self.send(signal.SIGCONT)
 

@@ -77,16 +77,13 @@ class Session(Waiter):
             recorder.finish()
             recorder.died_first |= recorder.ended_by_others
         meanwhile()
-        # Waited for, not passed: recorders that were paused together with pinprof had no more time than it had.
-        waited_s = 0.0
         patience = self.interruptions + 2
         while any(recorder.wait_status is None for recorder in self.recorders):
-            began = time.monotonic()
             self.wait(1.0)
-            waited_s += min(time.monotonic() - began, 1.0)
             for recorder in self.recorders:
-                late = waited_s > recorder.finish_timeout_s
-                if late or recorder.stalled(waited_s) or self.interruptions >= patience:
+                had_s = recorder.had_s()
+                late = had_s > recorder.finish_timeout_s
+                if late or recorder.stalled(had_s) or self.interruptions >= patience:
                     recorder.send(signal.SIGKILL)
 
     def _interrupted(self, number: int, *, from_terminal: bool) -> None:

@@ -62,9 +62,8 @@ class _Patience(Waiter):
         for recorder in self.recorders:
             recorder.died_first = recorder.reap()
             recorder.finish()
-        deadline = time.monotonic() + FINISH_TIMEOUT_S
         while not all(recorder.reap() for recorder in self.recorders):
-            if time.monotonic() > deadline:
+            if any(recorder.had_s() > FINISH_TIMEOUT_S for recorder in self.recorders):
                 raise CollectError(
                     f"The collector did not end within {FINISH_TIMEOUT_S:.0f} s.",
                     "Record again for a complete capture.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from functools import lru_cache
 
@@ -21,6 +22,8 @@ class Mapped(IntEnum):
     SHARED_FILE = 6
     SHARED_MEMORY = 7
     DEVICE = 8
+    PROGRAM = 9
+    """Code and data of a program or of a library, as it was loaded."""
 
 
 OWN = (Mapped.ANONYMOUS, Mapped.HEAP, Mapped.STACK, Mapped.HUGE)
@@ -34,9 +37,11 @@ WORDS = {
     Mapped.SHARED_FILE: "a shared mapping of a file",
     Mapped.SHARED_MEMORY: "shared memory",
     Mapped.DEVICE: "a device's memory",
+    Mapped.PROGRAM: "a program or a library",
 }
 
 _NAMED = {"": Mapped.ANONYMOUS, "//anon": Mapped.ANONYMOUS, "[heap]": Mapped.HEAP, "[stack]": Mapped.STACK}
+_PROGRAM = re.compile(r"/.*\.so(\.[\d.]+)?|(/.*)?/s?bin/[^/]+", re.DOTALL)
 _BEGINNINGS = (
     ("[anon:", Mapped.ANONYMOUS, Mapped.ANONYMOUS),
     ("[anon_shmem:", Mapped.SHARED_MEMORY, Mapped.SHARED_MEMORY),
@@ -60,6 +65,8 @@ def mapped_as(path: str, *, shared: bool, huge: bool = False) -> Mapped:
     path = path.removesuffix(" (deleted)")
     if path in _NAMED:
         known = Mapped.SHARED_MEMORY if shared else _NAMED[path]
+    elif not shared and _PROGRAM.fullmatch(path):
+        known = Mapped.PROGRAM
     else:
         known = next((kinds[shared] for begin, *kinds in _BEGINNINGS if path.startswith(begin)), Mapped.UNKNOWN)
     return Mapped.HUGE if huge and known == Mapped.ANONYMOUS else known

@@ -109,8 +109,9 @@ enum kind {
              * hold, and then `source` functions of Python with their lines; innermost first */
     USED,   /* begin: ticks; end: of the thread's processor time so far in ns; bytes, source: what of it in the program
              * and in the kernel is since the sample before; address: the instruction; site: the chain of its callers;
-             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one;
-             * extra: us for which others kept it from running since the sample before; result: ns from sample to sample
+             * stream: faults and, above 32 bits, those that read a disk; function: the call of the kernel, and one, or
+             * without CALLED the signal with which the kernel denied it memory; extra: us for which others kept it from
+             * running since the sample before; result: ns from sample to sample
              */
     RESIDENT, /* begin: ticks; bytes, address, source: the process's memory by then that is anonymous, of files, and
                * shared, in KiB; stream, end: what of files it has mapped so far, and of it to be written privately, in
@@ -225,11 +226,18 @@ struct frame { /* of Python */
     word code, instruction;
 };
 
+/* What a thread has used since it began. */
+struct usage {
+    word ticks, user_ns, system_ns, faults, disk_faults, sleeps;
+};
+
 /* What the sampler keeps of a thread, and where it works: a signal's stack may be small. */
 struct sampling {
-    word ticks, user_ns, system_ns, delayed_ns, faults, disk_faults; /* up to the sample before */
+    struct usage before; /* up to the sample before */
+    word delayed_ns, asked_at_ns;
     uint32_t samples, known_chains;
     uint32_t chance;
+    unsigned spread; /* of its period: a power of two */
     char name[16];
     word readable[16]; /* pages, while a sample is taken */
     struct row row;

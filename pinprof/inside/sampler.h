@@ -9,7 +9,15 @@
  * each sample of those that are stands for a whole period.
  */
 
-enum { REMEMBER_NAME = 64, SOME_FAULTS = 4, SOME_DELAY_NS = 500000, LEAST_SIGNAL_STACK = 12 << 10, SPARING_STEP = 27 };
+enum {
+    REMEMBER_NAME = 64,
+    SOME_FAULTS = 4,
+    SOME_DELAY_NS = 500000,
+    ASK_AFTER_NS = 16000000, /* of processor time */
+    REGISTERS_BYTES = 512,   /* of a signal's context, up to the last of these */
+    LEAST_SIGNAL_STACK = 12 << 10,
+    SPARING_STEP = 27
+};
 
 static int sample_signal; /* 0: nothing is sampled */
 static word tick_ns;      /* the kernel looks at timers of processor time so often */
@@ -17,6 +25,8 @@ static struct {
     pid_t thread;
     struct rusage used;
 } at_start; /* what the process's first thread had used when the agent began: another program has, before execve */
+
+static void keep_to_rate(struct sampling *, word used_ns, word now);
 
 static bool may_read_str(word text)
 {
@@ -79,6 +89,17 @@ static uint32_t put_chain(struct thread *t, uint32_t native, uint32_t python, bo
     return put_with(t, &record, s->address, record.bytes) ? record.site : 0;
 }
 
+/* Whether the C library's code there gives the kernel a signal's frame back: a handler's return address. */
+static bool returns_from_signal(word pc)
+{
+#if defined __x86_64__
+    static const uint8_t CODE[] = {0x48, 0xC7, 0xC0, 0x0F, 0, 0, 0, 0x0F, 0x05}; /* mov $15, %rax; syscall */
+#else
+    static const uint32_t CODE[] = {0xD2801168, 0xD4000001}; /* mov x8, #139; svc #0 */
+#endif
+    return can_read(pc, sizeof CODE) && !memcmp((const void *)(uintptr_t)pc, CODE, sizeof CODE);
+}
+
 /* Number of a chain of callers: native ones up to the evaluation loop, and Python's. */
 static uint32_t chain_of(struct thread *t, struct position at_first)
 {
@@ -102,8 +123,10 @@ static uint32_t chain_of(struct thread *t, struct position at_first)
         innermost = false;
         if (is_ours((const void *)(uintptr_t)f.pc))
             continue;
-        /* Readers look before a return address; what a signal has interrupted is to be met by that. */
-        s->address[count++] = f.pc + f.after_signal;
+        /* Readers look before a return address; what a signal has interrupted, and what a handler returns to, is to be
+         * met by that.
+         */
+        s->address[count++] = f.pc + (f.after_signal || returns_from_signal(f.pc));
         hash = mixed(hash, f.pc);
     }
     hash |= !hash;
@@ -138,6 +161,32 @@ static mode_t kind_of_file(int file)
 {
     struct stat status;
     return fstat(file, &status) ? 0 : status.st_mode & S_IFMT;
+}
+
+/* Where the thread touched memory that it may not touch so, if it is about to begin the handler; else NULL. */
+static const ucontext_t *denied(const ucontext_t *context)
+{
+#if defined __x86_64__
+    const greg_t *registers = context->uc_mcontext.gregs;
+    word number = (word)registers[REG_RDI], sp = (word)registers[REG_RSP], frame = sp + sizeof(word);
+    word returns = can_read(sp, sizeof(word)) ? at(sp, 0) : 0;
+#else
+    const mcontext_t *registers = &context->uc_mcontext;
+    word number = registers->regs[0], returns = registers->regs[30], frame = registers->sp + sizeof(siginfo_t);
+#endif
+    bool begins = (number == SIGSEGV || number == SIGBUS) && returns_from_signal(returns);
+    return begins && can_read(frame, REGISTERS_BYTES) ? (const ucontext_t *)(uintptr_t)frame : NULL;
+}
+
+static struct position position_in(const ucontext_t *context)
+{
+#if defined __x86_64__
+    const greg_t *registers = context->uc_mcontext.gregs;
+    return (struct position){(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
+#else
+    const mcontext_t *registers = &context->uc_mcontext;
+    return (struct position){registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};
+#endif
 }
 
 /* The call of the kernel behind which, or at which, the thread is: its number and one, as far as it can be told. */
@@ -183,13 +232,33 @@ static const char *told_by(struct thread *t, const char *path)
     return text;
 }
 
-/* How long the thread could have run while others did; 0 where the kernel does not say it. */
-static word delayed_ns(struct thread *t)
+/* How long the thread could have run while others did, as the kernel says; 0 where it does not. */
+static word told_delay_ns(struct thread *t)
 {
     const char *text = told_by(t, "/proc/thread-self/schedstat");
     number_in(&text, 10);
     text += *text == ' ';
     return number_in(&text, 10);
+}
+
+/* The same since the thread began. A thread that did not sleep could have run all the time. What of the time of another
+ * was a wait has to be asked, which costs more than all the rest of a sample.
+ */
+static word delayed_ns(struct thread *t, const struct usage *now)
+{
+    struct sampling *s = &t->sampling;
+    const struct usage *before = &s->before;
+    word used_ns = now->user_ns + now->system_ns;
+    double idle_ns = (double)(now->ticks - before->ticks) / process->ticks_a_ns -
+                     (double)(used_ns - before->user_ns - before->system_ns);
+    if (s->samples && idle_ns < SOME_DELAY_NS)
+        return s->delayed_ns;
+    if (s->samples && now->sleeps == before->sleeps)
+        return s->delayed_ns + (word)idle_ns;
+    if (s->samples && used_ns < s->asked_at_ns + ASK_AFTER_NS)
+        return s->delayed_ns;
+    s->asked_at_ns = used_ns;
+    return told_delay_ns(t);
 }
 
 /* What the process's memory is made of: what grows says what the faults are of. */
@@ -238,6 +307,16 @@ static bool is_kept(struct sampling *s)
     return !(s->chance & (((word)1 << step) - 1));
 }
 
+static struct usage usage_of(const struct rusage *used)
+{
+    return (struct usage){.ticks = ticks(),
+        .user_ns = ns_of(used->ru_utime),
+        .system_ns = ns_of(used->ru_stime),
+        .faults = (word)used->ru_minflt,
+        .disk_faults = (word)used->ru_majflt,
+        .sleeps = (word)used->ru_nvcsw};
+}
+
 static void take_sample(struct thread *t, const ucontext_t *context)
 {
     struct sampling *s = &t->sampling;
@@ -245,27 +324,20 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     if (!is_kept(s) || getrusage(RUSAGE_THREAD, &used))
         return;
     memset(s->readable, 0, sizeof s->readable);
-    if (!s->samples && (pid_t)syscall(SYS_gettid) == at_start.thread) {
-        s->user_ns = ns_of(at_start.used.ru_utime);
-        s->system_ns = ns_of(at_start.used.ru_stime);
-        s->faults = (word)at_start.used.ru_minflt;
-        s->disk_faults = (word)at_start.used.ru_majflt;
-    }
-    word user = ns_of(used.ru_utime), system = ns_of(used.ru_stime);
-    struct record sample = {.begin = ticks(),
-        .end = user + system,
-        .bytes = user - s->user_ns,
-        .source = system - s->system_ns,
-        .stream = (word)(used.ru_majflt - (long)s->disk_faults) << 32 | (uint32_t)(used.ru_minflt - (long)s->faults),
+    struct usage now = usage_of(&used);
+    if (!s->samples && (pid_t)syscall(SYS_gettid) == at_start.thread)
+        s->before = usage_of(&at_start.used);
+    word delayed = delayed_ns(t, &now);
+    struct record sample = {.begin = now.ticks,
+        .end = now.user_ns + now.system_ns,
+        .bytes = now.user_ns - s->before.user_ns,
+        .source = now.system_ns - s->before.system_ns,
+        .stream = (now.disk_faults - s->before.disk_faults) << 32 | (uint32_t)(now.faults - s->before.faults),
         .result = (int32_t)sample_ns,
+        .extra = delayed > s->delayed_ns ? saturated((delayed - s->delayed_ns) / 1000) : 0,
         .kind = USED};
-    /* What it did not use of the time, others may have: the question costs more than all the rest. */
-    double passed_ns = (double)(sample.begin - s->ticks) / process->ticks_a_ns;
-    word delayed = s->delayed_ns;
-    if (!s->samples || passed_ns - (double)(sample.bytes + sample.source) > SOME_DELAY_NS)
-        delayed = delayed_ns(t);
-    sample.extra = saturated((delayed - s->delayed_ns) / 1000);
     word all = sample.bytes + sample.source;
+    keep_to_rate(s, all, now.ticks);
     if (!s->samples && all < sample_ns) { /* by chance: see above */
         sample.source = all ? (word)((double)sample_ns * (double)sample.source / (double)all) : 0;
         sample.bytes = sample_ns - sample.source;
@@ -274,15 +346,14 @@ static void take_sample(struct thread *t, const ucontext_t *context)
         return;
     if (s->samples % REMEMBER_NAME == 0)
         put_name(t);
-#if defined __x86_64__
-    const greg_t *registers = context->uc_mcontext.gregs;
-    struct position f = {(word)registers[REG_RIP], (word)registers[REG_RSP], (word)registers[REG_RBP], 0, false};
-#else
-    const mcontext_t *registers = &context->uc_mcontext;
-    struct position f = {registers->pc, registers->sp, registers->regs[29], registers->regs[30], false};
-#endif
-    sample.address = f.pc;
+    struct position f = position_in(context);
     sample.function = called(context, f.pc, &sample.flags);
+    const ucontext_t *touch = sample.flags & CALLED ? NULL : denied(context);
+    if (touch) {
+        f = position_in(touch);
+        sample.function = SIGSEGV;
+    }
+    sample.address = f.pc;
     sample.site = chain_at(t, f);
     if (sample.source > sample.bytes && (uint32_t)sample.stream > SOME_FAULTS)
         put_resident(t, sample.site);
@@ -290,12 +361,8 @@ static void take_sample(struct thread *t, const ucontext_t *context)
     if (!put_record(t, &sample))
         return;
     s->samples++;
-    s->user_ns = user;
-    s->system_ns = system;
+    s->before = now;
     s->delayed_ns = delayed;
-    s->ticks = sample.begin;
-    s->faults = (word)used.ru_minflt;
-    s->disk_faults = (word)used.ru_majflt;
 }
 
 /* The state of a thread for its first sample; a small stack for signals has no room for what opens the file. */

@@ -8,7 +8,7 @@
  * where it stands behind the agent, it calls the handler late, when the stack is another one.
  */
 
-enum { MOST_TIMERS = 4096, LEAST_STACK = 64 << 10 };
+enum { MOST_TIMERS = 4096, LEAST_STACK = 64 << 10, BUSY_WINDOW_NS = 100000000, MOST_SPREAD = 6 };
 
 static _Atomic int timers[MOST_TIMERS];                                       /* a timer's number and one, by place */
 static _Thread_local int my_timer __attribute__((tls_model("initial-exec"))); /* its place and one */
@@ -28,6 +28,38 @@ static EARLY void find_next(void *pointer, const char *name)
     memcpy(pointer, &found, sizeof found);
 }
 
+/* What samples say of how many threads are busy. Where one of a team is interrupted, all others wait for it at their
+ * next meeting. So together they have as many samples as one thread has, or half as many more.
+ */
+static struct {
+    _Atomic word begin, used_ns; /* ticks; of all threads since */
+    _Atomic unsigned spread;
+} busy;
+
+static struct timespec time_of(word ns)
+{
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
+/* `used_ns`: of the thread, since the sample before. */
+static void keep_to_rate(struct sampling *s, word used_ns, word now)
+{
+    word begin = atomic_load(&busy.begin), all_ns = atomic_fetch_add(&busy.used_ns, used_ns) + used_ns;
+    double passed_ns = (double)(now - begin) / process->ticks_a_ns;
+    unsigned spread = 0;
+    if (now > begin && passed_ns > BUSY_WINDOW_NS && atomic_compare_exchange_strong(&busy.begin, &begin, now)) {
+        while (spread < MOST_SPREAD && 2 * (double)all_ns > 3 * passed_ns * (1 << spread))
+            spread++;
+        atomic_store(&busy.used_ns, 0);
+        atomic_store(&busy.spread, spread);
+    }
+    spread = atomic_load(&busy.spread);
+    int timer = spread == s->spread || !my_timer ? 0 : atomic_load(&timers[my_timer - 1]);
+    struct timespec period = time_of((word)sample_ns << spread);
+    if (timer && !syscall(SYS_timer_settime, timer - 1, 0, &(struct itimerspec){period, period}, NULL))
+        s->spread = spread;
+}
+
 /* Begin to sample the calling thread. */
 static void begin_thread(void)
 {
@@ -37,7 +69,7 @@ static void begin_thread(void)
     memcpy((char *)&event + offsetof(struct sigevent, _sigev_un), &thread, sizeof thread);
     if (!syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer)) {
         word parts = sample_ns / tick_ns, part = mixed((word)thread, ticks()) % (parts ? parts : 1);
-        struct itimerspec each = {{0, (long)sample_ns}, {0, (long)(part * tick_ns + 1)}};
+        struct itimerspec each = {time_of(sample_ns), time_of(part * tick_ns + 1)};
         int place = 0;
         for (int none = 0; place < MOST_TIMERS && !atomic_compare_exchange_strong(&timers[place], &none, timer + 1);)
             place++, none = 0;

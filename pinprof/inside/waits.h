@@ -1,10 +1,12 @@
 /* Where threads wait for others, in recordings in which the kernel does not tell it: for processes, locks, pipes and
- * sockets. Shorter waits than LEAST_WAIT_NS are left alone, so that what it takes to note one stays below 2 % of it.
+ * sockets, and for disks that files are written back to. Shorter waits than LEAST_WAIT_NS are left alone, so that what
+ * it takes to note one stays below 2 % of it.
  */
 
 #include <poll.h>
 #include <semaphore.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/wait.h>
 
@@ -49,6 +51,14 @@ static inline bool was_long(word begin)
            (double)(ticks() - begin) > LEAST_WAIT_NS * process->ticks_a_ns;
 }
 
+/* The processor time of this thread, in ticks. */
+static word worked(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    return (word)(((double)used.tv_sec * 1e9 + (double)used.tv_nsec) * process->ticks_a_ns);
+}
+
 /* `call`: of the kernel, in which it waited; `file`: what it read, -1 where it read nothing. */
 static RARE void note_wait(word begin, int call, int file, struct position caller)
 {
@@ -67,7 +77,8 @@ static RARE void note_wait(word begin, int call, int file, struct position calle
     errno = error;
 }
 
-#define WAIT(result, name, call, file, parameters, ...)                                                                \
+/* `works`: whether it also works itself, which is no wait. */
+#define CALL_THAT_WAITS(result, name, call, file, works, parameters, ...)                                              \
     EXPORTED EARLY result name parameters                                                                              \
     {                                                                                                                  \
         static result(*next_one) parameters;                                                                           \
@@ -76,12 +87,16 @@ static RARE void note_wait(word begin, int call, int file, struct position calle
             errno = ENOSYS;                                                                                            \
             return -1;                                                                                                 \
         }                                                                                                              \
-        word begin = sample_signal ? ticks() : 0;                                                                      \
+        word begin = sample_signal ? ticks() : 0, before = (works) && begin ? worked() : 0;                            \
         result waited = next_one(__VA_ARGS__);                                                                         \
+        begin += before ? worked() - before : 0;                                                                       \
         if (begin && was_long(begin) && is_recording())                                                                \
             note_wait(begin, call, file, CALLER);                                                                      \
         return waited;                                                                                                 \
     }
+#define WAIT(result, name, call, file, parameters, ...)                                                                \
+    CALL_THAT_WAITS(result, name, call, file, false, parameters, __VA_ARGS__)
+#define SYNC(name, parameters, ...) CALL_THAT_WAITS(int, name, SYS_##name, -1, true, parameters, __VA_ARGS__)
 
 WAIT(pid_t, wait, SYS_wait4, -1, (int *status), status)
 WAIT(pid_t, waitpid, SYS_wait4, -1, (pid_t process_id, int *status, int flags), process_id, status, flags)
@@ -100,3 +115,6 @@ WAIT(int, epoll_wait, SYS_epoll_pwait, -1, (int watch, struct epoll_event *event
 WAIT(int, select, SYS_pselect6, -1,
     (int count, fd_set *to_read, fd_set *to_write, fd_set *others, struct timeval *most), count, to_read, to_write,
     others, most)
+SYNC(msync, (void *from, size_t length, int flags), from, length, flags)
+SYNC(fsync, (int file), file)
+SYNC(fdatasync, (int file), file)

@@ -2,14 +2,15 @@
 
 Who waits for whom is what the function says: all for all, all for the root, the root for all, one for another. By a
 call that comes back before its work is done (NCCL's), or that another thread makes (Gloo's), a rank loses only while
-its critical thread does nothing.
+its critical thread does nothing. Such another thread was woken to make the call: the rank came then, and that the
+thread waited for a processor after that is nobody's work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Self, get_args
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
 from pinprof.data.meeting_calls import MeetingCalls
 from pinprof.data.meeting_functions import Waits
+from pinprof.data.model import READY, Capture, SampleTable
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 
 WAITS: tuple[Waits, ...] = get_args(Waits)
@@ -28,6 +30,8 @@ ALL, ROOT, GATHER, CHAIN, PAIR, WHOM, LATER, NONE = range(len(WAITS))
 _IDLE = np.array([row.name.startswith(("sync.", "wait.")) and row.name != "wait.runnable" for row in CATEGORIES])
 """Leaf → whether a thread does nothing there."""
 _RUNNABLE = LEAF["wait.runnable"]
+SOON_NS = 300_000
+"""A thread that runs no longer than this before it makes a call was woken for it."""
 NEVER = any_of(())
 """Intervals of nothing."""
 Group = tuple[int, ...]
@@ -96,6 +100,54 @@ def rank_calls(
     return table.take(known), blocking, meeting, tuple(numbers)
 
 
+def woken(calls: MeetingCalls, capture: Capture, pid: int, tid: int) -> MeetingCalls:
+    """The calls of a process as if each of its threads but the critical one, `tid`, got a processor when it was woken.
+
+    A thread can be woken earlier for something else: it has not come as long as the critical thread does not wait.
+    """
+    samples, wakes = capture.samples, capture.wakeups
+    if wakes is None or samples.wait is None:
+        return calls
+    is_wait = np.array([event.spans for event in capture.events], np.bool_)[samples.event] & (samples.pid == pid)
+    mine = _Waits.of(samples.take(is_wait & (samples.tid == tid)))
+    start = calls.start_ns.copy()
+    for thread in np.unique(calls.tid[(calls.pid == pid) & (calls.tid != tid)]).tolist():
+        waits = _Waits.of(samples.take(is_wait & (samples.tid == thread)))
+        rows = np.flatnonzero((calls.pid == pid) & (calls.tid == thread))
+        times = np.append(0, wakes.time_ns[wakes.woken == thread])
+        woke = times[np.searchsorted(times, calls.start_ns[rows], "right") - 1]
+        # It got a processor when the wait was over in which it was woken, and again after each that a processor ends.
+        ran = np.clip(waits.around(woke)[1], woke, calls.start_ns[rows])
+        soon = calls.start_ns[rows] - ran - waits.ready.covered(ran, calls.start_ns[rows]) <= SOON_NS
+        rows, woke = rows[soon & (ran > woke)], woke[soon & (ran > woke)]
+        start[rows] = np.maximum(woke, mine.around(calls.start_ns[rows])[0])
+    return replace(calls, start_ns=start).take(np.argsort(start, kind="stable"))
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """When a thread has no processor, ordered by start."""
+
+    start_ns: Int64
+    end_ns: Int64
+    ready: Intervals
+    """When it could run."""
+
+    @classmethod
+    def of(cls, samples: SampleTable) -> Self:
+        start, end = samples.time_ns, samples.time_ns + samples.weight
+        ready = np.zeros(len(start), np.bool_) if samples.wait is None else samples.wait & READY > 0
+        return cls(start, end, union(start[ready], end[ready]))
+
+    def around(self, time_ns: Int64) -> tuple[Int64, Int64]:
+        """(begin, end) of the wait that each instant is in; zeros where it is in none."""
+        if not len(self.start_ns):
+            return np.zeros(len(time_ns), np.int64), np.zeros(len(time_ns), np.int64)
+        row = np.maximum(np.searchsorted(self.start_ns, time_ns, "right") - 1, 0)
+        inside = (self.start_ns[row] <= time_ns) & (time_ns <= self.end_ns[row])
+        return np.where(inside, self.start_ns[row], 0), np.where(inside, self.end_ns[row], 0)
+
+
 def _place(site: Caller) -> ProgramPlace:
     text = f"{site.file}:{site.line}" if site.line else site.function
     return ProgramPlace(text, site.path, site.function, site.line)
@@ -113,13 +165,15 @@ def busy(spent: Spent) -> Intervals:
     return union(spent.start_ns[rows], spent.end_ns[rows])
 
 
-def outside(spent: Spent, blocking: Intervals, meeting: Intervals) -> Bool:
+def outside(spent: Spent, caller: Bool, blocking: Intervals, meeting: Intervals) -> Bool:
     """Which time of a critical thread is a wait for other ranks: in a call of its own, whatever it does there, and in
-    another thread's what it waits; never that it could run.
+    another thread's what it waits; never that it could run. What it waits for is another thread, and `caller` says
+    whether that is one that makes such calls.
     """
     length = spent.end_ns - spent.start_ns
     own, others = (2 * calls.covered(spent.start_ns, spent.end_ns) > length for calls in (blocking, meeting))
-    result: Bool = ((spent.outside | own) & (spent.cause != _RUNNABLE)) | (others & AWAITS[spent.cause])
+    waits = spent.outside | own | (others & caller)
+    result: Bool = (waits & (spent.cause != _RUNNABLE)) | (others & AWAITS[spent.cause])
     return result
 
 

@@ -27,7 +27,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.ranks.calls import NEVER, RankCalls, busy, outside, rank_calls
+from pinprof.ranks.calls import NEVER, RankCalls, busy, outside, rank_calls, woken
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits, waits_for_others
 
@@ -130,12 +130,14 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     if doing is None:
         return None
     capture, course = doing.capture, doing.course
-    places, spent = _spent(doing)
+    places, spent, tid = _spent(doing)
     spans, range_names = _spans(capture, course)
     found = analysis.opportunities.found if analysis.opportunities else ()
     savings = tuple(_savings(doing, one) for one in found)
-    calls, blocking, meeting, places = rank_calls(capture.meetings, course.pid, course.tid, places)
-    spent = replace(spent, outside=outside(spent, blocking, meeting))
+    met = capture.meetings and woken(capture.meetings, capture, course.pid, course.tid)
+    calls, blocking, meeting, places = rank_calls(met, course.pid, course.tid, places)
+    caller = np.isin(tid, met.tid[met.pid == course.pid] if met else ())
+    spent = replace(spent, outside=outside(spent, caller, blocking, meeting))
     collectives, names, computing = _gpu(capture, course)
     memory = capture.memory
     return RankRun(
@@ -174,7 +176,8 @@ def rank_run(analysis: Run, number: int) -> RankRun | None:
     )
 
 
-def _spent(doing: CourseTable) -> tuple[tuple[ProgramPlace, ...], Spent]:
+def _spent(doing: CourseTable) -> tuple[tuple[ProgramPlace, ...], Spent, Int32]:
+    """(places, the critical thread's time, whose sample each row is)."""
     capture, wall = doing.capture, doing.course.wall
     samples = capture.samples
     place, places = _places(doing)
@@ -191,7 +194,8 @@ def _spent(doing: CourseTable) -> tuple[tuple[ProgramPlace, ...], Spent]:
         place=place,
         outside=(own & AWAITS[doing.leaf]) | (((wall.waiting < 0) | own) & doing.has(SPINS)),
     )
-    return places, spent.take(np.argsort(start, kind="stable"))
+    order = np.argsort(start, kind="stable")
+    return places, spent.take(order), samples.tid[wall.sample][order]
 
 
 def _savings(doing: CourseTable, one: Opportunity) -> Savings:

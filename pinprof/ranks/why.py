@@ -30,6 +30,9 @@ _RUNS = np.array([not row.name.startswith("wait.") for row in CATEGORIES])
 _LEAST = 0.02
 """The least part of the whole excess that a row is shown for."""
 
+_VAGUE = 0.25
+"""A line comes before its file, for which the line is not known, from this part of the file's excess on."""
+
 _Key = TypeVar("_Key")
 Sums = dict[tuple[PlaceKey | None, int], float]
 """(place, cause) → ns."""
@@ -134,7 +137,8 @@ def _lines(
     keys = {key for rank in theirs for key in by_line[rank]}
     runs_there = [_by_line({key: ns for key, ns in part.items() if key[1] != LEAF[RUNNABLE]}) for part in sums]
     more = {key: _mean(runs_there, theirs, key) - _mean(runs_there, others, key) for key in keys}
-    for key in sorted(keys, key=lambda key: (-more[key], key or ("", "", 0)))[:MOST_LINES]:
+    weight = {key: excess * (_VAGUE if key and key[1:] == ("", 0) else 1) for key, excess in more.items()}
+    for key in sorted(keys, key=lambda key: (-weight[key], key or ("", "", 0)))[:MOST_LINES]:
         if more[key] <= 0:
             return
         causes: dict[str, float] = defaultdict(float)

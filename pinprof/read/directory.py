@@ -67,11 +67,15 @@ class Reading:
         return range_sources.load(self.directory, self.options.ranges, measured_only=bool(self.manifest.scenario))
 
     def seal(self) -> Sealed:
-        """Store the symbol of every address that was read, and overwrite what of the program's memory is left."""
+        """Store the symbol of every address that was read, and overwrite what of the program's memory is left.
+
+        The kernel's other symbols name nothing, and go.
+        """
         from pinprof.read.perf import capture as perf
 
         if "resolver" in vars(self):
             self.resolver.seal().save(self.directory / store.SYMBOLS)
+        (self.directory / store.KALLSYMS).unlink(missing_ok=True)
         return perf.sealed(self)
 
 

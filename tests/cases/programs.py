@@ -56,12 +56,14 @@ class Program:
             Skipped: the compiler, PyTorch or the GPU is missing.
         """
         text = self.path.read_text()
-        if (self.path.suffix == ".cu" or "import torch" in text) and not _gpus():
+        if (self.path.suffix == ".cu" or ("import torch" in text and "cuda" in text)) and not _gpus():
             raise Skipped("no GPU")
         if self.path.suffix != ".py":
             return [str(_built(self.path, build))]
-        if "import torch" in text and subprocess.run([python, "-c", "import torch"], capture_output=True).returncode:
-            raise Skipped("no PyTorch")
+        for package in ("torch", "pandas"):
+            words = [python, "-c", f"import {package}"]
+            if f"import {package}" in text and subprocess.run(words, capture_output=True).returncode:
+                raise Skipped(f"no {package}")
         return [python, str(self.path)]
 
 

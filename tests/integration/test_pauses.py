@@ -141,6 +141,9 @@ def test_a_container_that_is_paused_ten_times_sends_its_program_no_signal(freeze
         assert undisturbed(process)
 
 
+IGNORES_SIGINT = "import signal, time; signal.signal(2, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
+
+
 class _Started(Tool):
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -165,6 +168,39 @@ def test_a_recorder_that_somebody_stopped_goes_on_and_finishes(tmp_path: Path) -
     assert recorder.wait_status == 0
     assert "written" in log.read_text()
     assert time.monotonic() - begun < recorder.finish_timeout_s / 2
+
+
+def test_a_recorder_that_others_keep_from_running_is_given_time_to_finish(tmp_path: Path) -> None:
+    code = "import signal, time; print('ready', flush=True); signal.sigwait([signal.SIGINT]); "
+    code = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n" + code
+    code += "end = time.process_time() + 0.05\nwhile time.process_time() < end: pass"
+    log, cpu = tmp_path / "log", min(os.sched_getaffinity(0))
+    with signals_held() as signals:
+        program = Program(["true"], dict(os.environ), signals)
+        recorder = Recorder([sys.executable, "-c", code], dict(os.environ), log)
+        recorder.finish_timeout_s = 0.5
+        until(lambda: "ready" in log.read_text())
+        os.sched_setaffinity(recorder.pid, {cpu})
+        os.setpriority(os.PRIO_PROCESS, recorder.pid, 12)
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+            os.sched_setaffinity(other.pid, {cpu})
+            session = Session(program, [_Started(recorder)], signals)
+            program.abandon()
+            session.finish_recorders()
+            other.kill()
+    assert recorder.wait_status == 0
+
+
+def test_a_recorder_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    with signals_held() as signals:
+        program = Program(["true"], dict(os.environ), signals)
+        recorder = Recorder([sys.executable, "-c", IGNORES_SIGINT], dict(os.environ), tmp_path / "log")
+        recorder.finish_timeout_s = 1.0
+        until(lambda: "ready" in (tmp_path / "log").read_text())
+        session = Session(program, [_Started(recorder)], signals)
+        program.abandon()
+        session.finish_recorders()
+    assert recorder.wait_status == signal.SIGKILL
 
 
 def test_a_recorder_that_somebody_ended_is_known_to_have_ended_first_however_late_pinprof_looks(tmp_path: Path) -> None:

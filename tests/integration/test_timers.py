@@ -19,7 +19,7 @@ from pinprof.data.system_calls import kernel_functions
 from pinprof.machine.libraries import INSIDE, compiler
 from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Withdrew
-from pinprof.read.inside.used import Used
+from pinprof.read.inside.used import DENIED, Used
 from tests.support import agent
 from tests.support.situation import SITUATION
 
@@ -129,6 +129,34 @@ int main(void)
     assert all(agrees(of_thread(used, tid), ns) for tid, ns in said.items())
     assert set(used.names.values()) == {"program"}
     assert used.torn <= len(used.tid) // 10
+
+
+def test_many_busy_threads_have_as_many_samples_as_few(tmp_path: Path, folder: Path) -> None:
+    text = """
+static void *work(void *none)
+{
+    burn(1000);
+    printf("%d %llu\\n", gettid(), (unsigned long long)used());
+    return NULL;
+}
+int main(void)
+{
+    struct timespec begun, ended;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    pthread_t thread[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&thread[i], NULL, work, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    printf("%f\\n", ended.tv_sec - begun.tv_sec + (ended.tv_nsec - begun.tv_nsec) * 1e-9);
+}"""
+    *said, wall_s = run([built(tmp_path, text)], folder).splitlines()
+    _, used = only(folder)
+    for tid, ns in (map(int, line.split()) for line in said):
+        assert agrees(of_thread(used, tid), ns)
+    # Half as many more as one thread has, and those of before it was known how many are busy.
+    assert len(used.tid) < 1.5 * 250 * float(wall_s) + 100
 
 
 def test_forked_processes_have_samples_of_their_own(tmp_path: Path, folder: Path) -> None:
@@ -373,6 +401,69 @@ int main(void)
     run([built(tmp_path, text)], folder, rate=1000)
     numbers = {name.partition("_sys_")[2]: number for number, name in kernel_functions(os.uname().machine).items()}
     assert (only(folder)[1].call == numbers["madvise"]).any()
+
+
+def test_signals_for_protected_memory_count_where_it_is_touched(tmp_path: Path, folder: Path) -> None:
+    text = """
+static char *memory;
+static void handle(int s, siginfo_t *info, void *context) { mprotect(memory, 4096, PROT_READ | PROT_WRITE); }
+__attribute__((noinline, section("touching"))) static void touch(void)
+{
+    for (int i = 0; i < 1000; i++) {
+        mprotect(memory, 4096, PROT_READ);
+        *(volatile char *)memory = 1;
+    }
+}
+extern char __start_touching[], __stop_touching[];
+int main(void)
+{
+    struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, NULL);
+    memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    while (used() < 1000000000)
+        touch();
+    printf("%lu %lu\\n", (unsigned long)__start_touching, (unsigned long)__stop_touching);
+}"""
+    begin, end = map(int, run([built(tmp_path, text)], folder, rate=1000).split())
+    _, used = only(folder)
+    denied = used.address[used.call == DENIED]
+    assert len(denied)
+    assert ((denied >= begin) & (denied < end)).all()
+
+
+def test_what_of_writing_back_is_no_work_is_a_wait(tmp_path: Path, folder: Path) -> None:
+    clock = """
+static uint64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ull + t.tv_nsec;
+}"""
+    slow = """
+int fsync(int file)
+{
+    uint64_t begun = now(), before = used();
+    burn(20);
+    usleep(30000);
+    printf("%llu ", (unsigned long long)(now() - begun - (used() - before)));
+    return 0;
+}"""
+    main = """
+int main(void)
+{
+    burn(100);
+    uint64_t begun = now();
+    fsync(1);
+    printf("%llu", (unsigned long long)(now() - begun));
+}"""
+    library = agent.program(tmp_path, DECLARED + clock + slow, "-shared", "-fPIC", name="libslow.so")
+    program = built(tmp_path, clock + main, str(library), f"-Wl,-rpath,{tmp_path}")
+    slept_ns, all_ns = map(int, run([program], folder).split())
+    (file,) = sampled(folder)
+    number = next(call for call, name in kernel_functions(os.uname().machine).items() if name.endswith("_sys_fsync"))
+    (row,) = np.flatnonzero(file.waits.records["function"] == number + 1)
+    waited_ns = int(file.waits.end_ns[row] - file.waits.begin_ns[row])
+    assert slept_ns - 1_000_000 < waited_ns < all_ns - 19_000_000
 
 
 def test_what_a_killed_process_used_is_there(tmp_path: Path, folder: Path) -> None:

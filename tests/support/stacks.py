@@ -77,7 +77,8 @@ def frame(text: str) -> tuple[str, Dso, int]:
     if "@" in text:
         symbol, _, path = text.rpartition("@")
         kinds: dict[str, Any] = {"[vdso]": "vdso", "[anon]": "anon"}
-        return symbol, Dso(path, "", kinds.get(path, "python" if path.endswith((".py", "<string>")) else "file")), USER
+        python = path.endswith((".py", ">")) or symbol.startswith("<module> ")
+        return symbol, Dso(path, "", kinds.get(path, "python" if python else "file")), USER
     if text.endswith("]") and not text.startswith("["):
         symbol, _, module = text.rpartition("[")
         return symbol, Dso(f"[{module}", "", "module"), KERNEL

@@ -34,7 +34,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -273,20 +273,20 @@ def promises(name: str, folder: Path) -> Iterator[str]:
         verdict = "WRONG" if likely > MOST_SHARE * said.work else "small"
         setting = one["cure"]["environment"]
         if verdict == "WRONG" and setting:
-            saved = _saved(words, setting)
-            verdict = "REAL" if saved >= one["saving_ns"]["low"] / 1e9 else "WRONG"
-            verdict += f", {setting} saves {saved:.3f} s of CPU time"
+            real = saved(words, setting, HERE.parents[1])
+            verdict = "REAL" if real >= one["saving_ns"]["low"] / 1e9 else "WRONG"
+            verdict += f", {setting} saves {real:.3f} s of CPU time"
         yield f"{verdict}: {one['title']} ({one['cure']['id']}, {likely:.3f} of {said.work:.2f} s)"
 
 
-def _saved(words: list[str], setting: str) -> float:
-    """The processor time that settings save, in seconds: the difference of medians."""
+def saved(words: Sequence[str], setting: str, folder: Path) -> float:
+    """The processor time that settings save a command, in seconds: the difference of medians."""
     more = dict(pair.split("=", 1) for pair in setting.split())
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(TURNS):
         for environment, taken in zip((os.environ, {**os.environ, **more}), times, strict=True):
             before = os.times()
-            subprocess.run(words, env=environment, cwd=HERE.parents[1], stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(words, env=environment, cwd=folder, stdout=subprocess.DEVNULL, check=True)
             after = os.times()
             taken.append(after.children_user + after.children_system - before.children_user - before.children_system)
     return statistics.median(times[0]) - statistics.median(times[1])

@@ -63,12 +63,12 @@ def launched(python: str, asked: Asked, folder: Path) -> Path:
     return recorded
 
 
-def answer(recorded: Path) -> dict[str, Any]:
-    """What pinprof says of a launch."""
+def answer(recorded: Path) -> dict[str, Any] | str:
+    """What pinprof says of a launch, or why it says nothing."""
     report = [sys.executable, "-m", "pinprof", "report", str(recorded), "--format", "json"]
     done = subprocess.run(report, capture_output=True, text=True, timeout=_LONGEST_S, check=False)
     if not done.stdout:
-        raise RuntimeError(done.stderr[-3000:])
+        return f"The report ends with {done.returncode}: {done.stderr[-3000:]}"
     said: dict[str, Any] = json.loads(done.stdout)
     if done.returncode:
         print(f"  The report ends with {done.returncode}: {said['incomplete']} {done.stderr[-500:]}", flush=True)
@@ -89,8 +89,10 @@ def guilty(way: str) -> int:
     return next(number for number, line in enumerate(lines[begin:], begin + 1) if line.endswith("# GUILTY"))
 
 
-def judged(said: dict[str, Any], asked: Asked, true_ns: int) -> tuple[str, str]:
+def judged(said: dict[str, Any] | str, asked: Asked, true_ns: int) -> tuple[str, str]:
     """(right, or what is wrong; the answer's figures)."""
+    if isinstance(said, str):
+        return "error", said
     holds = said["holds"]
     if asked.way == "nothing":
         return ("blames" if holds else "right"), f"{said['verdict']}: {said['headline']}"

@@ -2,8 +2,9 @@
 
 usage: python straggling.py gloo|mpi cpu|faults|pins|disk|nothing RANK STEPS FOLDER
 
-Started by torchrun or mpirun. RANK is the one that does more. `FOLDER/NUMBER.json` says when this rank came to each
-meeting, how long all steps took (CLOCK_MONOTONIC), and the processor time of its threads meanwhile (ns).
+Started by torchrun or mpirun. RANK is the one that does more, but not in the first steps, which nothing measures.
+`FOLDER/NUMBER.json` says when this rank came to each later meeting, how long all these steps took (CLOCK_MONOTONIC),
+and the processor time of its threads meanwhile (ns).
 """
 
 from __future__ import annotations
@@ -88,10 +89,11 @@ def main() -> None:
     """Steps."""
     library, way, late, steps, folder = *sys.argv[1:4], int(sys.argv[4]), Path(sys.argv[5])
     rank, meet, end = meeting(library)
-    more = getattr(More(folder), way if rank == int(late) else "nothing")
+    ways = More(folder)
+    more = getattr(ways, way if rank == int(late) else "nothing")
     batch = np.random.default_rng(rank).random((120, 120))
 
-    def step() -> int:
+    def step(more: Callable[[], None]) -> int:
         for _ in range(4):
             batch @ batch
         more()
@@ -100,9 +102,9 @@ def main() -> None:
         return came
 
     for _ in range(_WARM):
-        step()
+        step(ways.nothing)
     begun, used = time.monotonic_ns(), time.process_time_ns()
-    came = [step() for _ in range(steps)]
+    came = [step(more) for _ in range(steps)]
     took, used = time.monotonic_ns() - begun, time.process_time_ns() - used
     (folder / f"{rank}.json").write_text(json.dumps({"came": came, "took": took, "used": used}))
     end()

@@ -1,12 +1,14 @@
 """The outline of a run: the statements of the program that its critical thread goes through, one after the other.
 
 A statement is a line of the program's own code nearest to its start (`for k in range(60): step(k)`); lines that
-alternate are one loop. The statement with nearly all calls of CUDA is the work; an earlier one that calls the same
-function warms up, and what comes before is built once. A statement that is nearly all is looked into.
+alternate are one loop. The statement with nearly all calls of CUDA is the work; without such calls the longest one
+in which memory is steady that was made before. An earlier one that calls the same function warms up, and what comes
+before is built once. A statement that is nearly all is looked into.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,7 +22,7 @@ from pinprof.analyze.lines import NOTHING, Place, places_of_all
 from pinprof.base.columns import Bool, Float64, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Purpose
-from pinprof.data.model import Capture, StackTable
+from pinprof.data.model import UNDECIDED_LINE, Capture, StackTable
 
 WORK_CALLS: tuple[Purpose, ...] = ("copy", "launch", "set", "prefetch", "alloc pinned", "alloc managed", "register")
 LEAST_CALLS = 10
@@ -35,10 +37,24 @@ function that the work calls, warms up."""
 LOOPED = 3
 """A line that is come back to as often is in a loop; the line of a `with` is come back to once."""
 GLIMPSE_NS = 20_000_000
-"""A shorter time at another line is none."""
+"""A shorter time at another line is none, …"""
+GLIMPSES = 10
+"""… unless that line is seen as often: then it is one of a loop."""
+WHOLE = 0.9
+"""A statement that takes this part of a level's time is nearly all."""
 BEFORE_SHARE = 0.5
 """Without a loop, what a program does until its context is there is built, unless it takes this part of the time."""
 MOST_LEVELS = 16
+_PART = re.compile(r"<(listcomp|setcomp|dictcomp|genexpr|lambda)>$")
+"""What is a part of its line, and no function that the line calls."""
+LONGEST_SHARE = 0.2
+"""Without calls of CUDA, the work takes at least this part of a level's time."""
+LEAST_GROWTH = 1 << 20
+STEADY = 0.25
+"""What is built is kept: the memory grows before the work by `LEAST_GROWTH` bytes, and in it at most by this part of
+that."""
+LOOKS = 16
+"""How often memory is read in each half of a statement."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +84,13 @@ class _Statements:
 def outline_of(capture: Capture, calls: Calls | None, critical: Critical, pieces: LifePieces, own: Intervals) -> Begun:
     """When the program begins to warm up, and to work, within its own time (`own`)."""
     none = Begun(int(own.start[0]), int(own.start[0])) if len(own) else Begun(0, 0)
-    if calls is None or not len(own):
+    if not len(own):
         return none
-    mine = (calls.table.pid == critical.pid) & (calls.table.tid == critical.tid) & ~calls.initial
-    made = np.sort(calls.table.start_ns[mine & calls.is_for(*WORK_CALLS)])
+    made = _made(calls, critical)
+    growing = None if len(made) else _memory_of(capture, critical, none.works_ns)
     context = pieces.start[pieces.label == CONTEXT]
     found, before = none, none
-    for level in _levels(capture, pieces, own, made):
+    for level in _levels(capture, pieces, own, made, growing):
         if level.main:
             found = level.begun(made, found)
             if found.works_ns < level.statements.start[level.main]:
@@ -97,14 +113,15 @@ class _Level:
     def begun(self, made: Int64, around: Begun) -> Begun:
         """What this level's statement of work says, within what the levels around it say."""
         main = self.main or 0
-        all_, calls = self.statements, _calls_in(self.statements, made)
+        all_ = self.statements
+        amount = _calls_in(all_, made) if len(made) else all_.end - all_.start
         called = self._called(main)
         alike = [
             number for number in range(main)
             if called is not None and self._share(number, called) >= WARM_SHARE
         ]  # fmt: skip
         works = int(all_.start[main])
-        as_much = [number for number in alike if calls[number] > WARM_CALLS * calls[main]]
+        as_much = [number for number in alike if amount[number] > WARM_CALLS * amount[main]]
         if as_much:
             works = int(all_.start[as_much[0]])
         warms = [int(all_.start[number]) for number in alike]
@@ -122,10 +139,46 @@ class _Level:
         return float(self.own_ns[rows & (self.callee == called)].sum() / max(self.own_ns[rows].sum(), 1))
 
 
-def _levels(capture: Capture, pieces: LifePieces, own: Intervals, made: Int64) -> Iterator[_Level]:
+def _made(calls: Calls | None, critical: Critical) -> Int64:
+    """When the thread makes calls of CUDA that are work, in ascending order."""
+    if calls is None:
+        return np.zeros(0, np.int64)
+    mine = (calls.table.pid == critical.pid) & (calls.table.tid == critical.tid) & ~calls.initial
+    return np.sort(calls.table.start_ns[mine & calls.is_for(*WORK_CALLS)])
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """The resident memory of the critical process over time."""
+
+    time_ns: Int64
+    size_bytes: Int64
+    first: float
+    """How much it was when the program's own time began."""
+
+    def steady(self, start_ns: int, end_ns: int) -> bool:
+        """Whether the memory that is there in this time was made before."""
+        looks = np.linspace(start_ns, end_ns, 2 * LOOKS).reshape(2, LOOKS)
+        size = np.interp(looks, self.time_ns, self.size_bytes).mean(axis=1)
+        before = float(np.interp(start_ns, self.time_ns, self.size_bytes)) - self.first
+        return bool(before >= LEAST_GROWTH and 2 * (size[1] - size[0]) <= STEADY * before)
+
+
+def _memory_of(capture: Capture, critical: Critical, own_ns: int) -> _Growth | None:
+    log = capture.memory
+    held = next((one for one in log.processes if one.pid == critical.pid), None) if log is not None else None
+    if held is None or not len(held.values.get("rss", ())):
+        return None
+    size = held.values["rss"]
+    return _Growth(held.time_ns, size, float(np.interp(own_ns, held.time_ns, size)))
+
+
+def _levels(
+    capture: Capture, pieces: LifePieces, own: Intervals, made: Int64, memory: _Growth | None
+) -> Iterator[_Level]:
     """The levels from the start of the program on: each looks into the work of the last, or what took most of it."""
     stacks = capture.stacks
-    places = places_of_all(stacks.frames)
+    places = places_of_all(stacks)
     line, function, own_frame = _numbers(stacks, places)
     depth = _depths(stacks, own_frame)
     rows = np.flatnonzero((pieces.label != START_UP) & (pieces.label != EXIT))
@@ -137,10 +190,11 @@ def _levels(capture: Capture, pieces: LifePieces, own: Intervals, made: Int64) -
         if not len(rows):
             return
         statements = _statements(pieces.start[rows], pieces.end[rows], reached, own_ns[rows])
-        main = _main(statements, made)
+        main = _main(statements, made) if memory is None else _longest(statements, memory)
         yield _Level(statements, main, callee[pieces.stack[rows]], own_ns[rows])
         inner = int(statements.own_ns.argmax()) if main is None else main
-        if statements.line[inner] == NOTHING:
+        whole = main is not None or memory is None or statements.own_ns[inner] >= WHOLE * statements.own_ns.sum()
+        if statements.line[inner] == NOTHING or not whole:
             return
         rows = rows[statements.of == inner]
 
@@ -153,9 +207,12 @@ def _numbers(stacks: StackTable, places: dict[int, Place]) -> tuple[Int64, Int64
     own = np.zeros(len(stacks.frames), np.bool_)
     numbers: dict[tuple[str, int | str], int] = {}
     for frame, place in places.items():
+        if place.function == UNDECIDED_LINE:
+            continue
         line[frame] = numbers.setdefault((place.path, place.line or place.function), len(numbers))
-        function[frame] = numbers.setdefault((place.path, place.function), len(numbers))
-        own[frame] = not place.short
+        if not _PART.search(place.function):
+            function[frame] = numbers.setdefault((place.path, place.function), len(numbers))
+        own[frame] = place.own
     return line, function, own
 
 
@@ -186,6 +243,8 @@ def _statements(start: Int64, end: Int64, line: Int64, own_ns: Int64) -> _Statem
     brief = np.flatnonzero(np.append(start[first[1:]], end[-1:]) - start[first] < GLIMPSE_NS)
     brief = brief[(brief > 0) & (brief < len(first) - 1)]
     brief = brief[line[first[brief - 1]] == line[first[np.minimum(brief + 1, len(first) - 1)]]]
+    _, seen, often = np.unique(line[first[brief]], return_inverse=True, return_counts=True)
+    brief = brief[often[seen.reshape(-1)] < GLIMPSES]
     line = line.copy()
     for run in brief.tolist():
         line[first[run] : first[run + 1]] = line[first[run] - 1]
@@ -228,8 +287,31 @@ def _main(statements: _Statements, made: Int64) -> int | None:
     if not able.any():
         return None
     main = int(np.where(able, calls, 0).argmax())
-    line = statements.line[main]
-    return main if line == NOTHING or (statements.line == line).sum() == 1 else None
+    return main if _once(statements, main) else None
+
+
+def _longest(statements: _Statements, memory: _Growth) -> int | None:
+    """The statement that is the work of a program without calls of CUDA; None where there is none.
+
+    It is the longest with steady memory. A loop that is longer, and makes memory, is work itself.
+    """
+    length = statements.end - statements.start
+    number: int
+    for number in np.argsort(-length, kind="stable").tolist():
+        if length[number] < LONGEST_SHARE * length.sum():
+            return None
+        begin, end = int(statements.start[number]), int(statements.end[number])
+        if number and _once(statements, number) and memory.steady(begin, end):
+            return number
+        if statements.line[number] == NOTHING:
+            return None
+    return None
+
+
+def _once(statements: _Statements, number: int) -> bool:
+    """Whether a statement is not come back to."""
+    line = statements.line[number]
+    return bool(line == NOTHING or (statements.line == line).sum() == 1)
 
 
 def _spread(statements: _Statements, made: Int64) -> Float64:

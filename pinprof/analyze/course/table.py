@@ -70,10 +70,17 @@ class CourseTable:
         own = self.sites.frames(self.node)
         waiting = self.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
         other = (wall.waiting >= 0) & (wall.waiting != wall.sample)
-        elsewhere = ~self.sites.are_own(own) | (
-            self.has(_COMES_AND_GOES) & (samples.pid[wall.sample] != self.course.pid)
-        )
+        elsewhere = ~self.sites.are_own(own) | (self.has(_COMES_AND_GOES) & self._of_other_process)
         return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
+
+    @property
+    def of_other_programs(self) -> Bool:
+        """Whether another process has the time, in code that is not the program's own."""
+        return self._of_other_process & ~self.sites.are_own(self.sites.frames(self.node))
+
+    @property
+    def _of_other_process(self) -> Bool:
+        return np.asarray(self.capture.samples.pid[self.course.wall.sample] != self.course.pid)
 
     @cached_property
     def range(self) -> Int64:

@@ -41,14 +41,15 @@ class _Kind:
     what: str
     opens: Purpose
     verbs: str
+    of: str
     cure: str
 
 
 _KINDS = (
-    _Kind("pinned", "alloc pinned", "pins and frees", "pool-pinned"),
-    _Kind("registered", "register", "registers and unregisters", "register-once"),
-    _Kind("device", "alloc device", "allocates and frees device memory:", "pool-device"),
-    _Kind("managed", "alloc managed", "allocates and frees managed memory:", "pool-managed"),
+    _Kind("pinned", "alloc pinned", "pins and frees", "", "pool-pinned"),
+    _Kind("registered", "register", "registers and unregisters", "", "register-once"),
+    _Kind("device", "alloc device", "allocates and frees", " of device memory", "pool-device"),
+    _Kind("managed", "alloc managed", "allocates and frees", " of managed memory", "pool-managed"),
 )
 
 
@@ -87,7 +88,7 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
     remains = Estimate(kept * opening_ns, max(kept * opening_ns - error, 0), kept * opening_ns + error, RUN)
     return Candidate(
         title=f"{site.place} {kind.verbs} {scene.at_least}{format_counted(count, 'buffer', 'buffers')} of {size}"
-        " repeatedly.",
+        f"{kind.of} repeatedly.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,
@@ -97,8 +98,8 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
         count=count,
         bytes=amount,
         basis=(
-            (f"At most {format_counted(live, 'of them is', 'of them are')} in use at the same time. A pool of that size"
-            f" takes {format_ns(round(remains.ns))}."),
+            (f"At most {format_counted(live, 'of them is', 'of them are')} in use at the same time."
+            f" Making a pool of that size takes {format_ns(round(remains.ns))}."),
         ),
         evidence=(
             Evidence(f"{format_counted(len(opened), 'allocation takes', 'allocations take')} {format_ns(opening_ns)},"

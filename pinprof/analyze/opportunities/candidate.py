@@ -82,7 +82,7 @@ def sampled(
 
 def share_of_own_time(scene: Scene, cost_ns: int) -> Evidence:
     """How much of what the program itself does a cost is."""
-    return Evidence(f"This is {format_share(cost_ns, max(scene.own_ns, 1))} of the program's own time.")
+    return Evidence(f"It costs {format_share(cost_ns, max(scene.own_ns, 1))} of the program's own time.")
 
 
 def total(parts: list[Estimate | None]) -> Estimate | None:

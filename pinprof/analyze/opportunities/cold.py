@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from pinprof.analyze.course.labels import START_UP, phase_labels
 from pinprof.analyze.opportunities.candidate import Candidate, sampled
+from pinprof.analyze.opportunities.fault_addresses import mapped_at, mostly
 from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, limits
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.units import format_counted, format_ns
+from pinprof.data.mapped import Mapped
 from pinprof.data.model import Bool, Int64
 
 _TOUCHES = re.compile(r"filemap_fault(\.\w+)*")
@@ -30,9 +33,14 @@ _AGAIN = (0.5, 0.1, 1.0)
 
 
 def cold_files(scene: Scene) -> Iterator[Candidate]:
-    """Waits for a disk in page faults of mapped files and in reads, by place."""
-    touches, own = scene.has(_TOUCHES), scene.in_own()
-    reads = scene.has(_OF_CALL) & ~touches
+    """Waits for a disk in page faults of mapped files and in reads, by place.
+
+    Those of a program's or a library's own text are none, nor is a module that is imported: the program maps and reads
+    neither.
+    """
+    own = scene.in_own() & (phase_labels(scene.capture.stacks)[scene.node] != START_UP)
+    touches = scene.has(_TOUCHES) & ~scene.of_other_programs
+    reads = scene.has(_OF_CALL) & ~scene.has(_TOUCHES)
     reading = touches & scene.caused_by("fault.file") & scene.has(_READS)
     disk = scene.caused_by("wait.disk")
     for waits in scene.by_place(np.flatnonzero(((touches & disk) | reading) & own)):
@@ -43,16 +51,30 @@ def cold_files(scene: Scene) -> Iterator[Candidate]:
         freed = group[frees(scene)[group]]
         if len(freed) >= LEAST_SEEN or scene.waits()[freed].any():
             yield _dropped(scene, group, freed, limited=limits(scene, freed))
-        else:
+        elif _may_be_data(scene, waits):
             yield _touched(scene, group, waits, disk)
     for waits in scene.by_place(np.flatnonzero(reads & disk & own)):
         yield _cold(scene, waits, "a file", "as it is needed", (len(waits), "read waits", "reads wait"), _AHEAD)
 
 
+def _may_be_data(scene: Scene, waits: Int64) -> bool:
+    """Whether what these faults read may be a file that the program mapped, and not code and data of a library.
+
+    Where the recording has addresses of faults, those of a large file are among them. So few that none was recorded are
+    a library's, unless the kernel reads nothing ahead.
+    """
+    found = mapped_at(scene, waits)
+    known = bool(found) or scene.capture.samples.mapped is None or _one_by_one(scene, waits)
+    return known and not mostly(found, (Mapped.PROGRAM,))
+
+
+def _one_by_one(scene: Scene, waits: Int64) -> bool:
+    return 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
+
+
 def _touched(scene: Scene, group: Int64, waits: Int64, disk: Bool) -> Candidate:
     """A mapped file that nothing but its disk keeps from being there."""
-    alone = 2 * scene.ns(waits[scene.has(_ONE_BY_ONE)[waits]]) > scene.ns(waits)
-    how, remains = ("page by page", _ALONE) if alone else ("as it is touched", _AHEAD)
+    how, remains = ("page by page", _ALONE) if _one_by_one(scene, waits) else ("as it is touched", _AHEAD)
     count = (int(disk[waits].sum()), "page fault waits", "page faults wait")
     return _cold(scene, group, "a mapped file", how, count, remains)
 

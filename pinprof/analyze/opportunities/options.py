@@ -153,7 +153,6 @@ def _as_one(scene: Scene, group: list[Candidate]) -> Candidate:
             rows=np.union1d(first.rows, new),
             cost_ns=first.cost_ns + cost,
             remains=remains,
-            basis=tuple(dict.fromkeys((*first.basis, *other.basis))),
             evidence=tuple(dict.fromkeys((*first.evidence, Evidence(too)))),
             unknown=first.unknown and other.unknown,
         )

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import in_words
 from pinprof.analyze.course.labels import EXIT, START_UP, STARTS_PROGRAM, phase_labels
 from pinprof.analyze.opportunities import fault_addresses
 from pinprof.analyze.opportunities.candidate import Candidate, share_of_own_time
@@ -157,6 +156,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
             continue
         remains = Estimate(cost - likely, cost - high, cost - low, RUN)
         place = np.intersect1d(made, concerned) if kind.only else made
+        place = _first_of_turns(scene, place) if kind is _PROTECTS else place
         basis = (*_of_ends(scene.ns(np.intersect1d(concerned, ends))), *((stays.basis,) if stays else ()))
         yield _candidate(scene, kind, place, concerned, remains, blocks, basis)
 
@@ -245,6 +245,13 @@ def _protected_by_turns(scene: Scene, marks: PageMarks, groups: list[Int64]) -> 
         else:
             others.append(group)
     return [*others, *(np.sort(np.concatenate(parts)) for parts in joined.values())]
+
+
+def _first_of_turns(scene: Scene, rows: Int64) -> Int64:
+    """The rows of the first line of those that take each other's work back: they cost about the same."""
+    lines = list(scene.by_place(rows))
+    most = max(map(scene.ns, lines))
+    return min((line for line in lines if 2 * scene.ns(line) > most), key=lambda line: scene.site_of(line).line)
 
 
 def _with_their_frees(
@@ -351,9 +358,10 @@ def _of_copies(scene: Scene, marks: PageMarks, group: Int64) -> _Kind | None:
 
 
 def _forks(scene: Scene) -> bool:
-    """Whether the program has child processes."""
-    pids = np.unique(scene.capture.samples.pid)
-    return bool(len(pids[pids > 0]) > 1)
+    """Whether the program has child processes, busy ones or others."""
+    capture = scene.capture
+    pids: set[int] = {*np.unique(capture.samples.pid).tolist(), *(pid for pid, _ in capture.threads)}
+    return len(pids - {0, -1}) > 1
 
 
 def _candidate(
@@ -366,8 +374,6 @@ def _candidate(
     basis: tuple[str, ...],
 ) -> Candidate:
     site, cost = scene.site_of(made), scene.ns(group)
-    causes = scene.causes(group)
-    first = ", ".join(f"{in_words(name)} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
     return Candidate(
         title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
@@ -376,7 +382,7 @@ def _candidate(
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *basis),
+        basis=basis,
         count=blocks.made if blocks else 0,
         bytes=blocks.made_bytes if blocks else 0,
         evidence=(

@@ -29,7 +29,6 @@ from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
-from pinprof.data.own_code import library_part
 from pinprof.data.rate_book import RateBook
 
 _HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
@@ -333,7 +332,7 @@ class Scene(CourseTable):
 
     def is_own(self, site: Site) -> bool:
         """Whether a site is in the program's own code."""
-        return bool(site.file) and not library_part(self.sites.path(site.file))
+        return self.sites.is_own(site)
 
     def site_of_calls(self, calls: Int64, rows: Int64, *, library: bool = False) -> Site:
         """Where these calls are made: as each was recorded, else where samples inside them were.
@@ -366,8 +365,11 @@ class Scene(CourseTable):
         if 2 * self.ns(foreign) <= self.ns(rows):
             return site.place
         sample = self.course.wall.sample[foreign]
-        what = "process" if (self.capture.samples.pid[sample] != self.course.pid).mean() > 0.5 else "thread"
-        return f"{site.place} waits for {f'{what} {site.thread}' if site.thread else f'another {what}'}, which"
+        if (self.capture.samples.pid[sample] != self.course.pid).mean() > 0.5:
+            other = f"another process (thread {site.thread})" if site.thread else "another process"
+        else:
+            other = f"thread {site.thread}" if site.thread else "another thread"
+        return f"{site.place} waits for {other}, which"
 
     def range_of(self, rows: Int64) -> str:
         """The name of the innermost range around most of these wall rows' time; empty where most lies in none."""

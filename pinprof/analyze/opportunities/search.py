@@ -193,7 +193,7 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         rank=rank,
         title=candidate.title,
         site=candidate.site,
-        causes=candidate.causes or scene.causes(candidate.rows),
+        causes=_made_of(scene, candidate),
         phase=candidate.phase,
         count=candidate.count,
         bytes=candidate.bytes,
@@ -224,18 +224,32 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
     if not heaviest:
         return ()
     share = format_share(causes[heaviest], sum(causes.values()))
-    return (Evidence(f"{share} of the sampled time here is {in_words(heaviest)}.", f"explain {heaviest}"),)
+    return (
+        Evidence(
+            f"The largest cause is {in_words(heaviest)}, with {share} of the samples here.", f"explain {heaviest}"
+        ),
+    )
+
+
+def _made_of(scene: Scene, candidate: Candidate) -> dict[str, int]:
+    """Leaf → its part of the cost. A cost may be less than the time of its samples: then all parts are less."""
+    causes = candidate.causes or scene.causes(candidate.rows)
+    share = min(candidate.cost_ns / max(sum(causes.values()), 1), 1.0)
+    return {leaf: round(share * ns) for leaf, ns in causes.items()}
 
 
 def _refused(scene: Scene, candidate: Candidate, saving: Saving) -> Refused:
     remains = format_ns(round(candidate.remains.ns))
-    saves = f", so it saves only {format_ns_about(saving.likely_ns)}" if saving.likely_ns else ", so it saves nothing"
-    causes = candidate.causes or scene.causes(candidate.rows)
-    parts = [f"{in_words(leaf)} {format_ns(ns)}" for leaf, ns in list(causes.items())[:NAMED_CAUSES]]
-    made_of = f": {', '.join(parts)}" if parts else ""
-    takes = f"It takes {format_ns(candidate.cost_ns)}{made_of}."
-    reason = f"{takes} The cure ({candidate.cure.id}) leaves {remains} of that{saves}."
+    saves = f"a saving of only {format_ns_about(saving.likely_ns)}" if saving.likely_ns else "no saving"
+    takes = f"It takes {format_ns(candidate.cost_ns)}{_listed(_made_of(scene, candidate))}."
+    reason = f"{takes} With the cure ({candidate.cure.id}), it takes {remains}: {saves}."
     return Refused(candidate.title, candidate.site, reason)
+
+
+def _listed(causes: dict[str, int]) -> str:
+    """`: first touch of malloc'd memory (fault.anon) 12 ms, …`, the heaviest first; empty without any."""
+    parts = [f"{in_words(leaf)} {format_ns(ns)}" for leaf, ns in list(causes.items())[:NAMED_CAUSES]]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def _to_measure(candidate: Candidate) -> ToMeasure:
@@ -302,7 +316,9 @@ def _no_cure(searched: Searched) -> str:
     """A cost without a cure is a cost all the same."""
     if not _much(searched, searched.refused_ns):
         return ""
-    return f"pinprof knows no cure for the host-memory costs: {_costs(searched.scene)}."
+    scene = searched.scene
+    parts = _listed(scene.causes(np.flatnonzero(_memory(scene))))
+    return f"pinprof knows no cure for the costs of host memory: {_costs(scene)}{parts}."
 
 
 def _cures_save_little(searched: Searched) -> str:
@@ -351,6 +367,8 @@ def _memory(scene: Scene) -> Bool:
 
 def _costs(scene: Scene) -> str:
     spent, work = _spent(scene), scene.phase_ns("work")
+    if not spent:
+        return f"faults, pins and copies take none of {format_ns(work)} of work"
     share = format_share(spent, max(work, 1))
     return f"faults, pins and copies take {format_ns(spent)} of {format_ns(work)} of work ({share})"
 

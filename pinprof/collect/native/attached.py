@@ -90,11 +90,10 @@ class AttachedNative(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
-        deadline = time.monotonic() + START_TIMEOUT_S
         self._switched_on_ns = time.monotonic_ns()
         for word in ("ping",) if self._request.region_only else ("ping", "enable"):
             for _ in self._control.asked(word, waiter):
-                self._still_starting(deadline)
+                self._still_starting()
         self._control.close()
 
     def left_out(self) -> None:
@@ -142,11 +141,11 @@ class AttachedNative(Tool):
         incomplete = {"children": missed} if missed else {}
         return ToolResult(facts, (*notes, *known.notes), failure=self._failure(said), incomplete=incomplete)
 
-    def _still_starting(self, deadline: float) -> None:
+    def _still_starting(self) -> None:
         """Raise when the collector has ended before the program began, or takes too long."""
         if self.recorder.wait_status is not None:
             raise self._start_failure()
-        if time.monotonic() > deadline:
+        if self.recorder.had_s() > START_TIMEOUT_S:
             problem = f"The collector was not ready after {START_TIMEOUT_S:.0f} s."
             raise _failed(problem, "Try again when the machine is less busy, or leave out --system-wide.")
 

@@ -8,7 +8,6 @@ of a scenario too, since that is where a context is created. What keeps it from 
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -81,10 +80,9 @@ class CallTracer(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until calls are recorded; where they cannot be, the recording goes on without them."""
-        deadline = time.monotonic() + START_TIMEOUT_S
         for word in ("ping", "enable"):
             for _ in self._control.asked(word, waiter):
-                if self.recorder.wait_status is not None or time.monotonic() > deadline:
+                if self.recorder.wait_status is not None or self.recorder.had_s() > START_TIMEOUT_S:
                     self._refusal = _reason(last_word(self._log))
                     self._control.close()
                     return

@@ -27,12 +27,14 @@ from pinprof.read.inside.file import InsideFile
 from pinprof.read.inside.layout import Withdrew
 from pinprof.read.inside.texts import NativeFrame
 from pinprof.read.inside.untimed import with_untimed
-from pinprof.read.inside.used import NO_CALL, Used
+from pinprof.read.inside.used import DENIED, NO_CALL, Used
 from pinprof.read.inside.used_stacks import (
     BY_FAULT,
+    BY_SIGNAL,
     FIRST_CALL,
     NOT_IN_KERNEL,
     OTHERWISE,
+    SYNCS,
     TOUCH,
     SamplePlace,
     UsedStacks,
@@ -55,8 +57,7 @@ _WITHDREW = {
     Withdrew.HELD_BACK: ("left out", "ThreadSanitizer holds signals back. Build the program without it"),
 }
 _FREES = ("munmap", "brk", "madvise")
-_SYNCS = ("msync", "fsync", "fdatasync", "sync_file_range")
-"""Calls that give memory back, and that write mapped files back."""
+"""Calls that give memory back."""
 
 
 def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolver, rates: Path | None) -> Capture:
@@ -107,9 +108,19 @@ def with_samples(capture: Capture, files: Sequence[InsideFile], resolver: Resolv
         events=(_CPU, _FAULTS, OFF_CPU),
         samples=samples,
         stacks=builder.table(),
-        threads={(file.pid, tid): name for file, each, _ in sampled for tid, name in each.names.items()},
+        threads=_forked(sampled)
+        | {(file.pid, tid): name for file, each, _ in sampled for tid, name in each.names.items()},
         losses=losses,
     )
+
+
+def _forked(sampled: Sequence[tuple[InsideFile, Used, Int64]]) -> dict[tuple[int, int], str]:
+    """The first threads of forked processes, which are called as what forked them as long as they are nothing else."""
+    return {
+        (child, child): each.names.get(file.pid, "")
+        for file, each, _ in sampled
+        for child in file.forks.records["address"].tolist()
+    }
 
 
 def _unsampled(files: Sequence[InsideFile]) -> Iterator[str]:
@@ -124,12 +135,13 @@ def _rows(pids: Int64, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: 
     """
     kernel = np.where(each.call >= 0, each.call + FIRST_CALL, OTHERWISE)
     kernel[(each.call == NO_CALL) & (each.faults > 0)] = BY_FAULT
+    kernel[each.call == DENIED] = BY_SIGNAL
     # A call that touches memory takes faults itself: as many as there were, at the price of one page each.
     inside = np.where(stacks.calls(*TOUCH), np.minimum(each.faults * page_ns, each.system_ns), 0).astype(np.int64)
     spent = np.where(kernel == BY_FAULT, each.system_ns, inside)
     busy = each.system_ns > each.user_ns
     seen = busy & (spent > 0)
-    frees, syncs = (bool((stacks.calls(*names) & busy).any()) for names in (_FREES, _SYNCS))
+    frees, syncs = (bool((stacks.calls(*names) & busy).any()) for names in (_FREES, SYNCS))
     served = fault_kinds.served_by(each, seen, spent, Does(forks or stacks.forks, frees, syncs))
     faults = _faults(each, seen)
     rest = each.system_ns - inside
@@ -153,11 +165,11 @@ def _rows(pids: Int64, each: Used, stacks: UsedStacks, *, forks: bool, page_ns: 
     leaves = Numbering[NativeFrame]()
     numbers = np.array([leaves.number(leaf) for leaf in stacks.leaves], np.int64)
     keys, which = np.unique(
-        np.stack([each.chain[row], numbers[row], did, within, each.pipe[row]]), axis=1, return_inverse=True
+        np.stack([each.chain[row], numbers[row], did, within, each.pipe[row], waits]), axis=1, return_inverse=True
     )
     places = [
-        SamplePlace(chain, leaves.items[leaf], entered, bool(own), bool(pipe))
-        for chain, leaf, entered, own, pipe in keys.T.tolist()
+        SamplePlace(chain, leaves.items[leaf], entered, bool(own), bool(pipe), bool(waited))
+        for chain, leaf, entered, own, pipe, waited in keys.T.tolist()
     ]
     columns = {
         "time_ns": each.time_ns[row] - np.where(event == _DELAYS, weight, 0),

@@ -12,7 +12,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.inside.layout import LATEST_NS, Flag
 
-NO_CALL, UNKNOWN_CALL = -2, -1
+DENIED, NO_CALL, UNKNOWN_CALL = -3, -2, -1
 """`Used.call` of samples that no call of the kernel has led to, and where it is not known which one."""
 _SIZES = ("bytes", "address", "source", "stream", "end")
 _MOST = 1 << 40
@@ -71,7 +71,7 @@ class Used:
     address: UInt64
     chain: Int64
     call: Int32
-    """Number of the kernel's call, NO_CALL or UNKNOWN_CALL."""
+    """Number of the kernel's call, UNKNOWN_CALL, NO_CALL, or DENIED where it may not touch what it touched."""
     pipe: Bool
     """Whether that reads or writes a pipe."""
     resident: Resident
@@ -109,7 +109,9 @@ def columns(records: NDArray[np.void]) -> dict[str, Any]:
         "address": records["address"].copy(),
         "chain": records["site"].astype(np.int64),
         "pipe": records["flags"] & Flag.PIPE > 0,
-        "call": np.where(called, np.where(number > 0, number - 1, UNKNOWN_CALL), NO_CALL).astype(np.int32),
+        "call": np.where(
+            called, np.where(number > 0, number - 1, UNKNOWN_CALL), np.where(number > 0, DENIED, NO_CALL)
+        ).astype(np.int32),
     }
 
 

@@ -19,9 +19,11 @@ from pinprof.read.inside.used import Used
 from pinprof.read.python.frames import is_machinery
 from pinprof.read.symbols.resolver import Resolver
 
-NOT_IN_KERNEL, OTHERWISE, BY_FAULT, FIRST_CALL = range(4)
+NOT_IN_KERNEL, OTHERWISE, BY_FAULT, BY_SIGNAL, FIRST_CALL = range(5)
 """`SamplePlace.kernel`; from the last one on, by the number of the kernel's call."""
 _UNKNOWN = ("[unknown kernel]",)
+_SIGNALS = ("bad_area_access_error", "handle_signal")
+"""What serves a fault of memory that may not be touched so."""
 _MOSTLY = {
     "munmap": "unmap_region",
     "brk": "unmap_region",
@@ -36,6 +38,10 @@ _PINS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("mlock", "mlock2", "mlockall"), ("__mm_populate",)),
 }
 """Through what calls make pages that they do not copy to."""
+SYNCS = ("msync", "fsync", "fdatasync", "sync_file_range")
+"""Calls that write files back,"""
+_WRITES_BACK = ("folio_wait_writeback",)
+"""and wait for that."""
 TOUCH = (
     *_PINS, "read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "recvmmsg", "getrandom",
     "write", "pwrite64", "writev", "sendto", "sendmsg", "process_vm_readv",
@@ -54,6 +60,8 @@ class SamplePlace(NamedTuple):
     """Whether the call of the kernel took page faults there."""
     pipe: bool
     """Whether it is one of a pipe."""
+    waits: bool
+    """Whether the thread waited in it."""
 
 
 class UsedStacks:
@@ -153,13 +161,13 @@ class UsedStacks:
         kernel = place.kernel
         if kernel == NOT_IN_KERNEL:
             return []
-        seen, inferred = ((), served) if kernel == BY_FAULT else (_UNKNOWN, ())
+        seen, inferred = {BY_FAULT: ((), served), BY_SIGNAL: (ENTERED[:1], _SIGNALS)}.get(kernel, (_UNKNOWN, ()))
         if kernel >= FIRST_CALL and (name := self._kernel.get(kernel - FIRST_CALL)):
             call = name.partition("_sys_")[2]
             seen, through = (name,), _OF_PIPE.get(call, ()) if place.pipe else ()
             inside = _MOSTLY.get(call) or (_OF_SHARED.get(call) if shares else None)
             inferred = (*_PINS.get(call, ()), *served) if place.faults else (inside,) if inside else ()
-            inferred = (*through, *inferred)
+            inferred = _WRITES_BACK if place.waits and call in SYNCS else (*through, *inferred)
         return [
             self._builder.frame(name, dso, KERNEL)
             for names, dso in ((seen, KERNEL_IMAGE), (inferred, INFERRED_KERNEL))

@@ -71,7 +71,7 @@ class Findings(Section[Explained]):
             lines.append(Text(f"{finding.severity}: ", style) + Text(printable(finding.title), "bold"))
             more = [*finding.evidence, *([f"→ {finding.advice}"] if finding.advice else [])]
             lines += [Padding(sentence(printable(line)), (0, 0, 0, 2), expand=False) for line in more]
-        for label, status in (("passed", "clear"), ("not assessable", "not-assessable")):
+        for label, status in (("below their thresholds", "clear"), ("not assessable", "not-assessable")):
             if rules := [printable(finding.rule) for finding in self.having(status)]:
                 lines.append(Text(f"{label}: {', '.join(rules)}", "dim"))
         lines.append(Text("More about one: pinprof explain NAME", "dim"))

@@ -28,7 +28,7 @@ SMALLEST_SHARE = 0.002
 _MOST_ROWS = 15
 _SMALLEST_ROW = 0.005
 _CAUSES, _SMALLEST_CAUSE = 4, 0.03
-_NAME_WIDTH = 28
+_NAME_WIDTH = 60
 """Cells for a file, a function and a library's line: as wide as the column is in 80 columns, so that none is broken."""
 
 

@@ -130,7 +130,9 @@ class WhatToChange(Section[Explained]):
         """What no opportunity means: a recording may show too little to tell."""
         if self.to_measure:
             return "No change has a known saving."
-        return "Nothing to gain." if self.headline else "This recording has too little data to suggest changes."
+        if not self.headline:
+            return "This recording has too little data to suggest changes."
+        return "Nothing to gain." if self.headline.startswith("Nothing to gain") else "No known change saves enough."
 
     def to_json(self) -> dict[str, Any]:
         """Every opportunity, what a measurement decides, what would not pay, and what could not be seen."""
@@ -151,7 +153,8 @@ class WhatToChange(Section[Explained]):
         for heading, rows in self.others:
             lines.append(Text(f"{heading}:", "bold"))
             for one in rows:
-                words = printable(f"{one.title} · {site_words(one.site)}: {one.reason}")
+                where = site_words(one.site, one.title)
+                words = printable(f"{one.title.rstrip('.')}{f' ({where})' if where else ''}. {one.reason}")
                 lines.append(Padding(sentence(words), (0, 0, 0, 3), expand=False))
         lines += [sentence(printable(f"Not visible: {line}"), "dim") for line in self.unseen]
         yield from titled(self.title, Group(*lines))

@@ -78,9 +78,9 @@ def launched(given: argparse.Namespace, asked: Asked) -> tuple[float, Path]:
             command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True
         ) as process:
             late = threading.Timer(_LIMIT_S, process.send_signal, (signal.SIGTERM,))
-            late.start()
             assert process.stdout is not None
             with _TURN:
+                late.start()
                 (folder / "turn").touch()
                 told = next((match for line in process.stdout if (match := _SECONDS.match(line))), None)
             process.stdout.read()

@@ -62,6 +62,9 @@ def test_code_compiled_from_text_is_the_line_of_the_file_that_called_it() -> Non
         ("train.py:88", 5),
         ("<string>:7", 2),
     ]
+    timed = "inner (<timeit-src>:3)@<timeit-src>"
+    (event,) = lines(Sample([TRAIN, TENSOR, timed, *FAULT]))
+    assert event.lines[0].place == "train.py:88"
 
 
 def test_threads_of_one_name_are_one_and_the_heaviest_comes_first() -> None:

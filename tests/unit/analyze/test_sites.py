@@ -34,6 +34,18 @@ def test_thread_of_a_library_has_the_library_s_line() -> None:
     assert site([f"loop (storage.py:57)@{TORCH}", "clear_page"]).place == "torch/storage.py:57"
 
 
+def test_the_line_of_a_program_that_is_a_package_is_its_own() -> None:
+    packages = "/opt/venv/lib/python3.12/site-packages"
+    main, runner = f"{packages}/bench/bm_tcp/run.py", f"{packages}/pyperf/_runner.py"
+    made = capture(
+        [Sample([f"<module> (run.py:90)@{main}", f"bench (run.py:31)@{main}", f"go (_runner.py:7)@{runner}"])]
+    )
+    sites = Sites(made)
+    found = sites.site(int(sites.frames(made.samples.stack)[0]), "worker")
+    assert (found.place, sites.is_own(found)) == ("bench/bm_tcp/run.py:31", True)
+    assert not sites.is_own(sites.site(int(made.stacks.frame[-1]), "worker"))
+
+
 def test_without_lines_the_innermost_own_function_counts() -> None:
     stack = ["_start@/app", "main@/app", "fill@/app", "memset@/usr/lib/libc.so.6", "clear_page"]
     assert site(stack) == Site("fill", "", 0, "worker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pinprof import read
 from pinprof.base.errors import CaptureError, UsageError
 from pinprof.cli import launch
 from pinprof.cli.launch import one_rank, report_launch
@@ -177,3 +179,38 @@ def test_a_rank_whose_process_dies_is_named_and_the_others_are_read(monkeypatch:
     assert [one.number for one in found] == [0, 1, 2]
     assert [one.problem == "read" for one in found] == [True, False, True]
     assert "died" in found[1].problem
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory. Free some"),
+        (KeyError("frame"), "KeyError: 'frame'. `--rank 2` shows where"),
+        (CaptureError("It is cut.", "Copy it again.", "cut"), "It is cut"),
+    ],
+)
+def test_whatever_keeps_one_rank_from_being_read_the_others_are_told_of(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: Path, options: ReadOptions) -> None:
+        raise error
+
+    monkeypatch.setattr(read, "read", fails)
+    found = launch._reduced(Path("job.ranks/rank-2.pinprof"), ReadOptions())
+    assert (found.number, found.run) == (2, None)
+    assert said in found.problem
+
+
+def test_ranks_that_are_read_in_one_process_share_symbol_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+
+    def asks(path: Path, options: ReadOptions) -> None:
+        kept.append(options.kept)
+        raise CaptureError("It is cut.", "Copy it again.", "cut")
+
+    monkeypatch.setattr(read, "read", asks)
+    for number in range(2):
+        launch._reduced(Path(f"job.ranks/rank-{number}.pinprof"), ReadOptions())
+    assert kept[0] is not None
+    assert kept[0] is kept[1]

@@ -71,4 +71,4 @@ def test_small_asks_for_little_and_what_is_given_counts(
     record.command.main(arguments, standalone_mode=False)
     ((request, more),) = asked
     assert (request.frequency, request.off_cpu, request.cuda_calls, request.gpu) == (frequency, False, False, "off")
-    assert (more["labels"], more["kernel_symbols"], more["calibrate"]) == ({"host": "n1"}, False, None)
+    assert (more["labels"], more["calibrate"]) == ({"host": "n1"}, None)

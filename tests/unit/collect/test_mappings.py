@@ -26,7 +26,7 @@ MAPS = b"""\
 
 def test_large_mappings_are_listed_and_neighbours_that_are_alike_joined() -> None:
     assert listed(MAPS) == (
-        (0x400000, 0x600000, Mapped.PRIVATE_FILE),
+        (0x400000, 0x600000, Mapped.PROGRAM),
         (0x7F0000000000, 0x7F0000100000, Mapped.ANONYMOUS),
         (0x7F0000200000, 0x7F0000300000, Mapped.SHARED_FILE),
         (0x7F0000300000, 0x7F0000400000, Mapped.SHARED_MEMORY),
@@ -46,7 +46,7 @@ def test_a_list_is_made_when_due_and_said_when_it_changed(monkeypatch: pytest.Mo
 
 
 def test_this_process_has_a_stack_or_code_listed() -> None:
-    assert {kind for _, _, kind in Mappings().look(os.getpid(), 0.0)} & {Mapped.PRIVATE_FILE, Mapped.ANONYMOUS}
+    assert {kind for _, _, kind in Mappings().look(os.getpid(), 0.0)} & {Mapped.PROGRAM, Mapped.ANONYMOUS}
 
 
 def test_this_process_lists_what_it_has_mapped_now_and_nothing_stops_where_that_cannot_be_written(

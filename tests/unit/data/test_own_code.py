@@ -18,7 +18,9 @@ from pinprof.data.own_code import library_part
         ("/src/pinprof/workloads/backends/cuda_api.py", "backends/cuda_api.py"),
         ("/src/pinprof/workloads/uvm.py", ""),
         ("/usr/include/c++/12/bits/stl_vector.h", "bits/stl_vector.h"),
+        ("/tmp/torchinductor_me/d3/cd3uc.py", "torchinductor_me/d3/cd3uc.py"),
+        ("/home/me/.triton/cache/AB/kernel.py", "cache/AB/kernel.py"),
     ],
 )
-def test_a_scenario_is_a_program_and_its_backend_a_library(path: str, part: str) -> None:
+def test_scenarios_are_programs_and_backends_and_what_a_compiler_writes_libraries(path: str, part: str) -> None:
     assert library_part(path) == part

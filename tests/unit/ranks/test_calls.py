@@ -11,6 +11,7 @@ import pytest
 from pinprof.analyze.intervals import Intervals
 from pinprof.data.activity import Caller
 from pinprof.data.meeting_calls import Communicator, MeetingCalls
+from pinprof.data.model import BY_THREAD, NO_NODE, OFF_CPU, READY, SampleTable, WakeupTable
 from pinprof.ranks import calls as of_calls
 from pinprof.ranks import meetings as of_meetings
 from pinprof.ranks.calls import ALL, GATHER, LATER, NEVER, PAIR, ROOT, Group, RankCalls, matched, rank_calls
@@ -21,8 +22,10 @@ from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, ProgramPlace, Spent
 from pinprof.ranks.waits import RankWaits
 from tests.support.launches import BARRIER, HOST, LOAD, MS, WORK, Doing, launch, rank_of, with_calls
+from tests.support.stacks import capture
 
 WORLD: Group = (77,)
+NOBODY = np.zeros(5, np.bool_)
 STEPS = 30
 
 
@@ -190,13 +193,57 @@ def done(*pieces: tuple[int, str, int]) -> Spent:
 def test_in_a_call_a_thread_waits_but_not_while_it_could_run() -> None:
     spent = done((10, "user.app", 0), (4, "user.app", 2), (3, "wait.runnable", 2), (10, "user.app", 0))
     call = Intervals(np.array([10 * MS]), np.array([17 * MS]))
-    assert of_calls.outside(spent, call, call).tolist() == [False, True, False, False]
+    assert of_calls.outside(spent, NOBODY[:4], call, call).tolist() == [False, True, False, False]
 
 
 def test_in_a_call_of_another_thread_a_thread_waits_only_where_it_does_nothing() -> None:
     pieces = (4, "user.app", 0), (3, "wait.lock", 2), (2, "wait.runnable", 2), (5, "wait.disk", 0), (6, "wait.lock", 2)
     call = Intervals(np.array([0]), np.array([14 * MS]))
-    assert of_calls.outside(done(*pieces), NEVER, call).tolist() == [False, True, False, False, False]
+    assert of_calls.outside(done(*pieces), NOBODY, NEVER, call).tolist() == [False, True, False, False, False]
+
+
+def test_what_the_thread_does_that_makes_a_call_is_a_part_of_the_meeting() -> None:
+    pieces = (4, "user.app", 0), (3, "user.app", 2), (2, "wait.runnable", 2), (5, "user.app", 2), (6, "user.app", 2)
+    call, caller = Intervals(np.array([0]), np.array([14 * MS])), np.array([False, True, True, False, True])
+    assert of_calls.outside(done(*pieces), caller, NEVER, call).tolist() == [False, True, False, False, False]
+
+
+def woken(*, wake: int, waits: Sequence[tuple[int, int, int, int]]) -> float:
+    """When a rank came, in milliseconds, whose thread 8 makes a call at 50 ms after it was woken at `wake`.
+
+    `waits` are (thread, begin, end, bits) in milliseconds.
+    """
+    waits = sorted(waits, key=lambda wait: wait[1])
+    tid, begin, end, bits = (np.array(column) for column in zip(*waits, strict=True))
+    samples = SampleTable.of(
+        len(waits), time_ns=begin * MS, weight=(end - begin) * MS, pid=7, tid=tid, wait=bits.astype(np.uint8),
+        cpu=-1, event=0, stack=NO_NODE,
+    )  # fmt: skip
+    wakes = WakeupTable.of(1, time_ns=wake * MS, pid=7, tid=7, woken=8, context=BY_THREAD, stack=NO_NODE)
+    recording = replace(capture([], events=(OFF_CPU,)), samples=samples, wakeups=wakes)
+    made = MeetingCalls.of(
+        1, start_ns=50 * MS, end_ns=60 * MS, pid=7, tid=8, communicator=0, number=1, peer=-1, size_bytes=-1, site=-1,
+        names=("gloo",), communicators=(Communicator(77, 0, 2),), sites=(),
+    )  # fmt: skip
+    return float(of_calls.woken(made, recording, 7, 7).start_ns[0] / MS)
+
+
+def test_a_rank_comes_when_the_thread_is_woken_that_makes_its_call_not_when_it_gets_a_processor() -> None:
+    main = (7, 41, 60, 0)
+    assert woken(wake=41, waits=[main, (8, 10, 50, 0)]) == 41
+    # It is preempted once more, before it makes the call.
+    assert woken(wake=41, waits=[main, (8, 10, 45, 0), (8, 45, 50, READY)]) == 41
+
+
+def test_what_a_thread_does_or_waits_for_after_it_was_woken_makes_its_rank_late() -> None:
+    main = (7, 41, 60, 0)
+    assert woken(wake=41, waits=[main, (8, 10, 42, 0)]) == 50
+    assert woken(wake=41, waits=[main, (8, 10, 42, 0), (8, 42, 50, 0)]) == 50
+
+
+def test_a_thread_that_is_woken_before_the_work_is_done_comes_when_the_critical_thread_waits() -> None:
+    assert woken(wake=20, waits=[(7, 41, 60, 0), (8, 10, 50, 0)]) == 41
+    assert woken(wake=20, waits=[(7, 5, 60, 0), (8, 10, 50, 0)]) == 20
 
 
 def test_to_be_ready_is_a_part_of_what_a_thread_does_most_at_a_place() -> None:

@@ -43,17 +43,18 @@ def hot_tree_text(shared: Shared, tree: HotTree, event: EventResult, width: int)
 
 
 def _chain(names: list[str], room: int) -> str:
-    """Calls joined by `›`, repeated names once; where they do not fit, the outermost and the innermost ones."""
+    """Calls joined by `›`, repeated names once; where they do not fit, the innermost ones, after the outermost one."""
     distinct = [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
-    shown = [shortened_place(name, max(room // 2 - 4, 5) if len(distinct) > 1 else room) for name in distinct]
+    shown = [shortened_place(name, room if len(distinct) == 1 else room - len("… › ")) for name in distinct]
     if len(text := " › ".join(shown)) <= room:
         return text
     tail = [shown[-1]]
+    head = [shown[0]] if len(" › ".join([shown[0], "…", *tail])) <= room else []
     for name in reversed(shown[1:-1]):
-        if len(" › ".join([shown[0], "…", name, *tail])) > room:
+        if len(" › ".join([*head, "…", name, *tail])) > room:
             break
         tail.insert(0, name)
-    return " › ".join([shown[0], *(["…"] if len(tail) < len(shown) - 1 else []), *tail])
+    return " › ".join([*head, *(["…"] if len(head) + len(tail) < len(shown) else []), *tail])
 
 
 def _runs(tree: HotTree) -> Iterator[tuple[list[int], int]]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+from pinprof.data.memory_log import MemoryLog, ProcessMemory
 from tests.support.activities import MS, Call
-from tests.support.stacks import Sample
-from tests.unit.analyze.course.test_phases import IMPORT, INIT, MAIN, course, ran, spans
+from tests.support.stacks import Sample, capture
+from tests.unit.analyze.course.test_phases import EVENTS, IMPORT, INIT, MAIN, course, ran, spans, told
 
 COMPILES = ("compile_inner (convert_frame.py:9)@/x/site-packages/torch/_dynamo/convert_frame.py",)
 
@@ -101,3 +106,58 @@ def test_imports_and_compilation_during_the_work_are_phases_of_their_own() -> No
     assert found["imports"] == [(180, 330)]
     assert found["compile"] == [(360, 460)]
     assert found["work"] == [(460, 900)]
+
+
+def held(*parts: list[Sample], mib: Sequence[tuple[int, float]]) -> dict[str, list[tuple[int, int]]]:
+    """The phases of a program without CUDA whose memory is so large at these times in ms."""
+    time = np.array([at for at, _ in mib], np.int64) * MS
+    size = np.array([size for _, size in mib]) * (1 << 20)
+    log = MemoryLog(time, {}, (ProcessMemory(100, "app", time, {"rss": size.astype(np.int64)}),))
+    made = capture([sample for part in parts for sample in part], events=EVENTS)
+    return spans(told(replace(made, memory=log)))
+
+
+def test_what_a_program_without_cuda_makes_and_keeps_before_its_longest_statement_is_built() -> None:
+    parts = ran(0, 100, IMPORT), ran(100, 300, at(4)), ran(300, 340, at(8, step(7))), ran(340, 800, at(11, step(7)))
+    found = held(*parts, mib=[(0, 20), (100, 30), (300, 300), (800, 310)])
+    assert found == {"start-up": [(0, 100)], "build": [(100, 300)], "warm-up": [(300, 340)], "work": [(340, 800)]}
+
+
+@pytest.mark.parametrize(
+    "mib",
+    [[(0, 20), (100, 30), (300, 100), (800, 200)], [(0, 20), (800, 20)]],
+    ids=["it grows on", "nothing is made"],
+)
+def test_without_memory_that_is_made_first_and_kept_everything_is_work(mib: list[tuple[int, float]]) -> None:
+    parts = ran(0, 100, IMPORT), ran(100, 300, at(4)), ran(300, 800, at(11, step(7)))
+    assert held(*parts, mib=mib) == {"start-up": [(0, 100)], "work": [(100, 800)]}
+
+
+def test_statements_of_a_loop_are_no_stages_though_each_is_short() -> None:
+    loop = [ran(start, start + 4, at(20 + start // 4 % 2, step(7))) for start in range(200, 600, 4)]
+    found = held(ran(0, 100, IMPORT), ran(100, 200, at(4)), *loop, mib=[(0, 20), (100, 30), (200, 90), (600, 90)])
+    assert (found["build"], found["work"]) == ([(100, 200)], [(200, 600)])
+
+
+def test_a_line_that_is_come_back_to_is_not_the_longest_statement() -> None:
+    parts = ran(0, 100, IMPORT), ran(100, 200, at(4)), ran(200, 320, at(5)), ran(320, 420, at(4)), ran(420, 900, at(5))
+    assert held(*parts, mib=[(0, 20), (100, 30), (200, 90), (900, 90)])["work"] == [(100, 900)]
+
+
+def test_the_work_may_be_shorter_than_what_is_built_for_it() -> None:
+    parts = ran(0, 100, IMPORT), ran(100, 500, at(4)), ran(500, 700, at(11, step(7)))
+    found = held(*parts, mib=[(0, 20), (100, 30), (500, 400), (700, 400)])
+    assert (found["build"], found["work"]) == ([(100, 500)], [(500, 700)])
+
+
+def test_a_loop_that_makes_memory_is_work_whatever_comes_after_it() -> None:
+    loop = [ran(start, start + 30, at(20 + start // 30 % 2, step(7))) for start in range(100, 520, 30)]
+    found = held(ran(0, 100, IMPORT), *loop, ran(520, 700, at(30)), mib=[(0, 20), (100, 30), (520, 400), (700, 400)])
+    assert found["work"] == [(100, 700)]
+
+
+def test_comprehensions_of_two_lines_are_not_the_same_function() -> None:
+    inner = "main.<locals>.<listcomp> (train.py:{})@/app/train.py"
+    parts = ran(0, 100, IMPORT), ran(100, 300, at(4, inner.format(4))), ran(300, 600, at(11, inner.format(11)))
+    found = held(*parts, mib=[(0, 20), (100, 30), (300, 400), (600, 400)])
+    assert (found["build"], found["work"]) == ([(100, 300)], [(300, 600)])

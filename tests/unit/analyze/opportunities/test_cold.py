@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pinprof.analyze.opportunities import cold
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.search import search
+from pinprof.data.mapped import Mapped
 from tests.support.scenes import FAULT, MAIN, MAPPED, MS, ran, recorded, scene, waited
 from tests.support.stacks import Sample
 
@@ -48,6 +51,22 @@ def test_what_the_kernel_reads_ahead_may_be_all_that_the_disk_can_do() -> None:
     assert one.saving.high_ns < one.cost_ns
 
 
+def mapped_as(kind: Mapped, stack: Sequence[str] = READ) -> list[Candidate]:
+    """One fault with an address that lies there, at the place of those that wait."""
+    made = recorded([Sample((*stack, "filemap_get_pages"), 1, 0, event=0, address=4096), *samples(50, READ)])
+    mapped = np.where(made.samples.address > 0, kind, Mapped.UNKNOWN).astype(np.uint8)
+    return list(cold.cold_files(scene(replace(made, samples=replace(made.samples, mapped=mapped)))))
+
+
+def test_a_library_that_was_not_in_memory_is_nothing_that_its_program_reads() -> None:
+    assert mapped_as(Mapped.PROGRAM) == []
+    assert len(mapped_as(Mapped.PRIVATE_FILE)) == 1
+    assert len(mapped_as(Mapped.UNKNOWN)) == 1, "mapped for a moment: no list has it"
+    assert mapped_as(Mapped.PRIVATE_FILE, ("other@/app", "clear_page")) == [], (
+        "a few faults, of whose place none was recorded"
+    )
+
+
 def test_pages_that_a_limit_drops_are_cured_by_memory() -> None:
     (one,) = found(samples(50, READ, FREED))
     assert one.cure.id == "memory-limit"
@@ -68,12 +87,23 @@ def test_reads_that_wait_for_the_disk_may_begin_earlier() -> None:
 @pytest.mark.parametrize(
     "made",
     [
+        samples(
+            50,
+            (
+                "main@/app",
+                "get_code (<frozen importlib._bootstrap_external>:1032)@<frozen importlib._bootstrap_external>",
+                "vfs_read",
+                "filemap_read",
+                "filemap_get_pages",
+            ),
+            ("main@/app",),
+        ),
         ran(0, 100, MAPPED),
         ran(0, 100, (*MAIN, "vfs_read", "filemap_read", "_copy_to_iter")),
         [*ran(0, 100, MAPPED), *waited(100, 200, (*MAIN, "vfs_write", "balance_dirty_pages", *WAITS))],
     ],
 )
-def test_file_in_memory_and_writing_are_not_cold(made: list[Sample]) -> None:
+def test_imports_file_in_memory_and_writing_are_not_cold(made: list[Sample]) -> None:
     assert found(made) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from pinprof.data.activity import Caller
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import Estimate
 from tests.support.scenes import FAULT, FREE, MIB, MS, ran, recorded, scene, to_gpu, to_host, waited
+from tests.truth.knobs import said
 
 PACKAGES = "/venv/lib/python3.12/site-packages"
 LINE = "step (train.py:7)@/app/train.py"
@@ -303,6 +305,17 @@ def test_libraries_between_them_have_an_option_for_every_one_that_users_asked_fo
     libraries = {knob.library for knob in options()}
     asked = "torch transformers lightning deepspeed accelerate safetensors cupy jax numba rmm cudf vllm sglang numpy"
     assert set(asked.split()) <= libraries
+
+
+def test_the_table_names_functions_that_the_numpy_here_has(tmp_path: Path) -> None:
+    """`python -m tests.truth.knobs` asks the same of each library."""
+    here = Path(np.__file__).parents[1]
+    assert [right for right, _ in said(KNOBS["numpy-join"], [here])] == [True]
+    (tmp_path / "numpy/_core").mkdir(parents=True)
+    (tmp_path / "numpy/_core/shape_base.py").write_text("def joined(): ...\n")
+    ((right, line),) = said(KNOBS["numpy-join"], [tmp_path])
+    assert (right, line.split()[0]) == (False, "MISSING")
+    assert list(said(KNOBS["cupy-get"], [tmp_path])) == [(True, "not here  cupy-get")]
 
 
 def test_versions_are_said_where_not_all_have_the_option() -> None:

@@ -127,6 +127,10 @@ def test_pages_that_a_fork_shares_are_copied_because_of_it() -> None:
     (forked,) = found((50, COPIED), extra=child)
     assert forked.cure.id == "spawn"
     assert any("does not say what is mapped" in evidence.text for evidence in forked.evidence)
+    # A child that is too idle for a sample of its own.
+    alone = replace(recorded(ran(0, 50, COPIED) + ran(50, 200, ("main@/app",))), threads={(200, 200): "helper"})
+    (forked,) = pages.page_costs(scene(alone))
+    assert forked.cure.id == "spawn"
 
 
 def copied_at(kind: Mapped, *others: Mapped) -> Candidate:
@@ -216,6 +220,10 @@ def test_lines_of_one_function_that_change_protections_by_turns_are_one_change()
     first, second = ((f"main (a.py:{line})@/app/a.py", *PROTECTED[1:]) for line in (3, 5))
     (one,) = found((40, first), (30, second))
     assert (one.site.line, one.cure.id, one.cost_ns) == (3, "protect-less", 70 * MS)
+    (one,) = found((30, first), (40, second))
+    assert one.site.line == 3, "about as much: the first"
+    (one,) = found((10, first), (60, second))
+    assert one.site.line == 5
     elsewhere = ("other (a.py:9)@/app/a.py", *PROTECTED[1:])
     assert [each.cost_ns for each in found((40, first), (30, elsewhere))] == [40 * MS, 30 * MS]
 
@@ -461,7 +469,7 @@ def test_other_waits_for_children_are_no_cost_of_a_fork(
 ) -> None:
     (one,) = joined(*exits, child=child, renamed=renamed)
     assert one.cost_ns == 20 * MS
-    assert len(one.basis) == 1
+    assert len(one.basis) == 0
 
 
 @pytest.mark.parametrize("forks", [0, 9])

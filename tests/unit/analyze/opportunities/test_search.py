@@ -128,13 +128,20 @@ def test_time_of_other_programs_is_not_that_of_a_thread_that_waits() -> None:
     assert search(scene(recorded(parts))).found == ()
 
 
+def test_parts_of_a_cost_are_never_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call's own time may be less than that of the samples in it, which also wait for the GPU."""
+    less = replace(candidate(0, 200, 100), cost_ns=150 * MS)
+    (one,) = searched(monkeypatch, less).found
+    assert one.causes == {"fault.anon": 150 * MS}
+
+
 def test_cure_that_does_not_pay_is_refused_with_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = searched(monkeypatch, candidate(0, 200, 0), candidate(200, 400, 12))
     assert answer.found == ()
     takes = "It takes 200 ms: first touch of malloc'd memory (fault.anon) 200 ms."
     assert [one.reason for one in answer.refused] == [
-        f"{takes} The cure (reuse-memory) leaves 188 ms of that, so it saves only 12 ms.",
-        f"{takes} The cure (reuse-memory) leaves 200 ms of that, so it saves nothing.",
+        f"{takes} With the cure (reuse-memory), it takes 188 ms: a saving of only 12 ms.",
+        f"{takes} With the cure (reuse-memory), it takes 200 ms: no saving.",
     ]
 
 
@@ -179,7 +186,8 @@ def test_nothing_to_gain_is_said_with_the_figure(monkeypatch: pytest.MonkeyPatch
 def test_a_large_cost_that_nobody_can_change_is_not_called_nothing_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
     assert searched(monkeypatch, made=made).headline == (
-        "pinprof knows no cure for the host-memory costs: faults, pins and copies take 100 ms of 1 s of work (10 %)."
+        "pinprof knows no cure for the costs of host memory: faults, pins and copies take 100 ms of 1 s of work (10 %):"
+        " first touch of malloc'd memory (fault.anon) 80 ms, unmapping pages, TLB flushes (free.unmap) 20 ms."
     )
 
 

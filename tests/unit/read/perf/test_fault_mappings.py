@@ -47,6 +47,9 @@ FAULTS = Spec(type=1, config=2, period=1, sample_type=BASIC | perf.SAMPLE_ADDR, 
         ("/memfd:pool (deleted)", PRIVATE, Mapped.SHARED_MEMORY),
         ("/anon_hugepage (deleted)", Mapped.HUGE, Mapped.SHARED_MEMORY),
         ("/dev/nvidiactl", Mapped.DEVICE, Mapped.DEVICE),
+        ("/bin/app", Mapped.PROGRAM, Mapped.SHARED_FILE),
+        ("/usr/lib/libtorch_cpu.so.2.1 (deleted)", Mapped.PROGRAM, Mapped.SHARED_FILE),
+        ("/data/notes.so.txt", PRIVATE, Mapped.SHARED_FILE),
         ("[vdso]", UNKNOWN, UNKNOWN),
         ("//toolong", UNKNOWN, UNKNOWN),
     ],
@@ -78,7 +81,7 @@ def test_the_last_mapping_recorded_at_an_address_is_what_a_fault_is_of(tmp_path:
         data(0x700000, "/data/big", 10), fault(20, 0x700010), fault(21, 0x710010),
         data(0x700000, "//anon", 30), fault(40, 0x700010), fault(41, 0x400010),
     )  # fmt: skip
-    assert found == [PRIVATE, UNKNOWN, ANONYMOUS, PRIVATE]
+    assert found == [PRIVATE, UNKNOWN, ANONYMOUS, Mapped.PROGRAM]
 
 
 def test_a_child_begins_with_what_its_parent_has_mapped_and_a_new_program_with_nothing(tmp_path: Path) -> None:
