@@ -55,8 +55,8 @@ class Recorded:
 
     def look(self, kept_ns: int) -> int:
         """Give back what is older; from when on the window reaches to."""
-        self.files.look()
         begin = clock_ns() - kept_ns
+        self.files.look()
         self.files.give_back(begin)
         return begin
 

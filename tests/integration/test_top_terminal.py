@@ -1,4 +1,4 @@
-"""`pinprof top` in tmux: keys, a narrow terminal, no colours, and how it ends."""
+"""`pinprof top` in tmux: keys, a narrow terminal, and no colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -146,50 +145,3 @@ def test_without_colours_there_are_none(program: int, terminals: Callable[..., T
         assert terminal.ended() == 0
         terminal.close()
         terminal.status.unlink()
-
-
-def test_the_end_of_the_program_leaves_its_status_and_the_last_answer(
-    tmp_path: Path, script: Path, terminals: Callable[..., Terminal]
-) -> None:
-    terminal = terminals(top("--", sys.executable, script, tmp_path / "stop"))
-    terminal.until(lambda screen: "cores busy" in screen)
-    (tmp_path / "stop").touch()
-    assert terminal.ended() == 3
-    # The terminal's own screen is back, with the answer.
-    terminal.until(lambda screen: "toucher" in screen and "cores busy" not in screen)
-
-
-def test_a_reader_that_goes_ends_it_quietly(program: int, tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "pinprof", "top", "--window", "1s", "--pid", str(program)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as watching:
-        assert watching.stdout is not None
-        assert watching.stderr is not None
-        assert "toucher" in watching.stdout.readline()
-        watching.stdout.close()
-        said = watching.stderr.read()
-        watching.wait(PATIENCE_S)
-    assert "Traceback" not in said
-    assert "Exception" not in said
-    assert not list(tmp_path.glob("*.pinprof"))
-
-
-def test_a_terminal_that_goes_ends_it_and_not_the_program(program: int, terminals: Callable[..., Terminal]) -> None:
-    terminal = terminals(top("--pid", program))
-    terminal.until(lambda screen: "cores busy" in screen)
-    watching = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if watches(path, program)]
-    assert watching
-    terminal.close()
-    deadline = time.monotonic() + PATIENCE_S
-    while any(Path(f"/proc/{pid}").exists() for pid in watching):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    os.kill(program, signal.SIGCONT)  # it is there
-
-
-def watches(path: Path, pid: int) -> bool:
-    """Whether a process is pinprof's that watches another."""
-    try:
-        words = path.read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return b"top" in words and str(pid).encode() in words and b"pinprof" in words
