@@ -21,7 +21,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import Groups, group
-from pinprof.base.columns import pack
+from pinprof.base.columns import numbered, numbered_pairs, pack
 from pinprof.data.model import NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
 
 IDLE_EVENT = "idle-threads"
@@ -74,7 +74,7 @@ def idle_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Att
 def _idle(capture: Capture, attribution: Attribution, waiting: Bool) -> Bool:
     """Per sample, whether an idle thread waits for work there; its other waits are waits like any."""
     samples = capture.samples
-    threads = group(_dense(pack(samples.pid, samples.tid)))
+    threads = group(numbered_pairs(samples.pid, samples.tid)[1])
     end = samples.time_ns + np.where(waiting, samples.weight, 0)
     life = threads.max(end) - threads.min(samples.time_ns)
     candidate = (life > 0) & (life >= LIFE_SHARE * _of_process(capture, end, threads))
@@ -93,13 +93,9 @@ def _idle(capture: Capture, attribution: Attribution, waiting: Bool) -> Bool:
     return np.asarray(for_work & (longest >= IDLE_SHARE * life)[threads.of])
 
 
-def _dense(keys: Int64) -> Int64:
-    return np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
-
-
 def _of_process(capture: Capture, end: Int64, threads: Groups) -> Int64:
     """Per thread the recorded time of its process."""
-    processes = group(_dense(capture.samples.pid.astype(np.int64)))
+    processes = group(numbered(capture.samples.pid)[1])
     lasted = processes.max(end) - processes.min(capture.samples.time_ns)
     return threads.first(lasted[processes.of])
 

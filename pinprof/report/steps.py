@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import codes
+from pinprof.analyze.intervals import numbers
 from pinprof.base.columns import is_uniform, narrowed, slices, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64
@@ -149,20 +150,20 @@ def _runs(data: FlameData, inside: NDArray[np.signedinteger], row: Int32) -> Ran
     ranges = data.ranges
     if not len(ranges.path):
         return NO_RANGES
-    kinds, example = np.unique(inside, return_index=True)
+    example = np.unique(inside, return_index=True)[1]
     block = np.flatnonzero(np.diff(inside[row], prepend=-1))
-    kind, end = inside[row][block], np.append(block[1:], len(row))
-    found = []
-    for path in np.unique(ranges.path).tolist():
-        mine = ranges.path == path
-        change = np.zeros(len(data.node) + 1, np.int8)
-        np.add.at(change, ranges.first[mine], np.int8(1))
-        np.add.at(change, ranges.last[mine], np.int8(-1))
-        has = np.zeros(len(kinds), np.bool_)
-        has[kinds] = np.cumsum(change, dtype=np.int8)[example] > 0
-        chosen = np.flatnonzero(has[kind])
-        joins = np.append(len(chosen) > 0, np.diff(chosen) != 1)[: len(chosen)]
-        first = np.flatnonzero(joins)
-        last = np.append(first[1:], len(chosen))[: len(first)] - 1
-        found.append((np.full(len(first), path), block[chosen[first]], end[chosen[last]]))
-    return RangeRows(*(np.concatenate(column).astype(np.int32) for column in zip(*found, strict=True)))
+    end = np.append(block[1:], len(row))
+    # Per path the kinds that are in it, as their examples show; then the blocks of each of these kinds.
+    ordered = np.argsort(example)
+    run, place = numbers(*np.searchsorted(example[ordered], (ranges.first, ranges.last)))
+    pairs = np.unique(ranges.path[run].astype(np.int64) * len(example) + ordered[place])
+    kind = inside[row][block]
+    of_kind = np.argsort(kind, kind="stable")
+    kind_of_pair = pairs % len(example)
+    pair, place = numbers(*(np.searchsorted(kind[of_kind], kind_of_pair, side) for side in ("left", "right")))
+    path, chosen = np.divmod(np.sort(pairs[pair] // len(example) * len(block) + of_kind[place]), len(block))
+    joins = np.append(len(chosen) > 0, (np.diff(chosen) != 1) | (np.diff(path) != 0))[: len(chosen)]
+    first = np.flatnonzero(joins)
+    last = np.append(first[1:], len(chosen))[: len(first)] - 1
+    columns = path[first], block[chosen[first]], end[chosen[last]]
+    return RangeRows(*(column.astype(np.int32) for column in columns))

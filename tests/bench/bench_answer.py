@@ -186,7 +186,8 @@ def main() -> None:
                     if number:
                         taken.setdefault((name, first, which), []).append(found)
                     if asked.keep and not first:
-                        shutil.copytree(place / "out.pinprof", asked.keep / f"{name}.pinprof", dirs_exist_ok=True)
+                        shutil.rmtree(asked.keep / f"{name}.pinprof", ignore_errors=True)
+                        shutil.copytree(place / "out.pinprof", asked.keep / f"{name}.pinprof")
         print("| program | alone | recorded | limit | own clock | answer | of it CPU | all after the end | of it CPU |")
         print("|---|" + "---:|" * 8)
         for (name, first, which), rounds in taken.items():

@@ -1,9 +1,10 @@
 """What timers inside a program cost it where perf events are denied: by turns recorded, and not.
 
-    python tests/bench/bench_timers.py [--python PATH] [--rounds 9] [PROGRAM …]
+    python tests/bench/bench_timers.py [--python PATH] [--rounds 27] [--pairs 3] [PROGRAM …]
 
-PROGRAM is `training`, a loop of PyTorch on the CPU (`--python`: an interpreter that has it), or `numpy`. Each says the
-processor time and the wall time of its loop, so that neither its start nor the report is in them. Figures are medians
+PROGRAM is `training`, a loop of PyTorch on the CPU (`--python`: an interpreter that has it), or `numpy`. Two processes
+run it, one of them recorded. In each round one does some steps while the other waits, and then the other, and both say
+the processor time and the wall time of these. After a part of the rounds, two new processes go on. Figures are medians
 and quartiles over all rounds of recorded / plain within one round. Exit status 1 when timers cost a program more
 processor time than the limit.
 """
@@ -22,13 +23,14 @@ from tests.support.situation import DENIED, DOCKER, SITUATION
 
 LIMIT = 0.03
 LOOP = """
-import json, time
+import json, sys, time
 for _ in range(3):
     step()
-begun = time.process_time(), time.monotonic()
-for _ in range({steps}):
-    step()
-print(json.dumps([time.process_time() - begun[0], time.monotonic() - begun[1]]))
+for line in sys.stdin:
+    begun = time.process_time(), time.monotonic()
+    for _ in range({steps}):
+        step()
+    print(json.dumps([time.process_time() - begun[0], time.monotonic() - begun[1]]), flush=True)
 """
 TRAINING = """
 import torch
@@ -50,17 +52,24 @@ def step():
     ranked = (np.sort(values)[::-1] * 1.0001) % 1.0
     return ranked[0] + sum(float(row.sum()) for row in made[:40])
 """
-PROGRAMS = {"training": (TRAINING, 80), "numpy": (NUMPY, 500)}
-"""With how many steps a loop has."""
+PROGRAMS = {"training": (TRAINING, 20), "numpy": (NUMPY, 100)}
+"""With how many steps a round has."""
 
 
-def run(program: list[str], before: list[str]) -> tuple[float, float]:
-    """Processor and wall time of the loop, in seconds."""
-    done = subprocess.run([*before, *program], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"status {done.returncode}: {done.stderr[-400:]}")
-    cpu, wall = json.loads(done.stdout)
-    return cpu, wall
+def turns(program: list[str], record: list[str], rounds: int) -> list[list[list[float]]]:
+    """Of each round processor and wall time in seconds, plain and recorded."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    both = [subprocess.Popen([*before, *program], **pipes) for before in ([], record)]
+    found = []
+    for number in range(rounds + 1):
+        times: list[list[float]] = [[], []]
+        for which in (0, 1) if number % 2 else (1, 0):
+            print(file=both[which].stdin, flush=True)
+            times[which] = json.loads(both[which].stdout.readline())
+        found.append(times)
+    for one in both:
+        one.communicate()
+    return found[1:]
 
 
 def growth(plain: list[float], recorded: list[float]) -> tuple[float, str]:
@@ -75,7 +84,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What timers inside a program cost it.")
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=27)
+    parser.add_argument("--pairs", type=int, default=3)
     given = parser.parse_args()
     words = [*SITUATION, f"capabilities={DOCKER}", f"refuse=EPERM:{DENIED}", "--", sys.executable, "-m", "pinprof"]
     worst = 0.0
@@ -85,8 +95,8 @@ def main() -> int:
         for name in given.programs:
             text, steps = PROGRAMS[name]
             program = [given.python if name == "training" else sys.executable, "-c", text + LOOP.format(steps=steps)]
-            turns = [(run(program, []), run(program, record)) for _ in range(given.rounds)]
-            times = [[[turn[way][kind] for turn in turns] for way in range(2)] for kind in range(2)]
+            found = [turn for _ in range(given.pairs) for turn in turns(program, record, given.rounds // given.pairs)]
+            times = [[[turn[way][kind] for turn in found] for way in range(2)] for kind in range(2)]
             cpu, wall = (growth(*kind) for kind in times)
             print(f"{name}: {statistics.median(times[0][0]):.2f} s of CPU {cpu[1]}; wall {wall[1]}", flush=True)
             worst = max(worst, cpu[0])

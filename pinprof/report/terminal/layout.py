@@ -18,7 +18,7 @@ from pinprof.analyze.results import RangeResult
 from pinprof.base.terminal import write
 from pinprof.report import palette
 from pinprof.report.data import Tile
-from pinprof.report.names import shortened
+from pinprof.report.names import printable
 from pinprof.report.styles import Style
 from pinprof.report.terminal.console import PrintableConsole
 
@@ -96,17 +96,17 @@ def figures_table(*titles: str) -> Table:
 
 
 def ranges_table(width: int, *titles: str) -> Table:
-    """A table of ranges: their names, at most `width` cells wide, and figures."""
+    """A table of ranges: their names, folded at `width` cells, and figures."""
     table = plain_table()
-    table.add_column("range", overflow="ellipsis", no_wrap=True, max_width=width)
+    table.add_column("range", overflow="fold", max_width=width)
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     return table
 
 
-def range_name(entry: RangeResult, width: int) -> Text:
+def range_name(entry: RangeResult) -> Text:
     """A range's name, indented by its depth."""
-    return Text("  " * min(entry.depth, DEEPEST) + shortened(entry.name, width))
+    return Text("  " * min(entry.depth, DEEPEST) + printable(entry.name))
 
 
 def leaf_style(leaf: str) -> str:

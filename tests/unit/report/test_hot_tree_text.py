@@ -15,7 +15,6 @@ LONG = "BaseEventLoop.run_forever (base_events.py:607)"
         (80, f"_start › main › {LONG}"),
         (61, f"_start › … › {LONG}"),
         (51, f"… › {LONG}"),
-        (40, "… › BaseEvent…rever (base_events.py:607)"),
     ],
 )
 def test_calls_are_left_out_before_a_name_is_cut(room: int, said: str) -> None:

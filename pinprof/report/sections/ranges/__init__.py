@@ -25,7 +25,7 @@ from pinprof.report.terminal.layout import DEEPEST, cause, leaf_style, range_nam
 MEASURES = {"mean": "per range", "total": "total", "share": "share"}
 """Key → label of what a bar's length and a cell of the full table can mean."""
 
-_NAME_WIDTH, _LABEL_WIDTH = 30, 28
+_NAME_WIDTH, _LABEL_WIDTH = 44, 28
 """Characters of a name in the terminal, and beside a bar of the chart."""
 
 
@@ -153,7 +153,7 @@ def _table(ranges: Ranges, index: int) -> Table:
             if part.too_few:
                 causes += Text(f"too few samples: {units.format_count(part.drawn or 0)}", "dim")
         table.add_row(
-            range_name(entry, _NAME_WIDTH),
+            range_name(entry),
             units.format_count(entry.count),
             units.format_ns(entry.wall_ns / entry.count),
             sampled,
@@ -168,7 +168,7 @@ def _spreads(ranges: Ranges) -> Table:
     for entry, _, _ in ranges.shown_rows:
         spread = (entry.wall_ns / entry.count, entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns)
         table.add_row(
-            range_name(entry, _NAME_WIDTH),
+            range_name(entry),
             units.format_count(entry.count),
             *map(units.format_ns, spread),
         )

@@ -110,7 +110,7 @@ class Walls(Section[Explained]):
                 return units.format_share(ns, whole_ns) if known else "–"
 
             table.add_row(
-                range_name(entry, _NAME_WIDTH),
+                range_name(entry),
                 units.format_ns(result.wall_ns / entry.count),
                 share(result.on_cpu_ns),
                 *((share(result.gpu_ns),) if gpu else ()),
