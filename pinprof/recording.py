@@ -22,9 +22,11 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.recorded_rates import Calibrating as Calibrating
 from pinprof.bench.recorded_rates import RecordedRates
 from pinprof.collect import Outcome, RecordRequest, host, process_notes, python, run
+from pinprof.collect.pace import NO_LIMITS
 from pinprof.collect.proc import alive
 from pinprof.collect.program import NotStarted, become
 from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.request import RING_VARIABLE
 from pinprof.collect.signals import postponed
 from pinprof.collect.trouble import UNRECORDED, Trouble, described
 from pinprof.data.manifest import SCENARIO, Manifest
@@ -177,8 +179,11 @@ def follow(
 ) -> Outcome:
     """Record a program into a folder in `place`, which serves what the hooks of `following(folder)` cut of it alone.
 
+    What can't be cut by time is not recorded: calls by probes, and managed memory by the driver.
+
     The program runs whatever keeps pinprof from recording it, as in `record`.
     """
+    request = replace(request, limits=NO_LIMITS, left_out=request.left_out | {"native.calls", "uvm.beside"})
     request = collect.possible(request, trouble)
     folder, hooks = None, run.RecordingHooks()
     try:
@@ -186,7 +191,8 @@ def follow(
             folder = place.enter_context(files.temporary_folder()) / "recording"
             folder.mkdir(files.PRIVATE_FOLDER)
             hooks = following(folder)
-            request = replace(request, environment={RANGES_VARIABLE: str((folder / store.RANGES).resolve())})
+            ranges = str((folder / store.RANGES).resolve())
+            request = replace(request, environment={RANGES_VARIABLE: ranges, RING_VARIABLE: "1"})
         return run.record(request, folder, trouble, hooks)
     except NotStarted as error:
         _become(error, request, trouble, place)

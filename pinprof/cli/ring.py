@@ -29,14 +29,11 @@ if TYPE_CHECKING:
 
 SHORTEST_S, LONGEST_S = 5.0, 600.0
 _OF_A_WHOLE = (
-    "force", "no_report", "calibrate", "calibrate_anew", "small", "max_size", "gpu", "inside", "cuda_calls",
-    "keep_report",
+    "force", "no_report", "calibrate", "calibrate_anew", "small", "max_size", "probe_budget", "keep_report",
 )  # fmt: skip
-"""Options of a recording that is one capture: what the GPU does, and calls of CUDA, are not cut by time."""
+"""Options of a recording that is one capture."""
 _PYTHON_RATE = 100
 """Looks at Python's frames a second: they cost most of what a recorder does, which is always on."""
-_LEFT_OUT = frozenset({"nvtx"})
-"""What takes no part, for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,6 @@ def record_ring(
     """
     from pinprof import collect, recording
     from pinprof.collect import run
-    from pinprof.collect.pace import NO_LIMITS
     from pinprof.collect.run import RecordingHooks
     from pinprof.collect.trouble import UNRECORDED, Trouble
     from pinprof.portions.following import Following
@@ -89,9 +85,15 @@ def record_ring(
         if source_of(one) is ParameterSource.COMMANDLINE:
             option = f"--{one.replace('_', '-')}"
             raise UsageError(f"{option} does not go with --ring.", f"Leave out {option}, or --ring.", "ring")
+    if source_of("gpu") is not ParameterSource.COMMANDLINE:
+        about_request["gpu"] = "off"  # CUPTI costs a program that launches often several percent
+    if about_request["gpu"] == "uvm":
+        raise UsageError(
+            "Managed memory can't be recorded by the driver in a ring.", "Give another --gpu, or leave it out.", "gpu"
+        )
     request = collect.RecordRequest(
         tuple(command), collect.parse_names(collectors), pid=pid, delay_s=delay_s, duration_s=duration_s,
-        limits=NO_LIMITS, cuda_calls=False, gpu="off", left_out=_LEFT_OUT, **about_request,
+        **about_request,
     )  # fmt: skip
     request = collect.resolve(request)
     trouble = Trouble(strict=strict or bool(pid), raises=bool(pid))

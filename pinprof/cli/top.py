@@ -32,7 +32,7 @@ _SHARE = 0.2
 """Of one processor, for what is shown: a larger window is looked at less often."""
 _HOME, _TO_THE_END = "\x1b[H", "\x1b[K"
 """To the first cell of the screen, and clear the rest of a line (ECMA-48): nothing flickers."""
-_KEYS = "a answer · c causes · l lines · w waits · m memory │ +/- window · p pause · s save · q quit"
+_KEYS = "a answer · c causes · l lines · w waits · m memory · g CUDA │ +/- window · p pause · s save · q quit"
 
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
@@ -52,7 +52,6 @@ def command(program: tuple[str, ...], pid: int | None, window: str, count: int |
     """
     from pinprof import collect, recording
     from pinprof.collect import attach, run
-    from pinprof.collect.pace import NO_LIMITS
     from pinprof.collect.trouble import Trouble
 
     length_s = parse_duration_ns(window) / 1e9
@@ -63,9 +62,8 @@ def command(program: tuple[str, ...], pid: int | None, window: str, count: int |
     words = attach.command_of(pid) if pid else program
     trouble = Trouble(strict=bool(pid), raises=bool(pid))
     request = collect.RecordRequest(
-        words, collect.parse_names("auto"), pid=pid or 0, frequency=frequency, cuda_calls=False, gpu="off",
-        python="auto", limits=NO_LIMITS, left_out=frozenset({"nvtx"}),
-    )  # fmt: skip
+        words, collect.parse_names("auto"), pid=pid or 0, frequency=frequency, gpu="off", python="auto"
+    )
     request = collect.resolve(request)
     name = naming.name_of(words) or (attach.name_of(pid) if pid else "")
     view: _View | None = None

@@ -10,6 +10,9 @@ from pinprof.base.errors import CollectError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.pace import USUAL_LIMITS, SizeLimits
 
+RING_VARIABLE = "PINPROF_RING"
+"""Environment variable: set where the last seconds alone are kept of what the agent writes (inside/own_file.h)."""
+
 
 @dataclass(frozen=True)
 class RecordRequest:

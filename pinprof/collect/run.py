@@ -18,14 +18,14 @@ from pinprof.collect.collector import Collector, Launcher, Setup, Tool, Waiter
 from pinprof.collect.idle import Preparation, Step
 from pinprof.collect.limits import at_the_kernels_rate, few_processes
 from pinprof.collect.program import HeldSignals, Program, ending_note, exit_status
-from pinprof.collect.request import Outcome, RecordRequest
+from pinprof.collect.request import RING_VARIABLE, Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
 from pinprof.collect.timed import TimedProgram
 from pinprof.collect.trouble import Trouble
 from pinprof.scenario import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.streams.store import LOG
 
-_OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
+_OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE, RING_VARIABLE)
 """Variables that another pinprof may have set, for itself."""
 
 

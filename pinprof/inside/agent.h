@@ -169,7 +169,8 @@ struct chunk {
     char magic[8];
     uint32_t size;
     _Atomic uint32_t units; /* behind this one */
-    word reserved[6];
+    _Atomic word left;      /* nobody writes into it any more */
+    word reserved[5];
     struct record unit[];
 };
 _Static_assert(sizeof(struct record) == UNIT && sizeof(struct chunk) == UNIT && sizeof(struct header) == 96, "layout");

@@ -1,7 +1,8 @@
 /* What is recorded of a call: one record each, or for calls that are frequent, beyond a number of them, a sum in place.
  *
  * A sum is of one thread, site, function and size class, and covers a 512th of the time so far at most: its place in
- * time stays known, and the file grows with the logarithm of the run's length.
+ * time stays known, and the file grows with the logarithm of the run's length. Where the last seconds alone are kept,
+ * it covers a tenth of a second.
  */
 
 enum { SINGLES = 1 << 14, SPARING_SINGLES = 16, SAMPLED = 256, LARGE = 64 << 10, LONG_NS = 50000, PARTS = 512 };
@@ -113,7 +114,8 @@ static inline struct record *open_sum(struct thread *t, const struct tally *tall
         return NULL;
     struct record *sum = unit_at(t, tally->unit);
     bool before = sum->begin < atomic_load_explicit(&process->part, memory_order_relaxed);
-    return before || now - sum->begin > (now - process->opened_ticks) / PARTS ? NULL : sum;
+    word covered = now - sum->begin, longest = (now - process->opened_ticks) / PARTS;
+    return before || covered > longest || covered > process->longest_sum ? NULL : sum;
 }
 
 /* A sum of one record so far; false where there is no room. */

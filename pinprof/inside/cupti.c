@@ -336,7 +336,7 @@ static int write_all(const void *data, size_t size)
 {
     struct rlimit limit;
     uint64_t end = sizeof header + header.written + size;
-    if (header.state == RUNNING && end > LARGEST_FILE)
+    if (header.state == RUNNING && !may_grow(file, end, 0, LARGEST_FILE))
         header.state = LIMIT;
     if (header.state == RUNNING && getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
         header.state = NO_ROOM; /* would be SIGXFSZ */

@@ -17,6 +17,7 @@ struct process {
     _Atomic word files_mapped, copies_mapped; /* bytes in all; the second: private and to be written */
     _Atomic word anchored, anchor_after;      /* ticks */
     word opened_ticks;
+    word longest_sum; /* ticks */
     double ticks_a_ns;
     struct thread *any; /* what no thread's own call is about is written here, under the lock */
     struct {
@@ -60,6 +61,7 @@ static bool open_file(void)
     word ns = header.own.opened_ns - begun_ns;
     process->ticks_a_ns = ns ? (double)(header.opened_ticks - begun_ticks) / (double)ns : 1;
     process->anchor_after = (word)(1e6 * process->ticks_a_ns);
+    process->longest_sum = keeps_last_seconds() ? (word)(1e8 * process->ticks_a_ns) : UINT64_MAX;
     return true;
 }
 
@@ -91,6 +93,12 @@ static void append_thread(struct thread *t)
     publish(t, 1);
 }
 
+static void leave_chunk(struct chunk *chunk)
+{
+    atomic_store_explicit(&chunk->left, 1, memory_order_release);
+    unmap_pages(chunk, chunk->size);
+}
+
 /* Give a thread another chunk, of its own process; under the lock. */
 static bool give_chunk(struct thread *t)
 {
@@ -105,7 +113,7 @@ static bool give_chunk(struct thread *t)
     if (!chunk)
         return false;
     if (t->chunk)
-        unmap_pages(t->chunk, t->chunk->size); /* full */
+        leave_chunk(t->chunk);
     t->chunk = chunk;
     t->chunk_number = number;
     t->capacity = chunk->size / UNIT - 1;
@@ -259,6 +267,8 @@ static void thread_ends(void *state)
     if (current && process->spares < SPARE && t->units + 8 < t->capacity) {
         process->spare[process->spares].chunk = t->chunk;
         process->spare[process->spares++].number = t->chunk_number;
+    } else if (current) {
+        leave_chunk(t->chunk);
     } else {
         unmap_pages(t->chunk, t->chunk->size);
     }

@@ -107,7 +107,8 @@ struct chunk {
     char magic[8];
     uint32_t size;
     _Atomic uint32_t records;
-    uint64_t reserved[2];
+    _Atomic uint64_t left; /* nobody writes into it any more */
+    uint64_t reserved;
     struct record record[];
 };
 
@@ -208,8 +209,11 @@ static __attribute__((noinline)) int make_room(void)
     }
     struct chunk *chunk = NULL;
     if (!atomic_load(&process->stopped)) {
-        if (self->chunk)
-            unmap_pages(self->chunk, self->chunk->size); /* full, or in a forked child the parent's */
+        if (self->chunk) {
+            if (self->generation == generation) /* in a forked child it is the parent's */
+                atomic_store(&self->chunk->left, 1);
+            unmap_pages(self->chunk, self->chunk->size);
+        }
         if (self->generation != generation)
             self->grown = 0;
         if (process->spares && !self->grown) {
@@ -244,8 +248,11 @@ static void thread_ends(void *unused)
         int ours = self->generation == atomic_load(&process->generation);
         if (ours && process->spares < SPARE && left >= LONGEST_TEXT + 4 * sizeof(struct record))
             process->spare[process->spares++] = (struct spare){self->chunk, self->top};
-        else
+        else {
+            if (ours)
+                atomic_store(&self->chunk->left, 1);
             unmap_pages(self->chunk, self->chunk->size);
+        }
         self->chunk = NULL;
     }
     pthread_mutex_unlock(&process->lock);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #define LARGEST_FILE ((uint64_t)1 << 30)
+#define LARGEST_KEPT ((uint64_t)1 << 28) /* whoever keeps the last seconds has less room for them together */
 enum stop { RUNNING, NO_ROOM, LIMIT };
 
 void *map_pages_at(void *place, size_t size, int flags, int file, uint64_t offset)
@@ -137,14 +139,31 @@ static bool reopened(struct own_file *own, const char *directory)
     return false;
 }
 
+bool keeps_last_seconds(void)
+{
+    static atomic_int known;
+    if (!atomic_load_explicit(&known, memory_order_relaxed))
+        atomic_store_explicit(&known, secure_getenv("PINPROF_RING") ? 1 : -1, memory_order_relaxed);
+    return atomic_load_explicit(&known, memory_order_relaxed) > 0;
+}
+
+bool may_grow(int file, uint64_t bytes, uint64_t more, uint64_t largest)
+{
+    struct stat status;
+    if (!keeps_last_seconds() || fstat(file, &status))
+        return bytes + more <= largest;
+    return (uint64_t)status.st_blocks * 512 + more <= LARGEST_KEPT;
+}
+
 void *map_chunk(struct own_file *own, const char *directory, uint32_t *size, int flags)
 {
     uint32_t page = own->header->size;
     *size = (*size + page - 1) / page * page;
-    enum stop reason = LIMIT;
-    if (own->bytes + *size <= LARGEST_FILE) {
-        reason = NO_ROOM;
-        if (reopened(own, directory) && reserve(own->file, own->bytes, *size)) {
+    enum stop reason = NO_ROOM;
+    if (reopened(own, directory)) {
+        if (!may_grow(own->file, own->bytes, *size, LARGEST_FILE)) {
+            reason = LIMIT;
+        } else if (reserve(own->file, own->bytes, *size)) {
             void *chunk = map_pages(*size, MAP_SHARED | flags, own->file, own->bytes);
             if (chunk != MAP_FAILED) {
                 own->bytes += *size;

@@ -91,6 +91,10 @@ bool is_still_open(const struct own_file *own);
  */
 bool open_own(struct own_file *own, const char *directory, uint64_t *token, struct own_header *header, size_t size,
     const void *more, size_t length);
+/* Whether somebody keeps the last seconds alone of what is written, and gives the rest back to the file system. */
+bool keeps_last_seconds(void);
+/* Whether there may be `more` bytes: of `bytes` so far, or of what lies on the disk where old parts are given back. */
+bool may_grow(int file, uint64_t bytes, uint64_t more, uint64_t largest);
 /* A chunk of the file; NULL where there is none, and the header says why. `size` becomes that of whole pages. */
 void *map_chunk(struct own_file *own, const char *directory, uint32_t *size, int flags);
 

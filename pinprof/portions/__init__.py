@@ -2,6 +2,8 @@
 
     captures.py   a window of a recording as a capture
     following.py  the last seconds of a recording of any program
+    agent_files.py  what the agent writes, while the last seconds alone are kept
+    inside_kept.py, nvtx_kept.py, gpu_kept.py  of calls and memory, of NVTX, of the GPU's work
     watching.py   what such a recording has told since the last look
     triggers.py   what a flight recorder waits for
     flight.py     captures of the last seconds, when that happens

@@ -33,7 +33,8 @@ class FlightRecorder(ABC):
     ) -> None:
         """The recording goes into `directory`; `signals`: those that have arrived, which are taken from there."""
         self.following = following
-        self._watching, self._triggers, self._signals = Watching(directory), triggers, signals
+        self._watching = Watching(directory, following.agent, nvtx=any(one.of_ranges for one in triggers))
+        self._triggers, self._signals = triggers, signals
         self._most_an_hour, self._refused = most_an_hour, False
         self._made: deque[float] = deque()
         self._unfinished: deque[Callable[[], object]] = deque()

@@ -19,6 +19,7 @@ from pinprof.base import files
 from pinprof.collect import host
 from pinprof.collect.run import CollectorRun
 from pinprof.portions import captures
+from pinprof.portions.agent_files import AgentFiles
 from pinprof.streams.store import PARTIAL, PERF_DATA
 from pinprof.streams.window import Growing, Mark, Window
 
@@ -43,6 +44,7 @@ class Following:
         self._command, self._longest_ns = tuple(command), round(longest_s * 1e9)
         self._growing = Growing(directory)
         self._samples = self._growing.records(directory / PERF_DATA)
+        self.agent = AgentFiles(directory, self._growing.shortened)
         self._host: Mapping[str, Any] = host.facts()
         self._facts: tuple[Sequence[Mapping[str, Any]], Sequence[str]] = (), ()
         self._marks: deque[Mark] = deque()
@@ -53,6 +55,7 @@ class Following:
         if run is not None:
             run.flush()
             self._facts = run.under_way()
+        self.agent.look()
         mark = self._growing.mark(captures.clock_ns())
         self._marks.append(mark)
         while len(self._marks) > 1 and self._marks[1].time_ns <= mark.time_ns - self._longest_ns:
@@ -122,3 +125,4 @@ class Following:
                 begins = max(begins, self._samples.begins)
             files.forget(self._growing.directory / name, begins, first)
             self._given_back[name] = first
+        self.agent.give_back(self._marks[0].time_ns)

@@ -1,10 +1,11 @@
 """What a flight recorder waits for: `--trigger 'range:step>250ms'`, in quotes, for a shell takes `>` for itself.
 
     range:NAME>TIME     a range of `pinprof.phase` or NVTX took longer; NAME may hold `*` and `?`
+    call:NAME>TIME      a call of CUDA's driver took longer: `call:cuMemcpy*>10ms`; `call:pin` are all that page-lock
     range:NAME>p99      it took longer than 99 % of those before, once there were enough; `>2xp99`: twice as long
     psi:memory>SHARE    some thread waited for memory for that share of the last second (PSI); also `io` and `cpu`, and
                         `psi:memory.full`: all threads that could run did
-    pinned>SIZE         the program has more memory pinned (VmPin), after it had less
+    pinned>SIZE         the program has more memory pinned (VmPin, and by calls of CUDA), after it had less
     signal:USR2         pinprof was sent the signal
     crash               a signal has ended the program
 
@@ -21,9 +22,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+import numpy as np
+
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_ns, format_share, parse_bytes, parse_duration_ns, parse_share
+from pinprof.data.gpu_functions import FUNCTIONS, Function
+from pinprof.portions.inside_kept import PINS, Called
 
 DEFAULTS = ("signal:USR2", "crash")
 SIGNALS = {"USR1": signal.SIGUSR1, "USR2": signal.SIGUSR2}
@@ -32,7 +37,9 @@ _ENOUGH, _MOST_NAMES, _STEPS = 200, 1000, 16
 """Ranges of a name before its p99 is known; names that are followed; steps of lengths in each doubling."""
 _QUANTILE = re.compile(r"(?:(\d{1,3}(?:\.\d{1,3})?)x)?p99")
 _FORM = re.compile(r"([a-z]+)(?::([^>]+))?(?:>(.+))?")
-_EXAMPLES = "'range:step>250ms', 'range:step>p99', 'psi:memory>10%', 'pinned>4GiB', signal:USR2 or crash"
+_EXAMPLES = (
+    "'range:step>250ms', 'range:step>p99', 'call:pin>10ms', 'psi:memory>10%', 'pinned>4GiB', signal:USR2 or crash"
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class LookedAt:
     since_ns: int
     until_ns: int
     ranges: Sequence[Timed] = ()
+    calls: Sequence[Called] = ()
+    """Of CUDA's driver, by process."""
     pinned_bytes: int = 0
     stalled_ns: Mapping[str, int] | None = None
     """Per `memory some` and so on, how long threads have waited meanwhile; None where the kernel does not count it."""
@@ -77,6 +86,8 @@ class Trigger(ABC):
 
     of_a_start = False
     """It needs a program that pinprof has started."""
+    of_ranges = False
+    """It looks at ranges."""
 
     @abstractmethod
     def look(self, seen: LookedAt) -> Fired | None:
@@ -86,7 +97,7 @@ class Trigger(ABC):
 class LongRange(Trigger):
     """A range took longer than a time, or than its own p99 with a factor."""
 
-    of_a_start = True
+    of_a_start = of_ranges = True
 
     def __init__(self, pattern: str, limit_ns: int, factor: float = 0) -> None:
         """`factor`: of the p99; 0 for the time."""
@@ -121,6 +132,27 @@ class LongRange(Trigger):
                 break
         lengths[int(math.log2(max(one.end_ns - one.start_ns, 1)) * _STEPS)] += 1
         return limit
+
+
+class LongCall(Trigger):
+    """A call of CUDA's driver took longer than a time."""
+
+    of_a_start = True
+
+    def __init__(self, pattern: str, limit_ns: int) -> None:
+        """`pattern`: of names, or `pin` for all that page-lock."""
+        self._pattern, self._limit_ns = pattern, limit_ns
+
+    def look(self, seen: LookedAt) -> Fired | None:
+        """The longest of those since the look before."""
+        return _longest((one, self._limit_ns, "") for calls in seen.calls for one in self._over(calls))
+
+    def _over(self, calls: Called) -> Iterable[Timed]:
+        for row in np.flatnonzero(calls.end_ns - calls.begin_ns > self._limit_ns).tolist():
+            name = calls.names[int(calls.function[row])]
+            pins = self._pattern == "pin" and FUNCTIONS.get(name, Function()).purpose in PINS
+            if pins or fnmatchcase(name, self._pattern):
+                yield Timed(f"a call of {name}", int(calls.begin_ns[row]), int(calls.end_ns[row]), calls.pid)
 
 
 class Pressure(Trigger):
@@ -187,8 +219,8 @@ def chosen(texts: Sequence[str], *, running: bool) -> list[Trigger]:
     for text, one in zip(texts, found, strict=True):
         if running and one.of_a_start:
             raise UsageError(
-                f"--trigger {text} needs a program that pinprof has started: of others it knows no ranges, and not how "
-                "they end.",
+                f"--trigger {text} needs a program that pinprof has started: of others it knows no ranges, "
+                "no calls, and not how they end.",
                 "Start the program with `pinprof record --ring`, or leave out the trigger.",
                 "trigger",
             )
@@ -203,7 +235,7 @@ def parsed(text: str) -> Trigger:
         return Crash()
     if kind == "signal" and not limit and (number := SIGNALS.get(name.upper().removeprefix("SIG"))):
         return Sent(number)
-    if not limit and (kind == "pinned" or (name and kind in ("range", "psi"))):
+    if not limit and (kind == "pinned" or (name and kind in ("range", "call", "psi"))):
         raise UsageError(
             f"--trigger {text} has no limit.",
             f"Put one behind `>`, in quotes, because a shell takes `>` for itself: --trigger '{text}>"
@@ -213,6 +245,8 @@ def parsed(text: str) -> Trigger:
     quantile = _QUANTILE.fullmatch(limit)
     if kind == "range" and name:
         return LongRange(name, 0, float(quantile[1] or 1)) if quantile else LongRange(name, parse_duration_ns(limit))
+    if kind == "call" and name:
+        return LongCall(name, parse_duration_ns(limit))
     resource, _, which = name.partition(".")
     if kind == "psi" and resource in _RESOURCES and which in ("", "some", "full"):
         return Pressure(resource, which or "some", parse_share(limit))

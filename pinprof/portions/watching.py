@@ -8,7 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from pinprof.portions.agent_files import AgentFiles
+from pinprof.portions.inside_kept import InsideKept
+from pinprof.portions.nvtx_kept import NvtxKept
 from pinprof.portions.triggers import LookedAt, Timed
+from pinprof.read.nvtx import file as nvtx_file
+from pinprof.read.nvtx import injection
 from pinprof.streams.records import between
 from pinprof.streams.store import MEMORY, RANGES
 from pinprof.streams.window import Mark
@@ -20,8 +27,9 @@ _TOTAL = re.compile(r"^(some|full) .*total=(\d+)$", re.MULTILINE)
 class Watching:
     """The files of a recording into `directory`, as far as they are read."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, agent: AgentFiles, *, nvtx: bool) -> None:
+        """`agent`: its files there, which somebody else looks at first; `nvtx`: whether their ranges are wanted."""
+        self._directory, self._agent, self._nvtx = directory, agent, nvtx
         self._begun: dict[str, bytes] = {}
         """The line that is not whole yet, by file."""
         self._read: dict[str, int] = {}
@@ -43,12 +51,21 @@ class Watching:
         return LookedAt(
             since_ns=since,
             until_ns=mark.time_ns,
-            ranges=ranges,
-            pinned_bytes=self._pinned,
+            ranges=[*ranges, *self._said_by_nvtx(since)],
+            calls=[file.called for file in self._agent.of(InsideKept)],
+            pinned_bytes=self._pinned + sum(file.pinned_bytes for file in self._agent.of(InsideKept)),
             stalled_ns=None if before is None else {name: total - before[name] for name, total in stalled.items()},
             signals=signals,
             ended_by=ended_by,
         )
+
+    def _said_by_nvtx(self, since_ns: int) -> Iterator[Timed]:
+        """Ranges that have ended since a time, by end."""
+        files = [nvtx_file.parse(file.cut(since_ns)) for file in self._agent.of(NvtxKept)] if self._nvtx else []
+        table = injection.combine([file for file in files if file is not None]).ranges
+        for row in np.argsort(table.end_ns, kind="stable").tolist():
+            if table.ended is None or table.ended[row]:
+                yield Timed(table.name[row], int(table.start_ns[row]), int(table.end_ns[row]), int(table.pid[row]))
 
     def _lines(self, name: str, mark: Mark) -> Iterator[dict[str, Any]]:
         last = mark.sizes.get(name, 0)

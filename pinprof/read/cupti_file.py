@@ -91,7 +91,7 @@ RECORD = np.dtype(
 
 _CERTAIN = 1 << 32
 """A window's chance is in parts of this; the first one's is not drawn."""
-_LONGEST_NAME = 4096
+LONGEST_NAME = 4096
 _LATEST_NS = 2**62
 MOST_BYTES = 2**60
 """Of one record."""
@@ -192,7 +192,7 @@ def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str,
     names: list[str] = []
     for at in np.flatnonzero(rows["kind"] == CuptiKind.NAME).tolist():
         length = int(rows["bytes"][at])
-        if text[at] or length > _LONGEST_NAME or int(rows["name"][at]) != len(names) + 1:
+        if text[at] or length > LONGEST_NAME or int(rows["name"][at]) != len(names) + 1:
             continue  # bytes of a text, or a forgery
         size = -(-length // RECORD.itemsize)
         text[at : at + 1 + size] = True

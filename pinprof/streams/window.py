@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pinprof import streams
@@ -40,6 +40,8 @@ class Growing:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._records: dict[Path, RecordsFile] = {}
+        self.shortened: dict[Path, Callable[[int], bytes]] = {}
+        """What files are, that lack most of what was before some time, for windows that begin at a time."""
 
     def records(self, path: Path) -> RecordsFile:
         """One of its files of perf's records, with what is kept of it for windows that begin later."""
@@ -94,8 +96,12 @@ def whole(source: Path, target: Path, _window: Window) -> None:
 
 
 def copied(source: Path, target: Path, window: Window) -> None:
-    """All of a file up to the window's end: what is said later depends on what was said first."""
-    files.written(target, between(source, 0, window.span(source)[1]))
+    """A file in which what is said later depends on what was said first: all of it up to the window's end, or what
+    later records need of those before it.
+    """
+    shortened = window.recording.shortened.get(source)
+    whole = shortened(window.begin.time_ns) if shortened else between(source, 0, window.span(source)[1])
+    files.written(target, whole)
 
 
 def records(source: Path, target: Path, window: Window) -> None:

@@ -195,7 +195,9 @@ def test_a_program_runs_where_it_cannot_be_recorded(tmp_path: Path) -> None:
     [
         (["--trigger", "crash"], "belongs to a flight recorder"),
         (["--ring", "1s"], "is not possible"),
-        (["--ring", "60s", "--gpu", "cupti"], "--gpu does not go with --ring"),
+        (["--ring", "60s", "--max-size", "1MiB"], "--max-size does not go with --ring"),
+        (["--ring", "60s", "--gpu", "uvm"], "can't be recorded by the driver in a ring"),
+        (["--ring", "60s", "--trigger", "call:pin"], "in quotes"),
         (["--ring", "60s", "--trigger", "range:step"], "in quotes"),
     ],
 )

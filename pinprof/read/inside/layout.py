@@ -20,7 +20,7 @@ HEADER = np.dtype(
         ("lost_blocks", "<u4"),
     ]
 )
-CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 6)])
+CHUNK = np.dtype([*chunked_file.CHUNK, ("left", "<u8"), ("reserved", "<u8", 5)])
 RECORD = np.dtype(
     [
         ("begin", "<u8"),

@@ -36,7 +36,7 @@ class NvtxKind(IntEnum):
 
 
 HEADER = np.dtype(chunked_file.HEADER)
-CHUNK = np.dtype([*chunked_file.CHUNK, ("reserved", "<u8", 2)])
+CHUNK = np.dtype([*chunked_file.CHUNK, ("left", "<u8"), ("reserved", "<u8")])
 RECORD = np.dtype(
     [
         ("time_ns", "<u8"),

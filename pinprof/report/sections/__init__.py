@@ -38,6 +38,8 @@ SECTIONS: tuple[type[Section[Explained]], ...] = (
 
 ANSWER = Forms[Explained]((Hero, WhatToChange, Phases, Findings))
 """What the terminal's answer is made of."""
-LIVE = Forms[Explained]((Hero, WhatToChange, Findings, Pulse, Causes, LinesSection, WhoWaits, Memory))
+LIVE = Forms[Explained](
+    (Hero, WhatToChange, Findings, Pulse, Causes, LinesSection, WhoWaits, Memory, CallsSection, Transfers)
+)
 """What `pinprof top` shows of a window."""
 REPORT = Forms[Explained](SECTIONS, brief=(Hero, Phases, WhatToChange, Causes, Quality), design="page.recorded")

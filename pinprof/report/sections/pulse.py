@@ -13,6 +13,7 @@ from rich.text import Text
 from pinprof.analyze.extent import timed_span
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity_kinds import MemoryKind
 from pinprof.data.model import Capture, clock_event
 from pinprof.report.data import Explained
 from pinprof.report.section import Section
@@ -76,6 +77,7 @@ def _beats(subject: Explained, start_ns: int, end_ns: int) -> Iterator[Beat]:
             yield Beat("CPU", f"{total / 1e9 / seconds:.2f} cores busy", tuple(weights))
         elif event.unit == "faults" and total:
             yield Beat("page faults", f"{units.format_count(round(total / seconds))} a second", tuple(weights))
+    yield from _of_calls(capture, edges, seconds)
     memory = subject.run.memory
     if memory is None or not memory.looks:
         return
@@ -84,6 +86,25 @@ def _beats(subject: Explained, start_ns: int, end_ns: int) -> Iterator[Beat]:
         held = memory.together.get(column)
         if held is not None and held.any():
             yield Beat(name, units.format_bytes(int(held[-1])), tuple(held[at].astype(float)))
+
+
+def _of_calls(capture: Capture, edges: NDArray[np.float64], seconds: float) -> Iterator[Beat]:
+    """CUDA calls, and the bytes of copies by where the host's end of them lies."""
+    calls = capture.activity.calls if capture.activity is not None else None
+    if calls is None or not len(calls):
+        return
+    yield Beat(
+        "CUDA calls", f"{units.format_count(round(len(calls) / seconds))} a second",
+        tuple(np.histogram(calls.start_ns, edges)[0].astype(float)),
+    )  # fmt: skip
+    if calls.source_kind is None or calls.target_kind is None or calls.size_bytes is None:
+        return
+    for kind in (MemoryKind.PAGEABLE, MemoryKind.PINNED, MemoryKind.MANAGED):
+        rows = ((calls.source_kind == kind) | (calls.target_kind == kind)) & (calls.size_bytes > 0)
+        if rows.any():
+            size = np.histogram(calls.start_ns[rows], edges, weights=calls.size_bytes[rows].astype(np.float64))[0]
+            rate = units.format_bytes(round(float(size.sum()) / seconds))
+            yield Beat("copied", f"{rate} a second, {kind.name.lower()}", tuple(size))
 
 
 def _in_moments(capture: Capture, event: int, edges: NDArray[np.float64]) -> NDArray[np.float64]:

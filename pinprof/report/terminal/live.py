@@ -13,16 +13,20 @@ from pinprof.report.gather import ReportData
 from pinprof.report.names import shortened
 from pinprof.report.section import Section
 from pinprof.report.sections.blame import WhoWaits
+from pinprof.report.sections.calls import CallsSection
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.lines import LinesSection
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.pulse import Pulse
+from pinprof.report.sections.transfers import Transfers
 from pinprof.report.terminal.layout import rendered
 from pinprof.report.terminal.summary import MOST_LINES, answer_lines
 
-_SECTIONS: tuple[type[Section[Explained]], ...] = (Causes, LinesSection, WhoWaits, Memory)
-VIEWS = "aclwm"
-"""Keys: the answer, and then a section each."""
+_SECTIONS: tuple[tuple[type[Section[Explained]], ...], ...] = (
+    (Causes,), (LinesSection,), (WhoWaits,), (Memory,), (CallsSection, Transfers),
+)  # fmt: skip
+VIEWS = "aclwmg"
+"""Keys: the answer, and then sections each."""
 _NOTHING = "There is nothing of this in the window."
 
 
@@ -47,5 +51,6 @@ def screen(report: ReportData, view: str, title: str, keys: str, console: Consol
 def _body(report: ReportData, view: str, console: Console, room: int) -> Sequence[RenderableType]:
     if view == VIEWS[0]:
         return answer_lines(report, console, min(room, MOST_LINES))
-    section = _SECTIONS[VIEWS.index(view) - 1].of(report)
-    return list(section.to_text(console)) if section else [Text(_NOTHING, "dim")]
+    found = [section.of(report) for section in _SECTIONS[VIEWS.index(view) - 1]]
+    lines = [line for section in found if section for line in section.to_text(console)]
+    return lines or [Text(_NOTHING, "dim")]

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--case", action="append", default=[], type=case, metavar="NAME=COMMAND")
     parser.add_argument("--program", action="append", default=[], metavar="NAME")
-    parser.add_argument("--recorder", action="append", choices=runs.RECORDERS)
+    parser.add_argument("--recorder", action="append", choices=(*runs.RECORDERS, *runs.LIVE))
     parser.add_argument("--only", type=chosen, default=TABLES, metavar=",".join(TABLES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--settle", type=float, default=overhead.SETTLE_S, help="seconds before each run")

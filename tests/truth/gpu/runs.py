@@ -17,9 +17,12 @@ from pinprof.machine import nsys
 HERE = Path(__file__).parent / "programs"
 PINPROF = (sys.executable, "-m", "pinprof", "record", "--no-report", "--no-calibrate", "--force")
 NONE, NATIVE, DEFAULT, WHOLE, NSYS = "none", "native", "native + CUPTI", "--gpu cupti", "nsys"
-PROBES = "probes"
+PROBES, RING, TOP = "probes", "ring", "top"
 _OPTIONS = {NATIVE: ("--gpu=off",), PROBES: ("--inside=off", "--gpu=off"), DEFAULT: (), WHOLE: ("--gpu=cupti",)}
 RECORDERS = (NONE, NATIVE, PROBES, DEFAULT, WHOLE, NSYS)
+LIVE = (RING, TOP)
+"""Recorders that are asked for by name."""
+_TERMINAL = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
 LIMIT_S = 300
 _TAIL = 300
 
@@ -54,6 +57,11 @@ def under(recorder: str, command: Sequence[str], place: Path) -> list[str]:
             raise FileNotFoundError("there is no nsys: set NSYS to its path")
         traced = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true")
         return [str(tools[0]), "profile", *traced, f"--output={place / 'report'}", *command]
+    if recorder == TOP:
+        return [sys.executable, "-c", _TERMINAL, sys.executable, "-m", "pinprof", "top", "--", *command]
+    if recorder == RING:
+        ring = ("record", "--ring", "10s", f"--output={place / 'ring'}")
+        return [sys.executable, "-m", "pinprof", *ring, "--", *command]
     return [*PINPROF, *_OPTIONS[recorder], f"--output={place / 'capture.pinprof'}", "--", *command]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pinprof.portions.agent_files import AgentFiles
 from pinprof.portions.flight import FlightRecorder
 from pinprof.portions.triggers import Fired, parsed
 from pinprof.streams.window import Mark
@@ -16,6 +17,9 @@ class Looks:
     """A recording of which there is a window from the second look on."""
 
     count = 0
+
+    def __init__(self, directory: Path) -> None:
+        self.agent = AgentFiles(directory, {})
 
     def look(self, _: object) -> Mark:
         self.count += 1
@@ -41,7 +45,7 @@ class Noted(FlightRecorder):
 
 
 def test_what_happens_before_the_first_window_is_captured_with_it(tmp_path: Path) -> None:
-    looks: Any = Looks()
+    looks: Any = Looks(tmp_path)
     recorder = Noted(looks, tmp_path, [parsed("signal:USR2")], {signal.SIGUSR2}, 6)
     recorder.captured = []
     running: Any = type("Running", (), {"recording": True})

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
 from pinprof.base.errors import UsageError
+from pinprof.portions.inside_kept import Called
 from pinprof.portions.triggers import Crash, LookedAt, Sent, Timed, chosen, parsed
 
 MS = 10**6
@@ -97,7 +99,23 @@ def test_of_a_running_program_neither_ranges_nor_its_end_are_known() -> None:
             chosen((text, "signal:USR1"), running=True)
 
 
-@pytest.mark.parametrize("text", ["range:step", "psi:memory", "pinned"])
+def test_a_call_that_took_longer_is_told_by_its_name_and_pins_by_what_they_do() -> None:
+    names = ("cuMemHostAlloc", "cuMemcpyHtoD", "cuMemHostRegister")
+    long = np.array([300, 400, 20, 350]) * MS
+    calls = Called(7, names, np.array([0, 1, 2, 2]), np.full(4, 5 * MS), 5 * MS + long)
+    told = [parsed(text).look(seen(calls=[calls])) for text in ("call:pin>250ms", "call:cuMemcpy*>250ms", "call:*>1s")]
+    assert [one and one.said for one in told] == [
+        "a call of cuMemHostRegister took 350 ms, above 250 ms",
+        "a call of cuMemcpyHtoD took 400 ms, above 250 ms",
+        None,
+    ]  # fmt: skip
+    assert told[0] is not None
+    assert (told[0].moment_ns, told[0].pid) == ((5 * MS, 355 * MS), 7)
+    with pytest.raises(UsageError, match="needs a program that pinprof has started"):
+        chosen(("call:pin>1s",), running=True)
+
+
+@pytest.mark.parametrize("text", ["range:step", "call:pin", "psi:memory", "pinned"])
 def test_a_limit_that_the_shell_took_is_asked_for_in_quotes(text: str) -> None:
     with pytest.raises(UsageError, match="in quotes") as refused:
         parsed(text)

@@ -1,0 +1,147 @@
+"""`pinprof top` in tmux: keys, a narrow terminal, and no colours."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux")
+PATIENCE_S = 240
+PROGRAM = """
+import mmap, sys, time
+from pathlib import Path
+
+def fresh():
+    with mmap.mmap(-1, 4 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as block:
+        for place in range(0, len(block), 4096):
+            block[place] = 1
+
+deadline = time.monotonic() + 600
+while not Path(sys.argv[1]).exists() and time.monotonic() < deadline:
+    fresh()
+sys.exit(3)
+"""
+
+
+class Terminal:
+    """A shell's command in a terminal of 100 columns and 30 lines."""
+
+    def __init__(self, folder: Path, command: str, **environment: str) -> None:
+        self._socket, self.status = folder / "tmux", folder / "status"
+        given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
+        script = folder / "command.sh"
+        script.write_text(f"cd {shlex.quote(str(folder))}; {given}{command}; echo $? > {self.status}; sleep 600\n")
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", f"bash {shlex.quote(str(script))}")
+
+    def press(self, key: str) -> None:
+        self._tmux("send-keys", key)
+
+    def resize(self, columns: int) -> None:
+        self._tmux("set-option", "-g", "window-size", "manual")
+        self._tmux("resize-window", "-x", str(columns), "-y", "30")
+
+    def shown(self, *options: str) -> str:
+        return self._tmux("capture-pane", "-p", *options)
+
+    def until(self, holds: Callable[[str], object]) -> str:
+        """The screen, once something holds of it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds(screen := self.shown()):
+            assert time.monotonic() < deadline, screen
+            time.sleep(0.2)
+        return screen
+
+    def shows(self, text: str) -> str:
+        """The screen, once a text is on it."""
+        return self.until(lambda screen: text in screen)
+
+    def ended(self) -> int:
+        self.until(lambda _: self.status.exists() and self.status.read_text().endswith("\n"))
+        return int(self.status.read_text())
+
+    def close(self) -> None:
+        self._tmux("kill-server", check=False)
+
+    def _tmux(self, *words: str, check: bool = True) -> str:
+        command = ["tmux", "-S", str(self._socket), *words]
+        environment = {name: value for name, value in os.environ.items() if name not in ("TMUX", "COLUMNS", "LINES")}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "toucher.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+@pytest.fixture
+def program(tmp_path: Path, script: Path) -> Iterator[int]:
+    """A process that touches new memory until the test ends it."""
+    with subprocess.Popen([sys.executable, script, tmp_path / "never"]) as process:
+        yield process.pid
+        assert process.poll() is None, "the program goes on"
+        process.kill()
+
+
+@pytest.fixture
+def terminals(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def open_one(command: str, **environment: str) -> Terminal:
+        opened.append(Terminal(tmp_path, command, **environment))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+def top(*words: object) -> str:
+    return shlex.join([sys.executable, "-m", "pinprof", "top", "--window", "3s", *map(str, words)])
+
+
+def test_keys_choose_what_is_shown_and_a_narrow_terminal_is_filled_as_well(
+    program: int, terminals: Callable[..., Terminal]
+) -> None:
+    terminal = terminals(top("--pid", program))
+    terminal.until(lambda screen: "cores busy" in screen)
+    for key, shown in (("c", "fault."), ("l", "toucher.py:8"), ("m", "resident, peak"), ("g", "nothing of this")):
+        terminal.press(key)
+        screen = terminal.shows(shown)
+        assert "page faults" in screen, "the pulse stays"
+    terminal.press("l")
+    terminal.press("p")
+    terminal.until(lambda screen: "paused" in screen and "toucher.py:8" in screen)
+    terminal.press("p")
+    terminal.press("+")
+    terminal.until(lambda screen: "paused" not in screen and re.search(r"last ([4-9]|\d\d)", screen))
+    terminal.resize(60)
+    screen = terminal.until(lambda screen: re.search(r"^a answer .*….* q quit$", screen, re.MULTILINE))
+    assert max(map(len, screen.splitlines())) <= 60
+    assert len([line for line in screen.splitlines() if "cores busy" in line]) == 1
+    terminal.press("q")
+    assert terminal.ended() == 0
+    assert "Traceback" not in terminal.shown()
+
+
+def test_without_colours_there_are_none(program: int, terminals: Callable[..., Terminal]) -> None:
+    for number, colours in enumerate((True, False)):
+        terminal = terminals(top("--pid", program), **({} if colours else {"NO_COLOR": "1"}))
+        terminal.until(lambda screen: "cores busy" in screen)
+        assert bool(re.search(r"\x1b\[(?:\d+;)*3[0-7]m", terminal.shown("-e"))) == colours, number
+        terminal.press("q")
+        assert terminal.ended() == 0
+        terminal.close()
+        terminal.status.unlink()
