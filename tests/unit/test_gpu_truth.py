@@ -139,8 +139,10 @@ def test_programs_that_cannot_be_compiled_are_said(tmp_path: Path, monkeypatch: 
         "copies",
         "read_back",
         "batches",
+        "callback",
         "kernels",
         "managed",
+        "register",
         "start",
     }
 
