@@ -227,7 +227,7 @@ def test_only_names_of_what_it_sees_and_of_its_beginnings_are_exported() -> None
     of_signals = r"pthread_(create|sigmask)|sigprocmask|sigaction|signal"
     of_calls = "|".join(MEETING_FUNCTIONS) + r"|cu[A-Z]\w+|ncclCommInitRank(Config|Scalable)?"
     of_beginnings = r"pinprof_inside_(enter|leave|part)|InitializeInjection(Nvtx2)?"
-    of_waits = r"fork|wait(pid|[34]|id)?|sem_(timed|clock)?wait|read|poll|epoll_wait|select"
+    of_waits = r"fork|wait(pid|[34]|id)?|sem_(timed|clock)?wait|read|poll|epoll_wait|select|[mf]sync|fdatasync"
     known = rf"dlsym|dlclose|{of_waits}|{of_mappings}|{of_blocks}|{of_signals}|{of_calls}|{of_beginnings}"
     assert [name for name in names if not re.fullmatch(known, name)] == []
 
