@@ -214,8 +214,10 @@ class InsideKept(ChunkedFile):
         alike = [
             np.where(copies, column, 0) for column in (rows["tid"] & _TID, rows["site"], rows["function"], size_class)
         ]
-        last = last_of_each(what, np.where(copies, np.uint64(0), address), *alike)
-        return np.concatenate([rows[self._begins(rows) & last], _still_mapped(rows[maps])])
+        begins = self._begins(rows)
+        there = begins & last_of_each(what, np.where(copies, np.uint64(0), address), *alike)
+        there |= _what_copies_used(rows, begins & (what == _CALLS), what == _CALLS, np.flatnonzero(there & copies))
+        return np.concatenate([rows[there], _still_mapped(rows[maps])])
 
     def _of_chunk(self, chunk: AgentChunk, begin_ns: int) -> bytes:
         """What of a chunk happened from a time on, with whose it is."""
@@ -256,6 +258,31 @@ def _about(role: Function) -> tuple[int, bool] | None:
     if role.copies is not None:  # sums lie where the last one like them did
         return _COPIES, True
     return (_POOLS, True) if role.properties is not None else None
+
+
+def _what_copies_used(rows: Units, grants: Bool, calls: Bool, copies: Int64) -> Bool:
+    """The grants of memory that these copies used, with the calls that ended them: a copy that stays keeps its kind.
+
+    Rows are in the order of time; masks over them.
+    """
+    used = np.zeros(len(rows), np.bool_)
+    granted, each = (np.flatnonzero(mask) for mask in (grants, calls))
+    granted = granted[np.argsort(rows["address"][granted], kind="stable")]
+    each = each[np.argsort(rows["address"][each], kind="stable")]
+    starts, addresses = rows["address"][granted], rows["address"][each]
+    for copy in copies.tolist():
+        for end in (rows["address"][copy], rows["source"][copy]):
+            # Of the memory that begins nearest before the end, the last grant before the copy.
+            high = int(np.searchsorted(starts, end, "right"))
+            low = int(np.searchsorted(starts, starts[high - 1])) if high else 0
+            at = low + int(np.searchsorted(granted[low:high], copy)) - 1
+            if at < low or end - starts[at] >= rows["bytes"][granted[at]]:
+                continue
+            first, behind = (int(np.searchsorted(addresses, starts[at], side)) for side in ("left", "right"))
+            later = first + int(np.searchsorted(each[first:behind], granted[at], "right"))
+            used[granted[at]] = True
+            used[each[later : min(later + 1, behind)]] = True
+    return used
 
 
 def _still_mapped(rows: Units) -> Units:
