@@ -45,7 +45,8 @@ def blocking_pins(scene: Scene) -> Iterator[Candidate]:
         )
         return scene.ns(rows[started > ended])
 
-    yield _held_up(scene, max(groups, key=meanwhile), rows)
+    for group in sorted(groups, key=meanwhile)[-1:]:
+        yield _held_up(scene, group, rows)
 
 
 def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
