@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +37,8 @@ class Terminal:
     """A shell's command in a terminal of 100 columns and 30 lines."""
 
     def __init__(self, folder: Path, command: str, **environment: str) -> None:
-        self._socket, self.status = folder / "tmux", folder / "status"
+        # Each has a server of its own: one that is ending still listens.
+        self._socket, self.status = Path(tempfile.mkdtemp(dir=folder)) / "tmux", folder / "status"
         given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
         script = folder / "command.sh"
         script.write_text(f"cd {shlex.quote(str(folder))}; {given}{command}; echo $? > {self.status}; sleep 600\n")
