@@ -32,7 +32,9 @@ class AgentChunk:
     """A chunk of a file, as far as it is read."""
 
     place: int
+    """Where it begins in the file, and …"""
     size: int
+    """… how long it is, in bytes."""
     read: int = 0
     """Records."""
     last_ns: int = 0
@@ -43,6 +45,14 @@ class AgentChunk:
     """Nor did anybody when it was read last."""
     owner: Units | None = None
     """The record that says whose those are that come next."""
+
+    def owners(self, units: Units, kind: int) -> Units:
+        """For each of its next records the one that says whose it is, which are those of a kind."""
+        known = self.owner if self.owner is not None else np.zeros(1, units.dtype)
+        taken = np.maximum.accumulate(np.where(units["kind"] == kind, np.arange(1, len(units) + 1), 0))
+        owners = np.concatenate([known, units])[taken]
+        self.owner = owners[-1:] if len(owners) else known
+        return owners
 
 
 class AgentFile(ABC):

@@ -8,6 +8,7 @@ the native collector.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -100,13 +101,9 @@ class InsideKept(ChunkedFile):
         """Take in records."""
         self._begin_names()
         kind, plain, texts = units["kind"], np.ones(len(units), np.bool_), np.full(len(units), -1, np.int64)
-        for at in np.flatnonzero(np.isin(kind, _WITH_TEXT)).tolist():
-            if not plain[at]:
-                continue  # within another's text
-            length = int(units["bytes"][at])
-            behind = -(-length // RECORD.itemsize)
-            plain[at + 1 : at + 1 + behind] = False
-            raw = units[at + 1 : at + 1 + behind].tobytes()[:length]
+        for at, behind in _texts_in(units):
+            plain[behind] = False
+            raw = units[behind].tobytes()[: int(units["bytes"][at])]
             if kind[at] == Kind.SITE:
                 self._sites[int(units["site"][at])] = self._said_of_sites.setdefault(raw, raw)
             else:
@@ -118,7 +115,7 @@ class InsideKept(ChunkedFile):
             self._clock = TickClock(np.frombuffer(self.head[: self.header.itemsize], self.header)[0], self._anchors)
         moment = self._moment(units)
         chunk.last_ns = max(chunk.last_ns, int(moment.max(initial=0)))
-        owner = self._owners(chunk, units)
+        owner = chunk.owners(units, Kind.THREAD)
         self._said |= dict.fromkeys(
             owner[at].tobytes() + units[at].tobytes() for at in np.flatnonzero(np.isin(units["kind"], _ONCE)).tolist()
         )
@@ -183,15 +180,6 @@ class InsideKept(ChunkedFile):
         """When records happened, on CLOCK_MONOTONIC; of sums and calls, when they ended."""
         return self._ns(np.where(np.isin(units["kind"], _AT_ITS_BEGIN), units["begin"], units["end"]))
 
-    @staticmethod
-    def _owners(chunk: AgentChunk, units: Units) -> Units:
-        """For each record the one that says whose it is; the chunk's is the last one."""
-        known = chunk.owner if chunk.owner is not None else np.zeros(1, RECORD)
-        taken = np.maximum.accumulate(np.where(units["kind"] == Kind.THREAD, np.arange(1, len(units) + 1), 0))
-        owners = np.concatenate([known, units])[taken]
-        chunk.owner = owners[-1:] if len(owners) else known
-        return owners
-
     def _concerned(self, units: Units) -> Bool:
         """Which are copies, or calls that grant memory, or after which it is granted no more."""
         known = np.array([_about(role) is not None for role in self._roles] or [False])
@@ -224,15 +212,12 @@ class InsideKept(ChunkedFile):
         if chunk.last_ns < begin_ns:
             return b""
         units = self.units(chunk)
-        text = np.zeros(len(units), np.bool_)
         kind = units["kind"]
         moment = self._moment(units)
         kept = (moment >= begin_ns) & ~np.isin(kind, (Kind.SITE, Kind.ANCHOR, *_ONCE))
         kept |= kind == Kind.THREAD
-        for at in np.flatnonzero(np.isin(kind, _WITH_TEXT)).tolist():
-            if not text[at]:
-                behind = slice(at + 1, at + 1 - (-int(units["bytes"][at]) // RECORD.itemsize))
-                text[behind], kept[behind] = True, kept[at]
+        for at, behind in _texts_in(units):
+            kept[behind] = kept[at]
         return units[kept].tobytes()
 
     def _losses(self) -> tuple[int, int]:
@@ -258,6 +243,15 @@ def _about(role: Function) -> tuple[int, bool] | None:
     if role.copies is not None:  # sums lie where the last one like them did
         return _COPIES, True
     return (_POOLS, True) if role.properties is not None else None
+
+
+def _texts_in(units: Units) -> Iterator[tuple[int, slice]]:
+    """The records with a text, and where it lies behind each; none lies within another's text."""
+    end = 0
+    for at in np.flatnonzero(np.isin(units["kind"], _WITH_TEXT)).tolist():
+        if at >= end:
+            end = at + 1 - (-int(units["bytes"][at]) // RECORD.itemsize)
+            yield at, slice(at + 1, end)
 
 
 def _what_copies_used(rows: Units, grants: Bool, calls: Bool, copies: Int64) -> Bool:

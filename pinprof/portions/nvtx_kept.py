@@ -59,10 +59,7 @@ class NvtxKept(ChunkedFile):
 
     def _rows(self, chunk: AgentChunk, units: Units) -> Units:
         """Records without those that say whose the others are."""
-        known = chunk.owner if chunk.owner is not None else np.zeros(1, RECORD)
-        taken = np.maximum.accumulate(np.where(units["kind"] == NvtxKind.THREAD, np.arange(1, len(units) + 1), 0))
-        owners = np.concatenate([known, units])[taken]
-        chunk.owner = owners[-1:] if len(owners) else known
+        owners = chunk.owners(units, NvtxKind.THREAD)
         kept = units["kind"] != NvtxKind.THREAD
         rows = np.zeros(int(kept.sum()), _ROW)
         for name in RECORD.names or ():
