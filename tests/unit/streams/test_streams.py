@@ -126,7 +126,7 @@ def test_a_record_that_is_written_at_the_moment_of_a_mark_is_in_one_window(tmp_p
     recording = Growing(path.parent)
     recording.records(path)
     marks = [recording.mark()]
-    for number, piece in enumerate(pieces):
+    for piece in pieces:
         append(path, piece)
         marks.append(recording.mark())
     for number, expected in enumerate(([30], [30, 31], [30, 31, 32])):
