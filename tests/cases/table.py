@@ -1,4 +1,4 @@
-"""Writes what is predicted against what was measured into reports/h200/measured/promised.md, from the recordings of tests/data/cases.
+"""Writes predictions against what was measured into reports/h200/measured/promised.md, from tests/data/cases.
 
 usage: python -m tests.cases.table [--print]
 """
