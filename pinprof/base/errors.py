@@ -75,8 +75,6 @@ class CaptureError(PinprofError):
 
 def unreadable(what: object, error: OSError | ValueError, remedy: str = "", slug: str = "no-capture") -> CaptureError:
     """What to say of a file that the system does not let read."""
-    if isinstance(error, FileNotFoundError):
-        return CaptureError(f"{what} does not exist.", remedy or "Give an existing file.", slug)
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return CaptureError(f"{what} cannot be read: {reason}.", remedy or "Check the path and its permissions.", slug)
 
