@@ -109,7 +109,8 @@ def chosen(only: Sequence[str]) -> tuple[str, ...]:
             matches = [name]
         if not matches:
             near = difflib.get_close_matches(name, [*known, *TRIALS], 1)
-            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(TRIALS)}; or a family such as pin."
+            families = ", ".join(dict.fromkeys(known.split(".")[0] for known in TRIALS))
+            hint = f"Did you mean {near[0]}?" if near else f"The families are {families}."
             raise UsageError(f"There is no measure {name!r}.", hint, "measure")
         wanted.update(dict.fromkeys(matches))
     # Another number of threads than this machine suggests is as good.

@@ -188,11 +188,25 @@ def _answered_for(step: Callable[[], int | None]) -> int:
         return _unexpected(error)
 
 
+_CLICK = (
+    (r"Got unexpected extra argument \((.*)\)", r"'\1' is one argument too many"),
+    (r"Got unexpected extra arguments \((.*)\)", r"'\1' are too many arguments"),
+    (r"Directory ('.*') is a file", r"\1 is a file, not a directory"),
+    (r"(\d)\.0 is not in", r"\1 is not in"),
+    (r"is not in the range (\S+)<=x<=(\S+?)\.?$", r"is not between \1 and \2"),
+    (r"is not in the range (\S+)<x<=(\S+?)\.?$", r"is not above \1 and at most \2"),
+    (r"is not in the range x>=(\S+?)\.?$", r"is less than \1"),
+)
+"""(what click says, what a person says)."""
+
+
 def _misused(error: click.ClickException) -> PinprofError:
     """What click says of a command line, as pinprof says it."""
     said = error.format_message()
     for kind, meant in (("integer", "a whole number"), ("float", "a number")):
         said = said.replace(f"a valid {kind} range.", f"{meant}.").replace(f"a valid {kind}.", f"{meant}.")
+    for pattern, meant in _CLICK:
+        said = re.sub(pattern, meant, said)
     said += "" if said.endswith((".", "?", "?)")) else "."
     if word := re.search(r": '(.*)' is not one of '", said):
         import difflib

@@ -22,6 +22,7 @@ def bounds(duration: str, error: str) -> tuple[float, float]:
     from pinprof.base.units import parse_duration_ns, parse_share
 
     time_s, share = parse_duration_ns(duration) / 1e9, parse_share(error)
-    if not time_s or not share:
-        raise UsageError("--time and --error must be above 0.", "Give larger values.", "duration")
+    for value, option, example in ((time_s, "--time", "2min"), (share, "--error", "2%")):
+        if not value:
+            raise UsageError(f"{option} must be above 0.", f"For example, give {option} {example}.", "duration")
     return time_s, share

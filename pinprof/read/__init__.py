@@ -216,8 +216,8 @@ def _head(file: Path, shown: str) -> bytes:
         head = stream.read(_HEAD_BYTES)
     if not head:
         raise CaptureError(
-            f"{shown} is empty.",
-            "The recording ended before its first byte. Record again.",
+            f"{shown} is empty: its recorder ended before it wrote anything.",
+            "Record again.",
             "empty-file",
         )
     if is_packed(head):

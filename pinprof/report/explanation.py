@@ -101,8 +101,8 @@ def explain(analysis: Run, leaf: str, top: int = TOP_STACKS, *, all_frames: bool
         if of_level:
             raise UsageError(f"{leaf!r} is a group of causes.", f"Choose one of {', '.join(of_level)}.", "explain")
         near = difflib.get_close_matches(leaf, LEAF, 3, 0.6)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"Leaves are {', '.join(LEAF)}."
-        raise UsageError(f"{leaf!r} is not a cause of the taxonomy.", hint, "explain")
+        hint = f"Did you mean {' or '.join(near)}?" if near else "`pinprof explain` lists all causes."
+        raise UsageError(f"There is no cause {leaf!r}.", hint, "explain")
     shown, attribution = with_frames_joined(analysis.capture, all_frames=all_frames), analysis.attribution
     samples, stacks, decider = shown.capture.samples, shown.capture.stacks, shown.carried(attribution.decided)
     main = analysis.main

@@ -278,13 +278,13 @@ def _not_a_capture(path: Path) -> CaptureError:
         newest = max(inside, key=lambda each: (each.stat().st_mtime, each.name))
         count = "one capture" if len(inside) == 1 else f"{len(inside)} captures"
         return CaptureError(
-            f"{path} is a folder with {count} in it.",
+            f"{path if path.name else 'This folder'} has {count} in it.",
             f"Report on the newest: `pinprof report {shlex.quote(str(newest))}`. "
             f"Compare all: `pinprof fleet {shlex.quote(str(path))}`.",
             "not-a-capture",
         )
     return CaptureError(
-        f"{path} is a directory without a {MANIFEST}, so it is not a pinprof capture.",
+        f"{path if path.name else 'This folder'} has no {MANIFEST}, so it is not a pinprof capture.",
         "Give the directory that `pinprof record` wrote, or a perf.data file.",
         "not-a-capture",
     )

@@ -100,7 +100,7 @@ def parse(text: str) -> Measure:
             groups = re.compile(argument.encode()).groups
         except re.error as error:
             raise UsageError(
-                f"{argument!r} is not a valid regular expression: {error}.", "Quote it for the shell.", "measure"
+                f"{argument!r} is not a valid regular expression: {error}.", "Correct it.", "measure"
             ) from error
         if groups == 1:
             return Measure("regex", argument)

@@ -1,4 +1,4 @@
-"""Writes what is predicted against what was measured into docs/accuracy.md, from the recordings of tests/data/cases.
+"""Writes predictions against what was measured into reports/h200/measured/promised.md, from tests/data/cases.
 
 usage: python -m tests.cases.table [--print]
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.cases.recorded import CASES, CONTROLS, Case, Control, at_fault, found, place, promised_s, work_s
 
-PAGE = Path(__file__).parents[2] / "docs" / "accuracy.md"
+PAGE = Path(__file__).parents[2] / "reports" / "h200" / "measured" / "promised.md"
 BEGIN, END = "<!-- cases: python -m tests.cases.table -->\n", "<!-- end of cases -->\n"
 CASE_HEADS = ("program", "measured: as is → cured", "saved", "predicted: low – likely – high", "off by", "first line",
               "cure", "comment")  # fmt: skip

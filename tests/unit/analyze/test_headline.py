@@ -124,7 +124,7 @@ def test_what_was_counted_between_samples_has_an_amount_and_no_place() -> None:
 
 
 def test_an_unknown_leaf_suggests_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"'pin\.fault' is not a cause.*pin\.faultin"):
+    with pytest.raises(UsageError, match=r"There is no cause 'pin\.fault'.*pin\.faultin"):
         explain(analyze(capture([Sample(["main@/app"])])), "pin.fault")
 
 

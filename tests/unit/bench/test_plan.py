@@ -29,7 +29,7 @@ def sizes(request: BenchRequest, facts: dict[str, Any]) -> list[int]:
         ({"size_max": 1}, r"--size-max 1 byte is less than a page"),
         ({"size_min": 1 << 20, "size_max": 1 << 16}, "is above --size-max"),
         ({"only": ("pin.aloc",)}, r"no measure 'pin\.aloc'. Did you mean pin\.alloc"),
-        ({"only": ("zzz",)}, r"There are: alloc\.malloc"),
+        ({"only": ("zzz",)}, r"The families are alloc, touch, pin"),
         ({"only": ("prefault.t0",)}, "no measure"),
         ({"time_s": 0.2}, "less than a second"),
     ],

@@ -32,7 +32,7 @@ def test_a_folder_of_captures_names_the_newest(tmp_path: Path) -> None:
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time, time))
     failed = pinprof("report", tmp_path)
-    assert f"{tmp_path} is a folder with 2 captures in it. Report on the newest: `pinprof report" in failed.stderr
+    assert f"{tmp_path} has 2 captures in it. Report on the newest: `pinprof report" in failed.stderr
     assert f"{tmp_path}/b.pinprof.tar.xz`. Compare all: `pinprof fleet {tmp_path}`. [not-a-capture]" in failed.stderr
 
 
@@ -41,7 +41,11 @@ def test_a_folder_of_captures_names_the_newest(tmp_path: Path) -> None:
     [
         (("record", "--frequency", "often"), "Invalid value for '--frequency': 'often' is not a whole number."),
         (("report",), "Missing argument 'PATH...'."),
-        (("doctor", "now"), "Got unexpected extra argument (now)."),
+        (("doctor", "now"), "'now' is one argument too many."),
+        (("run", "pinned", "a", "b"), "'a b' are too many arguments."),
+        (("record", "--probe-budget", "0"), "Invalid value for '--probe-budget': 0 is not above 0 and at most 100."),
+        (("report", "--port", "99999"), "Invalid value for '--port': 99999 is not between 0 and 65535."),
+        (("record", "--pid", "0"), "Invalid value for '--pid': 0 is less than 1."),
     ],
 )
 def test_what_no_command_takes_is_an_error_like_others(words: tuple[str, ...], said: str) -> None:

@@ -80,7 +80,7 @@ def test_a_port_is_one_of_those_that_exist(recording: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit) as ended:
         main(["report", str(recording), "--serve", "--port", "99999"])
     assert ended.value.code == 2
-    assert "0<=x<=65535" in capsys.readouterr().err
+    assert "99999 is not between 0 and 65535." in capsys.readouterr().err
 
 
 def test_the_page_of_standard_input_has_a_name() -> None:

@@ -331,7 +331,7 @@ def test_a_recording_in_several_files_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="Record without --threads"):
         read.read(tmp_path)
     (tmp_path / "data").write_bytes(b"something else")
-    with pytest.raises(CaptureError, match=r"without a manifest\.json"):
+    with pytest.raises(CaptureError, match=r"has no manifest\.json"):
         read.read(tmp_path)
 
 
