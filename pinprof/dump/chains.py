@@ -154,7 +154,7 @@ class ChainCompleter:
         if not self._unwinder or not held:
             return plain
         found = plain
-        for guess in (0, *_frame_pointers(pid, stack, held, places, lambda: found.chain[-1])):
+        for guess in itertools.chain([0], _frame_pointers(pid, stack, held, places, lambda: found.chain[-1])):
             before = self._unwinder.counts()["complete"]
             record = _sample(pid, tid, (guess, stack, instruction), held)
             (made,) = self._parsed(bytes(self._unwinder.rewrite(record)))
@@ -203,16 +203,15 @@ def _frame_pointers(
 ) -> Iterator[int]:
     """Where the frame pointer may point, likely places first: the kernel does not say it of a thread that sleeps.
 
-    There lie the caller's frame pointer, which is further out or none, and an address in code, behind a call. Calls of
-    the function at `lost_at`, whose frame it is, come first, then those that are near: older frames may lie between.
+    There lie what was in its register before, and an address in code behind a call. Calls of the function at `lost_at`,
+    whose frame it is, come first, then those that are near: what is left of older frames may lie between.
     """
     code = [(place.start, place.end) for place in places if place.code]
     words = struct.unpack_from(f"<{len(held) // _WORD}Q", held)
     found = [
         (stack + _WORD * row, caller)
-        for row, (outer, caller) in enumerate(itertools.pairwise(words))
-        if (outer == 0 or stack + _WORD * row < outer < stack + len(held))
-        and any(start + _CALL < caller < end for start, end in code)
+        for row, caller in enumerate(words[1:])
+        if any(start + _CALL < caller < end for start, end in code)
     ][:_MOST_GUESSES]
     if not found:
         return

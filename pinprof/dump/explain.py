@@ -34,7 +34,7 @@ _MANY_FAULTS = 1000
 _MOSTLY = 0.5
 """Of the time."""
 _STATES = dict.fromkeys(RUNNING, "running") | dict.fromkeys(STOPPED, "stopped") | dict.fromkeys(ENDED, "ended")
-_OVER = ("stopped", "ended")
+_STILL = ("waiting", "stopped", "ended")
 
 
 @dataclass(frozen=True)
@@ -150,14 +150,14 @@ def _thread(process: WatchedProcess, seen: Mapping[int, _Seen], tid: int, touche
     one = seen[tid]
     look, per_s = one.look, partial(process.per_s, tid)
     sleeps = one.waits or (look.state not in _STATES and not look.call)
-    state = "waiting" if sleeps else _STATES.get(look.state, "busy")
-    doing = _waiting(process, seen, tid) if sleeps else WaitedFor(_running(process, one, touched))
+    state = "waiting" if sleeps and look.state not in STOPPED + ENDED else _STATES.get(look.state, "busy")
+    doing = _waiting(process, seen, tid) if state in _STILL else WaitedFor(_running(process, one, touched))
     call = f"in {one.cuda_call}, " if one.cuda_call else ""
     return ThreadNow(
         tid=tid,
         name=process.names[tid],
         state=state,
-        doing=call + doing.words if state not in _OVER else state,
+        doing=call + doing.words,
         cause=one.cause.name if one.cause else "",
         cause_share=one.share,
         waits_on=doing.on,
@@ -194,6 +194,8 @@ def _mapped(process: WatchedProcess, address: int) -> Mapped:
 def _waiting(process: WatchedProcess, seen: Mapping[int, _Seen], tid: int) -> WaitedFor:
     """What a thread waits for that stands still, and whom."""
     one, names = seen[tid], process.names
+    if one.look.state in ENDED:
+        return WaitedFor("has ended")
     if one.look.state in STOPPED:
         return WaitedFor("is stopped by a signal or a debugger")
     if one.cause and one.cause.role == "mmap lock":

@@ -29,9 +29,9 @@ _MAPPING = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(
 INFERRED = "kernel, inferred"
 _TAKES_MMAP_LOCK = re.compile(
     r"(__)?vm_(mmap_pgoff|munmap)|__mm_populate|do_mprotect_pkey|(__do_sys_|__se_sys_|__(x64|arm64)_sys_)(brk|mremap)|do_mremap"
-    r"|(do_)?madvise(_lock|_walk_vmas)?|lock_mm_and_find_vma|do_user_addr_fault|(__)?do_page_fault|do_mlock|__mlock_posix_error_return"
+    r"|(do_)?madvise(_lock|_walk_vmas)?|lock_mm_and_find_vma|do_user_addr_fault|(__)?do_page_fault|do_mlock"
     r"|dup_mmap|mmap_read_lock_maybe_expand|gup_fast_fallback|__gup_longterm_locked|internal_get_user_pages_fast"
-    r"|pin_user_pages_\w+|get_user_pages_\w+|os_lock_user_pages|exit_mmap|proc_pid_cmdline_read|m_start|uvm_mmap"
+    r"|pin_user_pages_\w+|get_user_pages_\w+|os_lock_user_pages|exit_mmap"
 )
 """Functions that sleep only for the lock of the address space (Linux 6.1 to 6.18: mm/, arch/*/mm/fault.c; os-mlock.c)."""
 _MANAGED = "/dev/nvidia-uvm"

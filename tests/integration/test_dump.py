@@ -29,7 +29,7 @@ from tests.support.schemas import problems, written
 needs_compiler = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 needs_samples = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root sees stacks inside the kernel")
-PATIENCE_S = 200
+PATIENCE_S = 120
 
 NATIVE = """
 #define _GNU_SOURCE
@@ -229,7 +229,8 @@ def test_its_json_fits_the_schema_and_its_text_shows_each_thread(tmp_path: Path)
 def test_a_stopped_program_is_seen_and_stays_stopped(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(PYTHON)
-    with running(sys.executable, script) as (pid, _):
+    with running(sys.executable, script) as (pid, child):
+        dumped(pid, lambda one: any(thread.waits_on == (int(child),) for thread in one.values()))
         os.kill(pid, signal.SIGSTOP)
         _, threads = dumped(pid, lambda one: {thread.state for thread in one.values()} == {"stopped"})
         look = system.look(pid, pid)
