@@ -7,10 +7,9 @@ both. So no thread is stopped.
 
 from __future__ import annotations
 
-import itertools
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pinprof.base.lazy_dataclass import dataclass
@@ -153,16 +152,20 @@ class ChainCompleter:
         plain = ThreadSample(pid, tid, time_ns, 0, (_CONTEXT_USER, instruction))
         if not self._unwinder or not held:
             return plain
-        found = plain
-        for guess in itertools.chain([0], _frame_pointers(pid, stack, held, places, lambda: found.chain[-1])):
-            before = self._unwinder.counts()["complete"]
-            record = _sample(pid, tid, (guess, stack, instruction), held)
-            (made,) = self._parsed(bytes(self._unwinder.rewrite(record)))
-            complete = self._unwinder.counts()["complete"] > before
-            found = made if complete or not guess else found
+        found, complete = self._completed(_sample(pid, tid, (0, stack, instruction), held))
+        for guess in () if complete else _frame_pointers(pid, stack, held, places, found.chain[-1]):
+            made, complete = self._completed(_sample(pid, tid, (guess, stack, instruction), held))
             if complete:
+                found = made
                 break
         return replace(found, time_ns=time_ns)
+
+    def _completed(self, record: bytes) -> tuple[ThreadSample, bool]:
+        """The sample of a record, and whether its chain reaches the stack's end."""
+        assert self._unwinder is not None
+        before = self._unwinder.counts()["complete"]
+        (made,) = self._parsed(bytes(self._unwinder.rewrite(record)))
+        return made, self._unwinder.counts()["complete"] > before
 
     def _parsed(self, raw: bytes) -> Iterator[ThreadSample]:
         """The samples in records without copies."""
@@ -198,9 +201,7 @@ def _copy(pid: int, stack: int, places: Sequence[MappedPlace]) -> bytes:
     return bytes(held.buffer) if held and held.read() else b""
 
 
-def _frame_pointers(
-    pid: int, stack: int, held: bytes, places: Sequence[MappedPlace], lost_at: Callable[[], int]
-) -> Iterator[int]:
+def _frame_pointers(pid: int, stack: int, held: bytes, places: Sequence[MappedPlace], lost_at: int) -> Iterator[int]:
     """Where the frame pointer may point, likely places first: the kernel does not say it of a thread that sleeps.
 
     There lie what was in its register before, and an address in code behind a call. Calls of the function at `lost_at`,
@@ -215,12 +216,12 @@ def _frame_pointers(
     ][:_MOST_GUESSES]
     if not found:
         return
-    calls, here = Gather(pid, [(caller - _CALL, _CALL) for _, caller in found]), lost_at()
+    calls = Gather(pid, [(caller - _CALL, _CALL) for _, caller in found])
     known = calls.read()
 
     def far(number: int) -> bool:
         opcode, distance = struct.unpack_from("<Bi", calls.buffer, _CALL * number)
-        return not (known and opcode == _CALL_OPCODE and 0 <= here - found[number][1] - distance < _LARGEST_FUNCTION)
+        return not (known and opcode == _CALL_OPCODE and 0 <= lost_at - found[number][1] - distance < _LARGEST_FUNCTION)
 
     yield from (found[number][0] for number in sorted(range(len(found)), key=lambda number: (far(number), number)))
 

@@ -33,7 +33,7 @@ _TAKES_MMAP_LOCK = re.compile(
     r"|dup_mmap|mmap_read_lock_maybe_expand|gup_fast_fallback|__gup_longterm_locked|internal_get_user_pages_fast"
     r"|pin_user_pages_\w+|get_user_pages_\w+|os_lock_user_pages|exit_mmap"
 )
-"""Functions that sleep only for the lock of the address space (Linux 6.1 to 6.18: mm/, arch/*/mm/fault.c; os-mlock.c)."""
+"""Functions that sleep for the lock of the address space alone (Linux 6.1 to 6.18: mm/, fault.c; os-mlock.c)."""
 _MANAGED = "/dev/nvidia-uvm"
 _RUNS = "running"
 
