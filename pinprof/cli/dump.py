@@ -18,8 +18,8 @@ FORMATS = ("text", "json", "markdown")
 def command(pid: int, form: str | None, output: Path | None) -> None:
     """Show what every thread of a program and of its children does now.
 
-    Of each thread: its Python, native and kernel stack, what it waits for and on whom, the CUDA call that it is in,
-    its page faults, and the cause of what it does. Of each process its memory.
+    A thread has its Python, native and kernel stack, the cause of what it does, what it waits for and on whom, the CUDA
+    call that it is in, and its page faults; a process has its memory.
 
     The program is not stopped. One look takes about a tenth of a second, in which threads that run are sampled.
     """

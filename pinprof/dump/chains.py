@@ -27,7 +27,7 @@ FREQUENCY, FAULT_PERIOD = 999, 16
 """Samples a second of a thread that runs, and page faults of which one is looked at."""
 _RING_BYTES, _MOST_STACK, _WORD = 1 << 19, 48 << 10, 8
 _OWN_ID = 1 << 63
-"""Of the event that copies of stacks are samples of."""
+"""The id of the event that copies of stacks are samples of."""
 _CONTEXT_USER = 2**64 - 512
 _ABI_64, _MOST_GUESSES = 2, 256
 _CALL, _CALL_OPCODE, _LARGEST_FUNCTION = 5, 0xE8, 1 << 16

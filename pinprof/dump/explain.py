@@ -32,7 +32,7 @@ _MEMORY = ("pin", "fault", "free", "uvm", "dma")
 _MANY_FAULTS = 1000
 """In a second."""
 _MOSTLY = 0.5
-"""Of the time."""
+"""The part of the time from which on it counts."""
 _STATES = dict.fromkeys(RUNNING, "running") | dict.fromkeys(STOPPED, "stopped") | dict.fromkeys(ENDED, "ended")
 _STILL = ("waiting", "stopped", "ended")
 

@@ -25,13 +25,13 @@ class ThreadNow:
     tid: int
     name: str
     state: str
-    """`running`, `waiting`, `stopped`, `ended`, or `busy`: it waits and runs by turns."""
+    """`running`, `waiting`, `stopped`, `ended`, or `busy`: it waits and runs alternately."""
     doing: str
     """What it does, or what it waits for and on whom, in a few words."""
     cause: str
     """The cause as in a report; empty where nothing of its stack was seen."""
     cause_share: float | None
-    """Of its samples on processors those with a cause of this level; None where it was not sampled."""
+    """The part of its samples on processors that has a cause of this level; None where it was not sampled."""
     waits_on: tuple[int, ...]
     """Threads, or a child, that it waits for, as far as that is known."""
     system_call: str
@@ -53,7 +53,7 @@ class ThreadNow:
 
 @dataclass(frozen=True)
 class MemoryNow:
-    """Of a process, in bytes; None where it is not known."""
+    """The memory of a process in bytes; None where it is not known."""
 
     rss: int | None
     anonymous: int | None

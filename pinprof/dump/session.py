@@ -1,7 +1,7 @@
 """The steps of a dump: see for a moment who runs, look at everything, say what it means.
 
 first      a look at all threads, to see who runs
-watch      samples of those that do, for WATCHED_S; again and again Python's stacks, and a copy of the stack of each
+watch      samples of those that do, for WATCHED_S; repeatedly Python's stacks, and a copy of the stack of each
            thread that does not run then and goes on like that meanwhile
 explain    stacks become frames and causes, waits get their words (explain.py)
 """
@@ -134,7 +134,7 @@ class _DumpSession:
             kernel = []
         except OSError:
             kernel = []
-            self._notes.append(f"Of the kernel, stacks show one or two functions. {here().flags('SYS_ADMIN')}")
+            self._notes.append(f"Stacks show one or two functions of the kernel. {here().flags('SYS_ADMIN')}")
         if not kernel:
             # What it called, and where in the kernel it sleeps, tell the cause as well.
             kernel = system.with_lock([(name, "") for name in (sleeps_in, look.kernel_function) if name])

@@ -47,7 +47,7 @@ class WatchedProcess:
 
     @property
     def names(self) -> dict[int, str]:
-        """Of its threads."""
+        """The names of its threads."""
         return {tid: self.python_names.get(tid) or look.name for tid, look in (self.last or self.first).items()}
 
     def unsettled(self) -> list[int]:

@@ -32,7 +32,7 @@ _MEMORY = {
 _STYLES = {"kernel": "dim", "python": "bold", "native": ""}
 _LONGEST_COMMAND, _MOST_NAMED = 200, 8
 _SHOWN_CPU = 0.005
-"""Of a processor; less is not shown."""
+"""A part of a processor; less is not shown."""
 
 
 class DumpHead(SubjectSection[Dump]):
