@@ -9,12 +9,17 @@ from pinprof.dump.system import MappedPlace
 from pinprof.portions.inside_kept import InsideKept
 from pinprof.streams.store import INSIDE
 
+_LARGEST = 1 << 28
+"""A file that takes seconds to read, in bytes."""
+
 
 def pinned_bytes(places: Sequence[MappedPlace]) -> int | None:
-    """In bytes, by the file that the agent has mapped; None where there is no agent."""
+    """In bytes, by the file that the agent has mapped; None where there is no agent, or it has much to say."""
     for path in {Path(place.path) for place in places if place.path.endswith(".bin")}:
         if path.parent.name == INSIDE:
             try:
+                if path.stat().st_size > _LARGEST:
+                    return None
                 file = InsideKept(path)
                 file.take()
             except (OSError, ValueError):

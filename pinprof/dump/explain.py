@@ -21,7 +21,7 @@ from pinprof.dump.chains import ThreadSample
 from pinprof.dump.results import FrameNow, ProcessNow, ThreadNow
 from pinprof.dump.seen import SeenStack, captured
 from pinprof.dump.system import ENDED, RUNNING, STOPPED, ThreadLook
-from pinprof.dump.waits import WaitedFor
+from pinprof.dump.waits import Noted, WaitedFor
 from pinprof.dump.watched import WatchedProcess
 
 _CUDA = re.compile(r"cu(da)?[A-Z]\w*")
@@ -33,8 +33,6 @@ _MANY_FAULTS = 1000
 """In a second."""
 _MOSTLY = 0.5
 """The part of the time from which on it counts."""
-_STATES = dict.fromkeys(RUNNING, "running") | dict.fromkeys(STOPPED, "stopped") | dict.fromkeys(ENDED, "ended")
-_STILL = ("waiting", "stopped", "ended")
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,8 @@ class _Seen:
     """A thread before what it does has words."""
 
     look: ThreadLook
+    """At last; where it waits, while it did."""
+    noted: Noted
     stack: tuple[FrameNow, ...]
     cause: Category | None
     share: float | None
@@ -120,7 +120,7 @@ def _seen(
 ) -> _Seen:
     look = process.last[tid]
     if not mine:
-        return _Seen(look, (), None, None, waits=False)
+        return _Seen(look, Noted(), (), None, None, waits=False)
     waits_now, sampled = rows[mine[0]].waits, bool(rows[mine[0]].sample.chain)
     ((level, count),) = Counter(leaves[row].level for row in mine).most_common(1)
     ((cause, _),) = Counter(leaves[row] for row in mine if leaves[row].level == level).most_common(1)
@@ -129,7 +129,8 @@ def _seen(
     shown = max(having, key=lambda row: (rows[row].has_python, row))
     share = None if waits_now or not clocked else count / len(mine)
     known = sampled or bool(rows[shown].kernel)
-    return _Seen(look, _frames(capture, shown), cause if known else None, share, waits_now)
+    one = rows[shown]
+    return _Seen(one.look or look, one.noted, _frames(capture, shown), cause if known else None, share, waits_now)
 
 
 def _frames(capture: Capture, row: int) -> tuple[FrameNow, ...]:
@@ -147,11 +148,16 @@ def _frames(capture: Capture, row: int) -> tuple[FrameNow, ...]:
 
 
 def _thread(process: WatchedProcess, seen: Mapping[int, _Seen], tid: int, touched: Sequence[int]) -> ThreadNow:
-    one = seen[tid]
-    look, per_s = one.look, partial(process.per_s, tid)
-    sleeps = one.waits or (look.state not in _STATES and not look.call)
-    state = "waiting" if sleeps and look.state not in STOPPED + ENDED else _STATES.get(look.state, "busy")
-    doing = _waiting(process, seen, tid) if state in _STILL else WaitedFor(_running(process, one, touched))
+    one, look, per_s = seen[tid], process.last[tid], partial(process.per_s, tid)
+    standing = tid in process.standing
+    if look.state in STOPPED + ENDED:
+        state = "stopped" if look.state in STOPPED else "ended"
+    elif standing or (look.state != RUNNING and not look.call):
+        state = "waiting"
+    else:
+        state = "running" if look.state == RUNNING and not one.waits else "busy"
+    waiting = one.waits or state not in ("running", "busy")
+    doing = _waiting(process, seen, tid) if waiting else WaitedFor(_running(process, one, touched))
     call = f"in {one.cuda_call}, " if one.cuda_call else ""
     return ThreadNow(
         tid=tid,
@@ -161,8 +167,8 @@ def _thread(process: WatchedProcess, seen: Mapping[int, _Seen], tid: int, touche
         cause=one.cause.name if one.cause else "",
         cause_share=one.share,
         waits_on=doing.on,
-        system_call=look.system_call if one.waits else "",
-        wchan=system.wchan(process.pid, tid) if one.waits else "",
+        system_call=one.look.system_call if one.waits else "",
+        sleeps_in=next((frame.function for frame in one.stack if frame.kind == "kernel"), "") if one.waits else "",
         cuda_call=one.cuda_call,
         cpu=min(per_s("cpu_ns") / 1e9, 1.0),
         queued=min(per_s("queued_ns") / 1e9, 1.0),
@@ -194,15 +200,15 @@ def _mapped(process: WatchedProcess, address: int) -> Mapped:
 def _waiting(process: WatchedProcess, seen: Mapping[int, _Seen], tid: int) -> WaitedFor:
     """What a thread waits for that stands still, and whom."""
     one, names = seen[tid], process.names
-    if one.look.state in ENDED:
+    if process.last[tid].state in ENDED:
         return WaitedFor("has ended")
-    if one.look.state in STOPPED:
+    if process.last[tid].state in STOPPED:
         return WaitedFor("is stopped by a signal or a debugger")
     if one.cause and one.cause.role == "mmap lock":
         holders = tuple(other for other, each in seen.items() if each.in_memory and not each.waits)
         said = ", perhaps held by " + " or ".join(waits.named(other, names) for other in holders[:3]) if holders else ""
         return WaitedFor(f"waits for mmap_lock, the lock of its address space{said}", waits.only(holders))
-    found = waits.waited_for(process.pid, one.look, names, one.functions)
+    found = waits.waited_for(one.look, one.noted, names, one.functions)
     if found and found.words == waits.GIL:
         running = [other for other, each in seen.items() if not each.waits and other in process.python]
         holder = f", which {waits.named(running[0], names)} holds" if len(running) == 1 else ""

@@ -36,7 +36,7 @@ class ThreadNow:
     """Threads, or a child, that it waits for, as far as that is known."""
     system_call: str
     """The call of the kernel that it is in; empty for none, and where that is not known."""
-    wchan: str
+    sleeps_in: str
     """The function of the kernel that it sleeps in; empty likewise."""
     cuda_call: str
     """The call of CUDA that it is in; empty for none."""

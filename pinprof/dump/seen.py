@@ -24,7 +24,8 @@ from pinprof.data.model import (
     StackTable,
 )
 from pinprof.dump.chains import ThreadSample
-from pinprof.dump.system import INFERRED, MappedPlace
+from pinprof.dump.system import INFERRED, MappedPlace, ThreadLook
+from pinprof.dump.waits import Noted
 from pinprof.read.assembly import UNRECORDED, StackBuilder, foreign_capture, kernel_dso
 from pinprof.read.perf.addresses import address_chains
 from pinprof.read.perf.chains import ChainGatherer
@@ -50,6 +51,10 @@ class SeenStack:
     sample: ThreadSample
     """Its chain may be empty."""
     waits: bool
+    look: ThreadLook | None = None
+    """The thread then, and …"""
+    noted: Noted = Noted()
+    """… what was read of what it waits for, where it waits."""
     kernel: tuple[tuple[str, str], ...] = ()
     """(function, module) of the kernel's frames, innermost first, where its chain does not have them."""
     python: tuple[int, int] = (NO_STACK, NO_STACK)

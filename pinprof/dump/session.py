@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pinprof.base.errors import CollectError
 from pinprof.collect import permission
 from pinprof.collect.attach import command_of
-from pinprof.collect.proc import tree
+from pinprof.collect.proc import alive, tree
 from pinprof.collect.python_frames.interpreter import SegmentTables
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.dump import explain, system, watched
+from pinprof.dump import explain, system, waits, watched
 from pinprof.dump.chains import ChainCompleter, RunningThreads, ThreadSample
 from pinprof.dump.results import Dump
 from pinprof.dump.seen import SeenStack
@@ -45,6 +45,7 @@ class _DumpSession:
             self._notes.append(f"{len(present) - MOST_PROCESSES} of {len(present)} processes are left out.")
         self._tables = SegmentTables()
         self._processes = [one for each in present[:MOST_PROCESSES] if (one := watched.begin(each))]
+        self._notes += dict.fromkeys(one.problem for one in self._processes if one.problem)
         if not self._processes:
             raise CollectError(f"Process {pid} has ended.", "Give the PID of a running program, as ps shows it.", "pid")
 
@@ -114,6 +115,8 @@ class _DumpSession:
                 process.stood(look, stack)
 
     def _unreadable(self, pid: int) -> None:
+        if not alive(pid):
+            return
         why, remedy = permission.forbidden(), permission.allow()
         if not why:
             why, remedy = "it belongs to another user, or has more privileges", "Run pinprof as root, or as that user."
@@ -130,15 +133,14 @@ class _DumpSession:
         sleeps_in = system.wchan(pid, tid)
         try:
             kernel = system.kernel_stack(pid, tid, sleeps_in)
-        except ProcessLookupError:
+        except OSError as error:
             kernel = []
-        except OSError:
-            kernel = []
-            self._notes.append(f"Stacks show one or two functions of the kernel. {here().flags('SYS_ADMIN')}")
+            if isinstance(error, PermissionError):
+                self._notes.append(f"Stacks show one or two functions of the kernel. {here().flags('SYS_ADMIN')}")
         if not kernel:
             # What it called, and where in the kernel it sleeps, tell the cause as well.
             kernel = system.with_lock([(name, "") for name in (sleeps_in, look.kernel_function) if name])
-        return SeenStack(sample, waits=True, kernel=tuple(kernel))
+        return SeenStack(sample, waits=True, look=look, noted=waits.noted(pid, look), kernel=tuple(kernel))
 
 
 def _refused(pid: int, *, kernel: bool) -> str:

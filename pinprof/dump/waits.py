@@ -17,7 +17,7 @@ from pinprof.dump.system import ThreadLook, file_of
 _WAIT, _WAIT_BITSET, _LOCK_PI, _LOCK_PI2 = 0, 9, 6, 13
 """Operations of futex(2)."""
 _OPERATION, _OWNER = 127, 0x3FFFFFFF
-_CONTENDED = 2
+_CONTENDED, _OWNER_AT = 2, 8
 _DESCRIPTORS = frozenset(
     {"read", "write", "readv", "writev", "pread64", "pwrite64", "ioctl", "connect", "accept", "accept4", "sendto"}
     | {"sendmsg", "recvfrom", "recvmsg", "fsync", "fdatasync", "flock"}
@@ -27,6 +27,17 @@ _CHILDREN = "wait4", "waitid"
 _TAKES_GIL, GIL = "take_gil", "for the GIL"
 
 
+class Noted(NamedTuple):
+    """What the arguments of a waiting thread's system call led to, while it waited."""
+
+    word: int = 0
+    """Of a futex, and …"""
+    owner: int = 0
+    """… what is where a mutex has its owner."""
+    file: str = ""
+    """What the descriptor is of."""
+
+
 class WaitedFor(NamedTuple):
     """What a thread waits for, as it goes on after `waits`; whom."""
 
@@ -34,7 +45,20 @@ class WaitedFor(NamedTuple):
     on: tuple[int, ...] = ()
 
 
-def waited_for(pid: int, look: ThreadLook, names: dict[int, str], functions: Sequence[str]) -> WaitedFor | None:
+def noted(pid: int, look: ThreadLook) -> Noted:
+    """Read it; what may not be read is left out."""
+    if look.system_call in _DESCRIPTORS:
+        return Noted(file=file_of(pid, look.call[1]))
+    if look.system_call != "futex":
+        return Noted()
+    try:
+        (word,) = struct.unpack("<I", read(pid, look.call[1], 4))
+        return Noted(word, struct.unpack("<I", read(pid, look.call[1] + _OWNER_AT, 4))[0])
+    except (LookupError, Gone):
+        return Noted()
+
+
+def waited_for(look: ThreadLook, known: Noted, names: dict[int, str], functions: Sequence[str]) -> WaitedFor | None:
     """What a thread that stands still waits for; None where its call does not say it.
 
     `names` are the threads of its process, `functions` its stack, innermost first.
@@ -42,37 +66,25 @@ def waited_for(pid: int, look: ThreadLook, names: dict[int, str], functions: Seq
     if _TAKES_GIL in functions:
         return WaitedFor(GIL)
     if look.system_call == "futex":
-        return _of_futex(pid, look, names)
-    if look.system_call in _DESCRIPTORS and (path := file_of(pid, look.call[1])):
-        return WaitedFor(f"in {look.system_call} of {path}")
+        return _of_futex(look, known, names)
+    if known.file:
+        return WaitedFor(f"in {look.system_call} of {known.file}")
     if look.system_call in _CHILDREN:
         child = look.call[1] if look.system_call == "wait4" else look.call[2] if look.call[1] == 1 else 0
         return WaitedFor(f"for its child {child} to end", (child,)) if 0 < child < 1 << 31 else None
     return None
 
 
-def _of_futex(pid: int, look: ThreadLook, names: dict[int, str]) -> WaitedFor | None:
-    address, operation, expected = look.call[1], look.call[2] & _OPERATION, look.call[3] & 0xFFFFFFFF
-    try:
-        (word,) = struct.unpack("<I", read(pid, address, 4))
-        owner = struct.unpack("<I", read(pid, address + 8, 4))[0] if expected == _CONTENDED else 0
-    except (LookupError, Gone):
-        return None
+def _of_futex(look: ThreadLook, known: Noted, names: dict[int, str]) -> WaitedFor | None:
+    operation, expected = look.call[2] & _OPERATION, look.call[3] & 0xFFFFFFFF
+    owner = 0
     if operation in (_LOCK_PI, _LOCK_PI2):
-        return _held(word & _OWNER, names)
-    if operation not in (_WAIT, _WAIT_BITSET):
-        return None
-    if expected == _CONTENDED == word:
-        return _held(owner, names)
-    if expected == word and word in names and word != look.tid:
-        return WaitedFor(f"for {named(word, names)} to end", (word,))
-    return None
-
-
-def _held(owner: int, names: dict[int, str]) -> WaitedFor | None:
-    if owner not in names:
-        return None
-    return WaitedFor(f"for a lock that {named(owner, names)} holds", (owner,))
+        owner = known.word & _OWNER
+    elif operation in (_WAIT, _WAIT_BITSET) and expected == _CONTENDED == known.word:
+        owner = known.owner
+    elif operation in (_WAIT, _WAIT_BITSET) and expected == known.word in names and known.word != look.tid:
+        return WaitedFor(f"for {named(known.word, names)} to end", (known.word,))
+    return WaitedFor(f"for a lock that {named(owner, names)} holds", (owner,)) if owner in names else None
 
 
 def named(tid: int, names: dict[int, str]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from bisect import bisect_left
 from dataclasses import field
 
+from pinprof.base.errors import ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.proc import contents
 from pinprof.collect.python_frames import layout
@@ -43,6 +43,8 @@ class WatchedProcess:
     """Stacks of others while they waited."""
     python: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By thread (time, stack), ascending."""
+    problem: str = ""
+    """Why it has no lines of Python though it runs some."""
     python_names: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -108,11 +110,24 @@ def begin(pid: int) -> WatchedProcess | None:
     first = {tid: look for tid in system.threads(pid)[:MOST_THREADS] if (look := system.look(pid, tid))}
     if not first or all(look.state in ENDED for look in first.values()):
         return None
-    interpreter = None
-    with contextlib.suppress(Gone):
+    interpreter, problem = None, ""
+    try:
         found = layout.of_process(pid)
         interpreter = Interpreter(pid, *found) if found else None
+        if not found and (name := layout.interpreter_name(pid)):
+            problem = f"There are no Python lines for {name}: pinprof reads CPython 3.11 to 3.15."
+    except Gone:
+        pass  # the memory may not be read, which is said once of all
+    except ToolMissing as error:
+        problem = str(error)
     words = contents(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")[:-1]
     return WatchedProcess(
-        pid, system.parent(pid), tuple(words), system.mapped(pid), interpreter, first, time.monotonic_ns()
+        pid,
+        system.parent(pid),
+        tuple(words),
+        system.mapped(pid),
+        interpreter,
+        first,
+        time.monotonic_ns(),
+        problem=problem,
     )
