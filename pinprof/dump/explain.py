@@ -89,19 +89,18 @@ def explained(
         }
         threads = [_thread(process, seen, tid, [one.touched for one in faults[tid]]) for tid in seen]
         memory = system.memory(process.pid, process.places, agent.pinned_bytes(process.places))
-        command = tuple(process.command)
-        found.append(ProcessNow(process.pid, process.parent, command, memory, tuple(threads)))
+        found.append(ProcessNow(process.pid, process.parent, process.command, memory, tuple(threads)))
     return tuple(found)
 
 
 def _rows(process: WatchedProcess, tid: int, samples: Sequence[ThreadSample]) -> list[SeenStack]:
     """The stacks that were seen of a thread in what it does most of the time: wait, or run; at least its Python."""
     looks = process.python.get(tid, [])
-    if tid in process.standing:
-        return [replace(process.standing[tid], python=(looks[-1][1],) * 2)] if looks else [process.standing[tid]]
     ran = process.per_s(tid, "cpu_ns") + process.per_s(tid, "queued_ns")
     seen = [SeenStack(one, waits=False) for one in samples]
     if ran < _MOSTLY * 1e9 or not seen:
+        if tid in process.standing:
+            return [replace(process.standing[tid], python=(looks[-1][1],) * 2)] if looks else [process.standing[tid]]
         seen = process.moments.get(tid) or seen
     nothing = ThreadSample(process.pid, tid, looks[-1][0] if looks else 0, 0, ())
     seen = seen or [SeenStack(nothing, waits=False)] * bool(looks)
@@ -149,7 +148,7 @@ def _frames(capture: Capture, row: int) -> tuple[FrameNow, ...]:
 
 def _thread(process: WatchedProcess, seen: Mapping[int, _Seen], tid: int, touched: Sequence[int]) -> ThreadNow:
     one, look, per_s = seen[tid], process.last[tid], partial(process.per_s, tid)
-    standing = tid in process.standing
+    standing = tid in process.standing and one.waits
     if look.state in STOPPED + ENDED:
         state = "stopped" if look.state in STOPPED else "ended"
     elif standing or (look.state != RUNNING and not look.call):

@@ -76,6 +76,7 @@ class ProcessNow:
     pid: int
     parent: int
     command: tuple[str, ...]
+    """Without likely secrets."""
     memory: MemoryNow
     threads: tuple[ThreadNow, ...]
 

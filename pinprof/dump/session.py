@@ -45,7 +45,7 @@ class _DumpSession:
             self._notes.append(f"{len(present) - MOST_PROCESSES} of {len(present)} processes are left out.")
         self._tables = SegmentTables()
         self._processes = [one for each in present[:MOST_PROCESSES] if (one := watched.begin(each))]
-        self._notes += dict.fromkeys(one.problem for one in self._processes if one.problem)
+        self._notes += [problem for one in self._processes for problem in one.problems]
         if not self._processes:
             raise CollectError(f"Process {pid} has ended.", "Give the PID of a running program, as ps shows it.", "pid")
 

@@ -8,6 +8,7 @@ from dataclasses import field
 
 from pinprof.base.errors import ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.redaction import redacted
 from pinprof.collect.proc import contents
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames.interpreter import Interpreter, SegmentTables
@@ -38,13 +39,13 @@ class WatchedProcess:
     """… last."""
     last_ns: int = 0
     standing: dict[int, SeenStack] = field(default_factory=dict)
-    """Stacks of threads that have not run since they were looked at first."""
+    """Stacks of threads that have not run since then."""
     moments: dict[int, list[SeenStack]] = field(default_factory=dict)
-    """Stacks of others while they waited."""
+    """Stacks while threads waited that may have run since."""
     python: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """By thread (time, stack), ascending."""
-    problem: str = ""
-    """Why it has no lines of Python though it runs some."""
+    problems: tuple[str, ...] = ()
+    """What of it is not seen, in sentences."""
     python_names: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -64,16 +65,16 @@ class WatchedProcess:
             self.moments.setdefault(look.tid, []).append(stack)
 
     def end(self) -> None:
-        """A last look; whoever has run meanwhile has only waited for a moment."""
-        self.last = {
-            tid: look for tid in system.threads(self.pid)[:MOST_THREADS] if (look := system.look(self.pid, tid))
-        }
+        """A last look; those stand that have not run since they were seen to wait."""
+        now = ((tid, system.look(self.pid, tid)) for tid in system.threads(self.pid)[:MOST_THREADS])
+        self.last = {tid: look for tid, look in now if look}
         self.last_ns = time.monotonic_ns()
-        for tid in [one for one in self.standing if one not in self.last or not self._stands(one)]:
-            self.moments.setdefault(tid, []).append(self.standing.pop(tid))
-
-    def _stands(self, tid: int) -> bool:
-        return self.last[tid].stands_as(self.first[tid])
+        for tid, stack in self.standing.items():
+            self.moments.setdefault(tid, []).append(stack)
+        seen = {tid: self.moments[tid][-1] for tid in self.last if tid in self.moments}
+        self.standing = {
+            tid: stack for tid, stack in seen.items() if stack.look and self.last[tid].stands_as(stack.look)
+        }
 
     def look_at_python(self, tables: SegmentTables) -> None:
         """Note the Python stack of each thread that has one now."""
@@ -107,27 +108,31 @@ class WatchedProcess:
 
 def begin(pid: int) -> WatchedProcess | None:
     """A first look at a process; None where it has ended."""
-    first = {tid: look for tid in system.threads(pid)[:MOST_THREADS] if (look := system.look(pid, tid))}
+    present = system.threads(pid)
+    first = {tid: look for tid in present[:MOST_THREADS] if (look := system.look(pid, tid))}
     if not first or all(look.state in ENDED for look in first.values()):
         return None
-    interpreter, problem = None, ""
+    problems = []
+    if len(present) > MOST_THREADS:
+        problems.append(f"{len(present) - MOST_THREADS} of {len(present)} threads of process {pid} are left out.")
+    interpreter = None
     try:
         found = layout.of_process(pid)
         interpreter = Interpreter(pid, *found) if found else None
         if not found and (name := layout.interpreter_name(pid)):
-            problem = f"There are no Python lines for {name}: pinprof reads CPython 3.11 to 3.15."
+            problems.append(f"There are no Python lines for {name}: pinprof reads CPython 3.11 to 3.15.")
     except Gone:
         pass  # the memory may not be read, which is said once of all
     except ToolMissing as error:
-        problem = str(error)
+        problems.append(str(error))
     words = contents(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")[:-1]
     return WatchedProcess(
         pid,
         system.parent(pid),
-        tuple(words),
+        redacted(words),
         system.mapped(pid),
         interpreter,
         first,
         time.monotonic_ns(),
-        problem=problem,
+        problems=tuple(problems),
     )
