@@ -31,7 +31,7 @@ class Noted(NamedTuple):
     """What the arguments of a waiting thread's system call led to, while it waited."""
 
     word: int = 0
-    """Of a futex, and …"""
+    """A futex, and …"""
     owner: int = 0
     """… what is where a mutex has its owner."""
     file: str = ""

@@ -118,7 +118,8 @@ GPU = {
     "managed memory touched": (
         (
             "piece = P()\nok(cuda.cudaMallocManaged(ctypes.byref(piece), N(1 << 28), 1))\n"
-            "def work():\n while True:\n  ok(cuda.cudaMemset(piece, 1, N(1 << 28)))\n  ok(cuda.cudaDeviceSynchronize())\n"
+            "def work():\n while True:\n  ok(cuda.cudaMemset(piece, 1, N(1 << 28)))\n"
+            "  ok(cuda.cudaDeviceSynchronize())\n"
             "  libc.memset(piece, 2, N(1 << 28))\nsubject(work)"
         ),
         r"\[(uvm|sync\.poll|wait\.(gpu|uvm)|copy\.user)",
