@@ -23,7 +23,7 @@ from pinprof.collect.python_frames.memory import Gather
 from pinprof.data import perf_format as perf
 from pinprof.dump.system import MappedPlace
 
-FREQUENCY, FAULT_PERIOD = 999, 16
+FREQUENCY, FAULT_PERIOD = 499, 16
 """Samples a second of a thread that runs, and page faults of which one is looked at."""
 _RING_BYTES, _MOST_STACK, _WORD = 1 << 19, 48 << 10, 8
 _OWN_ID = 1 << 63
