@@ -153,6 +153,9 @@ pinprof record --ring 60s --trigger 'lunch>3' -- true
 pinprof record --ring 60s --with nsys -- true
 pinprof record --demo -- true
 pinprof record --demo --pid 1
+pinprof dump
+pinprof dump --pid 999999
+pinprof record --metrics x.prom -- true
 pinprof top
 pinprof top --pid 999999
 pinprof fix

@@ -24,6 +24,7 @@ COMMANDS = {
     "record": "Record a program: pinprof record -- CMD …",
     "report": "Report where host-memory time went, from a capture or perf.data.",
     "top": "Watch where a running program spends host-memory time.",
+    "dump": "Show what every thread of a running program does now.",
     "diff": "Compare recordings from before and after a change.",
     "check": "Check captures or a program against budgets for host memory.",
     "try": "Measure what cures save that need no code changes.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,6 +42,12 @@ from pinprof.cli.recording import record, recording_options
 @click.option(
     "--captures-per-hour", type=click.IntRange(1), default=6, show_default=True, help="The most captures of --ring."
 )
+@click.option(
+    "--metrics",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write what the program spends as a text file of Prometheus, refreshed every 10 s or more (--ring).",
+)
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(
     program: tuple[str, ...],
@@ -52,6 +59,7 @@ def command(
     ring: str | None,
     triggers: tuple[str, ...],
     captures_per_hour: int,
+    metrics: Path | None,
     **options: Any,
 ) -> int:
     """Record any program and explain where its host-memory time went.
@@ -65,6 +73,8 @@ def command(
     """
     if triggers and ring is None:
         raise UsageError("--trigger belongs to a flight recorder.", "Give --ring as well, for example 60s.", "trigger")
+    if metrics and ring is None:
+        raise UsageError("--metrics belongs to a flight recorder.", "Give --ring as well, for example 60s.", "metrics")
     if demo:
         return _demo(program, pid, collectors, options)
     if pid is None and not program:
@@ -81,7 +91,7 @@ def command(
     if ring is not None:
         from pinprof.cli.ring import RingOptions, record_ring
 
-        asked = RingOptions.of(ring, triggers, captures_per_hour, running=pid is not None)
+        asked = RingOptions.of(ring, triggers, captures_per_hour, metrics, running=pid is not None)
         return record_ring(asked, collectors, words, name, options, pid or 0, delay_s, duration_s)
     return record(collectors, words, name, options, pid=pid or 0, delay_s=delay_s, duration_s=duration_s)
 

@@ -18,6 +18,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.base.units import format_ns, parse_duration_ns
 from pinprof.cli import naming, ranks
+from pinprof.cli.metrics import MetricsFile
 from pinprof.cli.recording import labels_of
 from pinprof.collect.trouble import described
 from pinprof.portions.flight import FlightRecorder
@@ -25,6 +26,7 @@ from pinprof.portions.triggers import Fired, Sent, Trigger, chosen
 from pinprof.streams.store import numbered_name
 
 if TYPE_CHECKING:
+    from pinprof.collect.run import CollectorRun
     from pinprof.portions.following import Following
 
 SHORTEST_S, LONGEST_S = 5.0, 600.0
@@ -43,14 +45,18 @@ class RingOptions:
     length_s: float
     triggers: Sequence[Trigger]
     most_an_hour: int
+    metrics: Path | None = None
+    """A file for Prometheus."""
 
     @classmethod
-    def of(cls, length: str, triggers: Sequence[str], most_an_hour: int, *, running: bool) -> Self:
+    def of(
+        cls, length: str, triggers: Sequence[str], most_an_hour: int, metrics: Path | None, *, running: bool
+    ) -> Self:
         """UsageError for what cannot be; `running`: of a program that runs already."""
         length_s = parse_duration_ns(length) / 1e9
         if not SHORTEST_S <= length_s <= LONGEST_S:
             raise UsageError(f"--ring {length} is not possible.", "Give a time from 5s to 10min.", "duration")
-        return cls(length_s, chosen(triggers, running=running), most_an_hour)
+        return cls(length_s, chosen(triggers, running=running), most_an_hour, metrics)
 
 
 def record_ring(
@@ -146,6 +152,21 @@ class _Captures(FlightRecorder):
     ) -> None:
         super().__init__(following, folder, ring.triggers, signals, ring.most_an_hour)
         self._ring, self._folder, self._named, self._tell, self._number = ring, folder, named, tell, 0
+        self._metrics = MetricsFile(ring.metrics, folder.parent, ring.length_s) if ring.metrics else None
+        self._captures = 0
+
+    def watch(self, run: CollectorRun) -> float:
+        """Look if it is time, for the counters as well."""
+        pause_s = super().watch(run)
+        if self._metrics:
+            self._metrics.look(self, self._captures)
+        return pause_s
+
+    def end(self, ended_by: int) -> None:
+        """The same at the end."""
+        super().end(ended_by)
+        if self._metrics:
+            self._metrics.end(self, self._captures)
 
     def capture(self, fired: Fired) -> Callable[[], object]:
         """Cut one; what is given makes it whole, and says where it is."""
@@ -159,6 +180,7 @@ class _Captures(FlightRecorder):
         except (OSError, PinprofError) as error:
             self._tell(f"{said}, but it is not captured: {described(error)}")
             return lambda: None
+        self._captures += 1
 
         def told() -> None:
             try:

@@ -8,7 +8,7 @@ import click
 
 from pinprof.base.terminal import say
 
-_ANSWERS = ("report", "diff", "check", "self-test", "ranks", "fleet", "try", "fix")
+_ANSWERS = ("report", "diff", "check", "self-test", "ranks", "fleet", "try", "fix", "dump")
 """Those of `answers.SCHEMAS`, which takes long to import."""
 
 

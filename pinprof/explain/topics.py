@@ -15,6 +15,7 @@ PAGES = {
     "run": "scenarios",
     "record": "recording",
     "top": "recording",
+    "dump": "dump",
     "report": "reading-a-report",
     "diff": "diff",
     "check": "check",

@@ -34,7 +34,11 @@ class FlightRecorder(ABC):
         """The recording goes into `directory`; `signals`: those that have arrived, which are taken from there."""
         self.following = following
         self._watching = Watching(directory, following.agent, nvtx=any(one.of_ranges for one in triggers))
-        self._triggers, self._signals = triggers, signals
+        self.triggers, self._signals = triggers, signals
+        self.stalls = [0] * len(triggers)
+        """How many looks have found that each trigger had fired."""
+        self.pinned_bytes = 0
+        """At the last look."""
         self._most_an_hour, self._refused = most_an_hour, False
         self._made: deque[float] = deque()
         self._unfinished: deque[Callable[[], object]] = deque()
@@ -91,7 +95,10 @@ class FlightRecorder(ABC):
         self._signals -= arrived
         seen = self._watching.look(self.following.look(run), arrived, ended_by)
         # Each of them looks, also where another has fired: it counts what it sees.
-        fired = next((one for one in [trigger.look(seen) for trigger in self._triggers] if one), self._early)
+        looked = [trigger.look(seen) for trigger in self.triggers]
+        self.stalls = [count + (one is not None) for count, one in zip(self.stalls, looked, strict=True)]
+        self.pinned_bytes = seen.pinned_bytes
+        fired = next((one for one in looked if one), self._early)
         # Between the first look and the next is the first window: what came before is captured then.
         self._early = None if self.following.seen_s else fired
         if fired is None or self._early:

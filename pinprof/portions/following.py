@@ -69,6 +69,11 @@ class Following:
         self.agent.look()
 
     @property
+    def looked_ns(self) -> int:
+        """When the last look was; 0 before the first."""
+        return self._marks[-1].time_ns if self._marks else 0
+
+    @property
     def seen_s(self) -> float:
         """How long the longest window is by now, in seconds."""
         return (self._marks[-1].time_ns - self._marks[0].time_ns) / 1e9 if self._marks else 0.0

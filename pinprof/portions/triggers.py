@@ -88,6 +88,8 @@ class Trigger(ABC):
     """It needs a program that pinprof has started."""
     of_ranges = False
     """It looks at ranges."""
+    text = ""
+    """As it was asked for."""
 
     @abstractmethod
     def look(self, seen: LookedAt) -> Fired | None:
@@ -213,18 +215,17 @@ class Crash(Trigger):
 
 def chosen(texts: Sequence[str], *, running: bool) -> list[Trigger]:
     """What `--trigger` asks for, the usual where that is nothing; UsageError where it needs a program's start."""
-    if not texts:
-        return [one for one in map(parsed, DEFAULTS) if not (running and one.of_a_start)]
-    found = [parsed(text) for text in texts]
-    for text, one in zip(texts, found, strict=True):
-        if running and one.of_a_start:
+    found = [parsed(text) for text in texts or DEFAULTS]
+    for text, one in zip(texts or DEFAULTS, found, strict=True):
+        one.text = text
+        if running and one.of_a_start and texts:
             raise UsageError(
                 f"--trigger {text} needs a program that pinprof has started: of others it knows no ranges, "
                 "no calls, and not how they end.",
                 "Start the program with `pinprof record --ring`, or leave out the trigger.",
                 "trigger",
             )
-    return found
+    return [one for one in found if not (running and one.of_a_start)]
 
 
 def parsed(text: str) -> Trigger:

@@ -30,6 +30,7 @@ ALLOWED = {
     "collect": FOUNDATION | {"streams", "scenario"},
     "read": FOUNDATION | {"streams"},
     "doctor": FOUNDATION | {"collect", "read"},
+    "dump": FOUNDATION | {"streams", "collect", "portions", "read", "analyze"},
     "recording": FOUNDATION | {"streams", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "compare": FOUNDATION | {"streams", "analyze"},
@@ -38,11 +39,11 @@ ALLOWED = {
     "fix": FOUNDATION | {"analyze", "collect", "trial"},
     "check": FOUNDATION | {"streams", "read", "analyze", "collect", "compare", "trial"},
     "fleet": FOUNDATION | {"streams", "read", "analyze", "compare"},
-    "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fix", "fleet"},
+    "report": FOUNDATION | {"streams", "read", "analyze", "compare", "ranks", "trial", "check", "fix", "fleet", "dump"},
     "cli": FOUNDATION
     | {"streams", "read", "analyze", "compare", "trial", "check", "fix", "fleet", "report"}
     | {"collect", "scenario"}
-    | {"ranks", "recording", "bench", "explain", "doctor", "portions"},
+    | {"ranks", "recording", "bench", "explain", "doctor", "portions", "dump"},
     "result": FOUNDATION | {"analyze", "report"},
     "api": FOUNDATION | {"streams", "read", "analyze", "collect", "scenario", "recording", "result"},
     "portions": FOUNDATION | {"streams", "scenario", "collect", "read"},

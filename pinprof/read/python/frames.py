@@ -134,6 +134,12 @@ def with_frames(capture: Capture, stacks_file: Path | None, *, keep_interpreter:
     return wakers_apart(grafted, moved).with_notes(*notes)
 
 
+def grafted(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:
+    """The capture with Python's functions as frames where it is known which stack each sample has (`seen`)."""
+    made = _Grafting(capture, stacks, _kinds(capture.stacks.frames), keep_interpreter=False).run(seen)
+    return replace(capture, samples=replace(capture.samples, stack=made.node), stacks=made.table)
+
+
 def _with_call_lines(
     capture: Capture, stacks: PythonStacks, seen: Int32, how: UInt8
 ) -> tuple[Capture, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from pinprof.check.budgets import FILTERS, Budget, BudgetPlace
 from pinprof.check.selftest import Tested
 from pinprof.check.verdicts import BudgetVerdict, Checked, JudgedSite
 from pinprof.compare.results import ComparedStacks, Difference, OpportunityChange, Row, Side, Surrounding
+from pinprof.dump.results import Dump
 from pinprof.fix.result import FixedChange, FixResult, LeftAlone
 from pinprof.fleet import results as fleet
 from pinprof.ranks import results as ranks
@@ -16,6 +17,7 @@ from pinprof.ranks.spent import ProgramPlace
 from pinprof.report.check.sections import FORMS as CHECK
 from pinprof.report.check.sections import SELF_TEST
 from pinprof.report.compare.sections import FORMS as DIFFERENCE
+from pinprof.report.dump.sections import FORMS as DUMP
 from pinprof.report.export import schema as report
 from pinprof.report.export.typed import (
     DIALECT,
@@ -145,5 +147,6 @@ SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "fleet": lambda: _document(FLEET, "pinprof fleet", _fleet()),
     "try": lambda: _document(TRIAL, "pinprof try", _trial()),
     "fix": lambda: _document(FIX, "pinprof fix", _fix()),
+    "dump": lambda: _document(DUMP, "pinprof dump", of_type(Dump)),
 }
 """By what `pinprof schema` takes."""

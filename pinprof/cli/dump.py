@@ -1,0 +1,31 @@
+"""`pinprof dump --pid N`: what every thread of a program does now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+FORMATS = ("text", "json", "markdown")
+
+
+@click.command()
+@click.option("--pid", type=click.IntRange(1), required=True, help="A running program.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write (default: standard output).")
+def command(pid: int, form: str | None, output: Path | None) -> None:
+    """Show what every thread of a program and of its children does now.
+
+    A thread has its Python, native and kernel stack, the cause of what it does, what it waits for and on whom, the CUDA
+    call that it is in, and its page faults; a process has its memory.
+
+    The program is not stopped. One look takes about a tenth of a second, in which threads that run are sampled.
+    """
+    from pinprof import dump
+    from pinprof.cli.pipeline import form_of
+    from pinprof.report.dump.sections import FORMS
+
+    form = form or form_of(output, FORMATS, "text")
+    FORMS.of(dump.dump(pid)).save(form, output)

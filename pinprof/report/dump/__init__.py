@@ -1,0 +1,1 @@
+"""What `pinprof dump` shows."""
