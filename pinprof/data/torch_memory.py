@@ -16,7 +16,7 @@ class TorchLine:
     bytes: int
     """What these blocks have, as PyTorch rounds them."""
     peak_bytes: int | None
-    """What it had when the pool had most; None without a history."""
+    """What it had when the pool had most, as requested; None without a history."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TorchPool:
     requested_bytes: int | None
     """What tensors requested of that; None where PyTorch does not say: of pinned memory."""
     peak_bytes: int | None
-    """The most that was used at once in the recorded history; None without one."""
+    """The most that was used at once in the recorded history, as tensors requested it; None without one."""
     lines: tuple[TorchLine, ...]
     """The lines that have most, now or at the peak, first."""
     others_bytes: int

@@ -163,6 +163,7 @@ class _Snapshot:
         """What each line had when most was used, by the history, which may begin after the program.
 
         What is used at the end and not made in the history, and what it frees without having made it, was there before.
+        Histories of GPUs have the sizes that tensors requested.
         """
         made: dict[int, tuple[int, str]] = {}
         before: Counter[str] = Counter()
@@ -181,7 +182,7 @@ class _Snapshot:
                 changes.append((line, -size))
         for block in used:
             if made.pop(_whole(block, "address"), None) is None:
-                before[self._line(block)] += _size(block)
+                before[self._line(block)] += _requested(block)
         total, most, at = 0, 0, 0
         for number, (_, change) in enumerate(changes, 1):
             total += change

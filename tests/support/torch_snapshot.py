@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 MIB = 1 << 20
+ROUNDING = 512
+"""What a block of a GPU has more than its tensor requested."""
 _TORCH = "/opt/venv/lib/python3.12/site-packages/torch/nn/modules/linear.py"
 
 
@@ -29,7 +31,7 @@ def block(
 ) -> dict[str, Any]:
     """A block of a segment."""
     size = mebibytes * MIB
-    return {"address": address, "size": size, "requested_size": size - 512, "state": state, "frames": frames}
+    return {"address": address, "size": size, "requested_size": size - ROUNDING, "state": state, "frames": frames}
 
 
 def segment(address: int, blocks: list[dict[str, Any]], device: int = 0) -> dict[str, Any]:
@@ -43,9 +45,9 @@ def segment(address: int, blocks: list[dict[str, Any]], device: int = 0) -> dict
 
 
 def event(action: str, address: int, mebibytes: int, frames: list[dict[str, Any]], time_us: int = 0) -> dict[str, Any]:
-    """An entry of a history."""
+    """An entry of a GPU's history, which has the size that the tensor requested."""
     return {
-        "action": action, "addr": address, "size": mebibytes * MIB, "stream": 0, "frames": frames,
+        "action": action, "addr": address, "size": mebibytes * MIB - ROUNDING, "stream": 0, "frames": frames,
         "time_us": time_us, "compile_context": "N/A", "user_metadata": "", "pool_id": (0, 0),
     }  # fmt: skip
 
@@ -71,7 +73,7 @@ def snapshot() -> dict[str, Any]:
         "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "", "expandable_segments": False},
         "external_annotations": [],
         "host_segments": [block(1 << 40, 256, BATCH), block(2 << 40, 256, [], "inactive")],
-        "host_traces": [event("alloc", 1 << 40, 256, BATCH, 1)],
+        "host_traces": [event("alloc", 1 << 40, 256, BATCH, 1) | {"size": 256 * MIB}],
     }
 
 

@@ -92,11 +92,11 @@ class TorchSection(Section[Explained]):
         others = self.locked_bytes - host.most_held_bytes
         ledger = f"The ledger has at most {units.format_bytes(self.locked_bytes)} of page-locked memory"
         if abs(others) <= _ALIKE * self.locked_bytes:
-            yield f"{ledger}: all of it is that pool's."
+            yield f"{ledger}, as much as that pool held."
         elif others > 0:
-            yield f"{ledger}: {units.format_bytes(others)} is not that pool's."
+            yield f"{ledger}, {units.format_bytes(others)} more than that pool held."
         else:
-            yield f"{ledger}: the rest was pinned outside the recording."
+            yield f"{ledger}: the recording lacks {units.format_bytes(-others)} of that pool."
 
     def _room(self) -> Iterator[str]:
         for pool in self.memory.pools:

@@ -12,7 +12,7 @@ import pytest
 from pinprof.base.errors import CaptureError, FormatError
 from pinprof.data.torch_memory import TorchHostStats, TorchMemory
 from pinprof.read import torch_memory
-from tests.support.torch_snapshot import ACTIVATIONS, HOST_STATS, MIB, block, event, segment, snapshot
+from tests.support.torch_snapshot import ACTIVATIONS, HOST_STATS, MIB, ROUNDING, block, event, segment, snapshot
 
 
 def read(tmp_path: Path, *values: Any) -> TorchMemory:
@@ -30,12 +30,15 @@ def test_pools_have_lines_now_and_at_the_peak_of_the_history(tmp_path: Path) -> 
     gpu, pinned = read(tmp_path, snapshot()).pools
     assert (gpu.name, gpu.segments, gpu.reserved_bytes) == ("cuda:0", 1, 1536 * MIB)
     assert gpu.used_bytes == 1124 * MIB
-    assert gpu.requested_bytes == 1124 * MIB - 2 * 512
+    assert gpu.requested_bytes == 1124 * MIB - 2 * ROUNDING
     # 1,024 MiB of weights and 50 MiB that the history only frees were there before it; 300 MiB of activations.
-    assert gpu.peak_bytes == (1024 + 50 + 300) * MIB
+    assert gpu.peak_bytes == (1024 + 50 + 300) * MIB - 4 * ROUNDING
     assert gpu.free_bytes == 1536 * MIB - gpu.peak_bytes
-    lines = {line.line: (line.blocks, line.bytes // MIB, (line.peak_bytes or 0) // MIB) for line in gpu.lines}
-    assert lines == {"build (train.py:3)": (1, 1024, 1024), "step (train.py:20)": (1, 100, 300), "": (0, 0, 50)}
+    assert {line.line: (line.blocks, line.bytes, line.peak_bytes) for line in gpu.lines} == {
+        "build (train.py:3)": (1, 1024 * MIB, 1024 * MIB - ROUNDING),
+        "step (train.py:20)": (1, 100 * MIB, 300 * MIB - 2 * ROUNDING),
+        "": (0, 0, 50 * MIB - ROUNDING),
+    }
     assert (pinned.name, pinned.reserved_bytes, pinned.used_bytes) == ("pinned", 512 * MIB, 256 * MIB)
     assert [(line.line, line.bytes, line.peak_bytes) for line in pinned.lines] == [
         ("load (train.py:30)", 256 * MIB, 256 * MIB)
@@ -61,8 +64,8 @@ def test_an_address_that_is_used_again_belongs_to_its_last_line(tmp_path: Path) 
         event("alloc", 1, 30, other),
     ]
     (gpu,) = read(tmp_path, {"segments": [segment(1, [block(1, 30, other)])], "device_traces": [history]}).pools
-    assert gpu.peak_bytes == 30 * MIB
-    assert [(line.line, line.peak_bytes) for line in gpu.lines] == [("g (b.py:1)", 30 * MIB)]
+    assert gpu.peak_bytes == 30 * MIB - ROUNDING
+    assert [(line.line, line.peak_bytes) for line in gpu.lines] == [("g (b.py:1)", 30 * MIB - ROUNDING)]
 
 
 def test_frames_of_libraries_name_what_has_no_own_code(tmp_path: Path) -> None:

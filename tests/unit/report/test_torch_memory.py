@@ -79,9 +79,9 @@ def test_a_line_of_the_pool_has_what_the_ledger_has_for_it() -> None:
 @pytest.mark.parametrize(
     ("held", "text"),
     [
-        (1.0, "of page-locked memory: all of it is that pool's."),
-        (0.5, "is not that pool's."),
-        (2.0, "the rest was pinned outside the recording."),
+        (1.0, "of page-locked memory, as much as that pool held."),
+        (0.5, "more than that pool held."),
+        (2.0, "the recording lacks"),
     ],
 )
 def test_the_pinned_pool_is_compared_with_the_ledger(held: float, text: str) -> None:
