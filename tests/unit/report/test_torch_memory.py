@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import pinprof
 from pinprof.analyze import Run, analyze
 from pinprof.analyze.allocations.results import HOST_KINDS
 from pinprof.cli.report import command
@@ -135,6 +136,7 @@ def test_the_command_takes_both_files(tmp_path: Path) -> None:
     assert [one["name"] for one in found["pools"]] == ["cuda:0", "pinned"]
     assert found["host"]["most_held_bytes"] == 512 * MIB
     assert asked("--torch", tmp_path / "none").exception.slug == "side-file"
+    assert "load (train.py:30)" in pinprof.open(CASE, torch=[pickled, stats]).page()
     stats.write_text("{}")
     assert asked("--torch", stats).exception.slug == "torch-file"
     assert CliRunner().invoke(command, [str(CASE), str(CASE), "--torch", str(pickled)]).exception.slug == "several"  # type: ignore[union-attr]
