@@ -21,7 +21,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast
@@ -228,15 +228,18 @@ def open_result(
     kallsyms: str | os.PathLike[str] | None = None,
     symfs: str | os.PathLike[str] | None = None,
     ranges: str | os.PathLike[str] | None = None,
+    torch: Iterable[str | os.PathLike[str]] = (),
 ) -> Result:
     """Read any recording that `pinprof report` reads.
 
-    `kallsyms` is a copy of the recording kernel's /proc/kallsyms, `symfs` a folder with the recorded binaries, and
-    `ranges` a file of NVTX ranges as JSON lines. Raises PinprofError if the recording cannot be read.
+    `kallsyms` is a copy of the recording kernel's /proc/kallsyms, `symfs` a folder with the recorded binaries, `ranges`
+    a file of NVTX ranges as JSON lines, and `torch` files of PyTorch: a memory snapshot, counts as JSON. Raises
+    PinprofError if the recording cannot be read.
     """
     from pinprof import analyze, read
 
-    options = read.ReadOptions(kallsyms=_path(kallsyms), symfs=_path(symfs), ranges=_path(ranges))
+    files = tuple(map(Path, torch))
+    options = read.ReadOptions(kallsyms=_path(kallsyms), symfs=_path(symfs), ranges=_path(ranges), torch=files)
     with worded_for_python():
         return Result(analyze.analyze(read.read(Path(path), options)))
 

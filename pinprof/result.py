@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from pinprof.analyze import Run
 
-_OPTION = re.compile(r"--(no-off-cpu|force|frequency|fault-period|kallsyms|symfs|ranges|gpu(?: (\w+))?)\b|(?<!\S)-o\b")
+_OPTION = re.compile(
+    r"--(no-off-cpu|force|frequency|fault-period|kallsyms|symfs|ranges|torch|gpu(?: (\w+))?)\b|(?<!\S)-o\b"
+)
 """Options of the command line that are keywords in Python."""
 
 

@@ -31,7 +31,7 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--workers",
     type=click.IntRange(0),
-    help="Processes that read captures (default: one per CPU; 0: only this process).",
+    help="Processes that read captures (default: one per CPU where it pays; 0: only this process).",
 )
 @click.option("--memory", default="", metavar="SIZE", help="Memory limit of each process, for example 4GB.")
 @click.option(

@@ -50,6 +50,12 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
 @click.option("--symfs", type=_FILE, help="Directory that holds the recorded binaries.")
 @click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
+@click.option(
+    "--torch",
+    type=_FILE,
+    multiple=True,
+    help="A memory snapshot of PyTorch, or torch.cuda.host_memory_stats() as JSON. Repeatable.",
+)
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
 @click.option(
     "--all-frames", is_flag=True, help="Show each function without a name. By default, adjacent ones are one frame."
@@ -70,6 +76,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--share", is_flag=True, help="Only copy the capture, without kernel addresses, so that you can share it."
 )
+@click.option("--push", metavar="URL", help="Only send the pprof profile to a server of Pyroscope or Alloy.")
 @click.option("-q", "--quiet", is_flag=True, help="Write the page; print only errors.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @click.option("--serve", is_flag=True, help="Serve the page at a local address until Ctrl-C.")
@@ -91,6 +98,7 @@ def command(
     explain: str | None,
     shared_assets: Path | None,
     share: bool,
+    push: str | None,
     quiet: bool,
     **given: Any,
 ) -> int:
@@ -111,12 +119,16 @@ def command(
             raise UsageError("--share copies whole captures.", "Leave out the options that choose a part.", "share")
         _share(paths, output)
         return 0
+    if push is not None:
+        return _push(paths, push, form, output, selection, reading, all_frames=all_frames)
     form = _form(form, output, shown=showing.open_page or showing.serve)
     from pinprof import read
 
     _refuse_missing(reading)
     folder = paths[0] if len(paths) == 1 else None
     paths = tuple(path for given in paths for path in launch.captures_of(given))
+    if reading["torch"] and len(paths) > 1:
+        raise UsageError("--torch belongs to one process.", "Give its capture, or --rank N.", "several")
     options = read.ReadOptions(**reading)
     if folder and len(paths) > 1 and not explain:
         if selection:
@@ -181,7 +193,7 @@ def _status(gaps: Sequence[Gap]) -> int:
 
 
 def _refuse_missing(side_files: Mapping[str, Any]) -> None:
-    for side_file in side_files.values():
+    for side_file in (*side_files.values(), *side_files.get("torch", ())):
         if isinstance(side_file, Path) and not side_file.exists():
             raise CaptureError(f"{side_file} does not exist.", "Give an existing file.", "side-file")
 
@@ -227,6 +239,34 @@ def _share(paths: tuple[Path, ...], output: Path | None) -> None:
     with working(f"Copying {paths[0].name}"):
         copy = share.share(paths[0], output or paths[0].resolve().with_name(f"{name}-shared{store.SUFFIX}"))
     say(f"Capture without kernel addresses: {copy}")
+
+
+def _push(
+    paths: tuple[Path, ...],
+    url: str,
+    form: str | None,
+    output: Path | None,
+    selection: Selection | None,
+    reading: Mapping[str, Any],
+    *,
+    all_frames: bool,
+) -> int:
+    """Send the profile of one recording to a server."""
+    from pinprof import read
+    from pinprof.cli import pipeline
+    from pinprof.report.export import push
+
+    if len(paths) > 1 or form not in (None, "pprof") or output is not None:
+        raise UsageError(
+            "--push sends one recording's pprof profile.", "Give one PATH, no -o, no other format.", "push"
+        )
+    place = push.place_of(url)
+    _refuse_missing(reading)
+    analysis = pipeline.explain(paths[0], read.ReadOptions(**reading), selection=selection, moment=True)
+    with working("Sending the profile"):
+        said = push.push(analysis, place, all_frames=all_frames)
+    say(said)
+    return _status(analysis.gaps)
 
 
 def _fold(

@@ -30,6 +30,7 @@ from pinprof.data.manifest import Manifest
 from pinprof.data.meeting_calls import MeetingCalls
 from pinprof.data.memory_log import MemoryLog
 from pinprof.data.rates import Rates
+from pinprof.data.torch_memory import TorchMemory
 
 Unit = Literal["ns", "faults", "bytes", "events", "samples"]
 """`events`: what a processor's counter or a tracepoint counts; `samples`: nothing says what a sample stands for."""
@@ -417,6 +418,8 @@ class Capture:
     """Memory over time; None when nothing recorded it."""
     host_memory: LargeMemory | None = None
     """Large memory that the program made and gave back; None when nothing recorded it."""
+    torch: TorchMemory | None = None
+    """What files of PyTorch say of its own memory; None where nobody gave one."""
     meetings: MeetingCalls | None = None
     """Calls in which processes meet; None when nothing recorded any."""
     marks: MarkTable = field(default_factory=MarkTable.empty)

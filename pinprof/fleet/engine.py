@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,8 +22,8 @@ from pinprof.fleet.mapping import MappedCapture, map_source, unreadable
 from pinprof.fleet.packages import has, package
 from pinprof.fleet.sources import Source
 
-FEW = 12
-"""The captures that are mapped in this process: starting others takes as long."""
+START_NS = 10_000_000_000
+"""What starting processes takes of the CPU, and some more: captures that take less are mapped in this process."""
 AHEAD = 64
 """Tasks that a scheduler has at least, and for each thread of its workers `_EACH`."""
 _EACH = 8
@@ -32,17 +33,21 @@ _WHAT = "Mapping captures by Dask"
 def mapped(sources: Sequence[Source], scheduler: str, workers: int | None, memory: str) -> Iterator[MappedCapture]:
     """What every source becomes, in the order in which they are done.
 
-    `scheduler` is the address of a Dask scheduler, empty for processes of this machine: as many as `workers`, None for
-    one on each processor, 0 for this process alone. `memory` limits each of them.
+    `scheduler` is the address of a Dask scheduler, empty for processes of this machine: as many as `workers`, 0 for
+    this process alone. None begins here, and starts one on each processor once the captures that are left would take
+    longer than starting does. `memory` limits each process, so with it they start at once.
     """
-    count = len(os.sched_getaffinity(0)) if workers is None else workers
-    without = workers is None and not has("distributed")
-    serial = not scheduler and (not count or len(sources) <= FEW or without)
-    if serial or not sources:
-        yield from map(map_source, sources)
-        return
-    with _client(scheduler, min(count, len(sources)), memory) as client:
-        yield from _distributed(client, sources)
+    alone = not scheduler and (workers == 0 or (workers is None and not has("distributed")))
+    others = not alone and bool(scheduler or workers or memory)
+    began, done = time.process_time_ns(), 0
+    while done < len(sources) and not others:
+        yield map_source(sources[done])
+        done += 1
+        others = not alone and (time.process_time_ns() - began) / done * (len(sources) - done) > START_NS
+    if left := sources[done:]:
+        count = workers or len(os.sched_getaffinity(0))
+        with _client(scheduler, min(count, len(left)), memory) as client:
+            yield from _distributed(client, left)
 
 
 @contextmanager

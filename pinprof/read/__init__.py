@@ -83,6 +83,10 @@ def _whole(capture: Capture, path: Path, options: ReadOptions) -> Capture:
     """What was recorded, with what explains it; `path` is what it is called."""
     from pinprof.read.directory import with_context
 
+    if options.torch:
+        from pinprof.read import torch_memory
+
+        capture = replace(capture, torch=torch_memory.load(options.torch))
     capture = _as_recorded(_with_summable_ranges(with_runs_apart(capture)))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))

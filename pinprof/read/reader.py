@@ -36,6 +36,8 @@ class ReadOptions:
     """A directory with the recording machine's files."""
     ranges: Path | None = None
     """NVTX ranges (`ranges.jsonl`)."""
+    torch: tuple[Path, ...] = ()
+    """Files of PyTorch about its memory: a snapshot, counts of the pinned allocator."""
     interpreter_frames: bool = False
     """Keep the Python interpreter's own functions in stacks that have Python functions."""
     kept: KeptSymbols | None = None

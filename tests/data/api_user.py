@@ -64,7 +64,9 @@ async def run_all() -> None:
 
 def read_tables(path: Path) -> None:
     try:
-        run = pinprof.open(path, kallsyms="kallsyms", symfs="/srv/root", ranges="ranges.jsonl")
+        run = pinprof.open(
+            path, kallsyms="kallsyms", symfs="/srv/root", ranges="ranges.jsonl", torch=["snapshot.pickle"]
+        )
     except pinprof.PinprofError as error:
         assert_type(error.problem, str)
         assert_type(error.remedy, str)

@@ -252,6 +252,7 @@ def test_ray_trains_with_it(place: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     (place / "program.py").write_text(f"STORAGE = {str(place / 'storage')!r}\n{RAY}")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_memory_monitor_refresh_ms": "0"}
+    environment["RAY_raylet_start_wait_time_s"] = "300"  # a busy machine takes longer than Ray waits by itself
     with tempfile.TemporaryDirectory(dir="/tmp") as short:  # names of sockets have at most 107 characters
         done = subprocess.run(
             [sys.executable, "program.py"],

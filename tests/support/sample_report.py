@@ -43,7 +43,8 @@ def text_of(report: ReportData, width: int = 80) -> str:
 def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses = Losses()) -> ReportData:  # noqa: B008
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
-        findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None, host_memory=None), part=None,
+        findings=tuple(findings), part=None,
+        capture=SimpleNamespace(losses=losses, rates=None, host_memory=None, torch=None),
         memory=None, python=(), lines=(), course=None, opportunities=None,
         blame=None, ledger=None,
     )  # fmt: skip

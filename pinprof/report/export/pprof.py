@@ -76,6 +76,8 @@ def _write_code(capture: Capture, strings: _Strings, stream: IO[bytes]) -> None:
 def _write_facts(capture: Capture, strings: _Strings, stream: IO[bytes]) -> None:
     time = capture.samples.time_ns
     if len(time) and is_timed(capture):
+        if capture.utc_offset_ns is not None:
+            stream.write(_number(9, int(time.min()) + capture.utc_offset_ns))
         stream.write(_number(10, int(time.max() - time.min())))
     periodic = next((event for event in capture.events if event.period), None)
     if periodic is not None:

@@ -23,6 +23,7 @@ from pinprof.analyze.results import EventResult, Finding, RangeResult, RangeWall
 from pinprof.analyze.sites import Site
 from pinprof.data.model import Losses
 from pinprof.data.rates import Rates
+from pinprof.data.torch_memory import TorchLine, TorchMemory, TorchPool
 from pinprof.report.data import CaptureFacts
 from pinprof.report.export.typed import (
     DIALECT,
@@ -33,6 +34,7 @@ from pinprof.report.export.typed import (
     YES,
     Schema,
     entries_of,
+    fields_of,
     list_of,
     of_type,
     or_null,
@@ -76,6 +78,7 @@ def schema() -> Schema:
         ),
         "host_memory": or_null(_host_memory()),
         "ledger": or_null(_ledger()),
+        "torch": or_null(_torch()),
         "blame": or_null(_blame()),
         "python": list_of(_lines()),
         "lines": list_of(_lines()),
@@ -160,6 +163,12 @@ def _host_memory() -> Schema:
             "lost": WHOLE,
         }
     )
+
+
+def _torch() -> Schema:
+    line = record(TorchLine, fields_of(TorchLine), ledger_bytes=WHOLE)
+    pool = record(TorchPool, fields_of(TorchPool, without="lines"), lines=list_of(line))
+    return record(TorchMemory, "host", pools=list_of(pool), step_bytes=of_type(int | None))
 
 
 def _ledger() -> Schema:

@@ -28,7 +28,6 @@ def with_pages(answer: Answer, page: Path, most: int, tell: Callable[[str], None
     """
     folder = page.with_name(page.stem + _SUFFIX)
     wanted = [one.capture for one in answer.outliers if one.dimension == CAPTURE][:most]
-    wanted += [one.example for one in answer.savings[:3]] if most else []
     written: dict[str, str] = {}
     for number, path in enumerate(dict.fromkeys(wanted), 1):
         tell(f"Writing page {number} of the outliers")

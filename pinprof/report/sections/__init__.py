@@ -26,13 +26,14 @@ from pinprof.report.sections.ranges.walls import Walls
 from pinprof.report.sections.reproduce import Reproduce
 from pinprof.report.sections.singles import Singles
 from pinprof.report.sections.timeline import OverTime
+from pinprof.report.sections.torch_memory import TorchSection
 from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section[Explained]], ...] = (
     Hero, WhatToChange, HowMuch, Phases, OverTime, WhoWaits, Causes, Ranges, Walls, LinesSection, CallsSection,
-    Transfers, ManagedMemory, LedgerSection, Memory, BlocksSection, Flamegraph, Findings, Quality, Machine, Reproduce,
-    ActivityEntry, Singles,
+    Transfers, ManagedMemory, LedgerSection, TorchSection, Memory, BlocksSection, Flamegraph, Findings, Quality,
+    Machine, Reproduce, ActivityEntry, Singles,
 )  # fmt: skip
 """In the order of the page."""
 
