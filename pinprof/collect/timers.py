@@ -81,7 +81,7 @@ class _Timers(Tool):
                 f"kernel need: {self._unreadable}. {permission.allow()}"
             )
         note = (
-            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and some waits, were not.{why}"
+            f"Timers inside the program recorded its CPU time, but neither the kernel's own stacks nor some waits.{why}"
         )
         return ToolResult(self.under_way().facts, (note,))
 

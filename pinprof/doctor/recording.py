@@ -48,7 +48,7 @@ def _place_of_captures(_: Rehearsal) -> Check:
 
 
 def _native(found: Rehearsal) -> Check:
-    name, gain = NATIVE, "CPU time and page faults by function and line."
+    name, gain = NATIVE, "exact CPU time, and page faults by function and line."
     if number := permission.sampling_errno(kernel=False):
         return lacking(name, permission.refusal(number, system_wide=False, user=True), gain)
     if found.timers:

@@ -441,6 +441,17 @@ def test_doctor_and_a_scenario_run_or_say_what_they_lack(case: Case, libraries: 
     assert ("every element verified" in done.stdout) == (not done.returncode and bool(case.printed))
 
 
+def test_a_program_in_a_folder_of_another_user_is_named_with_the_status_of_a_shell(
+    libraries: Path, tmp_path: Path
+) -> None:
+    case = Case("", f"user={NOBODY}")
+    tmp_path.chmod(0o700)
+    folder = folder_of(case, libraries, tmp_path)
+    done = in_situation(case, folder, libraries, "record", *LEAST, program=(str(tmp_path / "private"),))
+    assert (done.returncode, done.stdout) == (127, "")
+    assert "private' can't be reached: Permission denied. Check the permissions of the folders" in done.stderr
+
+
 def test_libraries_that_may_not_be_executed_are_left_out(libraries: Path, tmp_path: Path) -> None:
     if INSIDE.source.with_name(INSIDE.name).is_file():
         pytest.skip("the libraries were built into the package")
