@@ -125,8 +125,11 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
         lock = create(folder / _LOCK)
-        with contextlib.suppress(OSError):  # a file system without locks, on which nothing is removed either
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:  # no locks here: a run that has them must not take it for one that was left behind
+            (folder / _LOCK).unlink(missing_ok=True)
+            break
         # Another run may have found it before it was locked.
         if os.fstat(lock).st_nlink:
             break

@@ -99,7 +99,8 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 def resolve(request: RecordRequest) -> RecordRequest:
     """The request with `auto` replaced: by the native collector where it sees the kernel, else by perf where that
-    does, else by timers inside the program, which estimate it.
+    does, else by timers inside the program, which estimate it. They alone see the lines of a Python program whose
+    memory may not be read from outside.
 
     Raises nothing: when neither can record, `check` of the native collector says why.
     """
@@ -108,8 +109,10 @@ def resolve(request: RecordRequest) -> RecordRequest:
 
 
 def _sampler(request: RecordRequest) -> str:
-    from pinprof.collect import native, perf, timers
+    from pinprof.collect import native, perf, python, timers
 
+    if python.unreadable(request) and timers.serves(request):
+        return "timers"
     try:
         # Copied stacks and branch records are perf's alone. A perf with capabilities of its own sees the kernel where
         # this process may not.
@@ -129,11 +132,12 @@ def _sampler(request: RecordRequest) -> str:
 def level(request: RecordRequest) -> str:
     """One sentence about how CPU time is recorded, where that is not all that there is."""
     if "timers" in request.collectors:
-        from pinprof.collect import permission
+        from pinprof.collect import permission, python
 
         why = (
             "Perf events are not permitted here: " if permission.sampling_errno(kernel=False)
             else "Perf events may not see the kernel here: " if permission.sampling_errno()
+            else "Python lines may not be read from outside the program here: " if python.unreadable(request)
             else ""
         )  # fmt: skip
         timers = "timers" if why else "Timers"

@@ -30,6 +30,12 @@ def state_and_cpu(pid: int) -> tuple[str, float]:
     return fields[0].decode("ascii", "replace"), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def runnable() -> int:
+    """How many threads of this machine run or wait for a processor now, the caller among them; 1 where unknown."""
+    now = contents("/proc/loadavg").split()[3:4]
+    return int(now[0].partition(b"/")[0]) if now else 1
+
+
 def tree(pid: int, most_processes: float = inf, most_threads: float = inf) -> list[int]:
     """A process and its descendants, itself first; those that have ended are among them until they are reaped.
 

@@ -30,7 +30,11 @@ def find_program(name: str) -> str:
     """Path of a program as execvp(3) would find it; ProgramNotFound (exit status 127) when there is none."""
     path = shutil.which(name)
     if path is None:
-        here = Path(name).is_file()
+        try:
+            here = Path(name).is_file()
+        except PermissionError as error:
+            problem = f"The program {name!r} can't be reached: {error.strerror}."
+            raise ProgramNotFound(problem, "Check the permissions of the folders that it lies in.", "program") from None
         problem = f"{name!r} is not executable." if "/" in name and here else f"There is no program {name!r}."
         raise ProgramNotFound(problem, _meant(name) if here else _AS_TYPED, "program")
     return path

@@ -108,6 +108,16 @@ def plan(request: RecordRequest) -> Plan:
     return Plan(_switched_on() if mode in ("trampoline", "both") else {}, lines, path)
 
 
+def unreadable(request: RecordRequest) -> str:
+    """Why the lines of a request's Python program can't be read from outside it; empty where they can or aren't asked
+    for.
+    """
+    starts = request.command and not (request.pid or request.own_process)
+    if request.python not in ("auto", "lines") or not starts or interpreter_of(request.command[0]) is None:
+        return ""
+    return forbidden()
+
+
 def _best(request: RecordRequest) -> Plan:
     """What serves best here, without an error where nothing does."""
     own = request.own_process  # of an interpreter that pinprof runs in, and which lets the reader look

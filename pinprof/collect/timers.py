@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pinprof import __version__
 from pinprof.base.errors import CollectError, ToolMissing
-from pinprof.collect import inside, permission
+from pinprof.collect import inside, permission, python
 from pinprof.collect.collector import SAMPLES_LOST, Collector, Setup, Tool, ToolResult
 from pinprof.collect.limits import check_request
 from pinprof.collect.request import RecordRequest
@@ -62,8 +62,9 @@ def _reason(request: RecordRequest) -> str:
 class _Timers(Tool):
     """The timers of one recording."""
 
-    def __init__(self, rate: int) -> None:
-        self._rate = rate
+    def __init__(self, rate: int, unreadable: str) -> None:
+        """`unreadable`: why the program's memory is not read from outside."""
+        self._rate, self._unreadable = rate, unreadable
 
     def under_way(self) -> ToolResult:
         """What they are."""
@@ -74,8 +75,13 @@ class _Timers(Tool):
         nothing = permission.sampling_errno(kernel=False)
         number = nothing or permission.sampling_errno()
         why = f" {permission.refusal(number, system_wide=False, user=nothing > 0)}" if number else ""
+        if self._unreadable and not number:
+            why = (
+                " pinprof is not permitted to read the program's memory, which Python lines beside samples of the "
+                f"kernel need: {self._unreadable}. {permission.allow()}"
+            )
         note = (
-            f"Timers inside the program recorded its CPU time; the kernel's own stacks, and some waits, were not.{why}"
+            f"Timers inside the program recorded its CPU time, but neither the kernel's own stacks nor some waits.{why}"
         )
         return ToolResult(self.under_way().facts, (note,))
 
@@ -83,7 +89,7 @@ class _Timers(Tool):
 def _join(setup: Setup) -> Sequence[Tool]:
     rate = min(setup.request.frequency, USUAL_RATE)
     setup.environment[inside.RATE_VARIABLE] = str(rate)
-    return [_Timers(rate)]
+    return [_Timers(rate, python.unreadable(setup.request))]
 
 
 COLLECTOR = Collector(_join, check, samples=True, inside=True, lost=SAMPLES_LOST, leaves=(f"{FOLDER}/*.bin",))

@@ -48,11 +48,14 @@ def _place_of_captures(_: Rehearsal) -> Check:
 
 
 def _native(found: Rehearsal) -> Check:
-    name, gain = NATIVE, "CPU time and page faults by function and line."
+    name, gain = NATIVE, "exact CPU time, and page faults by function and line."
     if number := permission.sampling_errno(kernel=False):
         return lacking(name, permission.refusal(number, system_wide=False, user=True), gain)
     if found.timers:
-        return Check(name, "info", "not used: it may not see the kernel, which timers inside the program estimate")
+        why = "it may not see the kernel, which timers inside the program estimate"
+        if not permission.sampling_errno():
+            why = "timers inside the program see Python lines as well, which may not be read from outside"
+        return Check(name, "info", f"not used: {why}")
     if not found.samples:
         return _unseen(name, found, "samples", gain)
     if problem := _loadable(name, UNWINDING, found):
@@ -65,7 +68,7 @@ def _timers(found: Rehearsal) -> Check:
     """What samples where perf events are not permitted, or not the kernel's."""
     if found.timers and found.samples:
         return Check(
-            TIMERS, "ok", "inside the program; they sample its CPU time where perf events may not see all of it"
+            TIMERS, "ok", "inside the program; they sample its CPU time where all of it can't be seen from outside"
         )
     return Check(TIMERS, "info", "not used: perf events do more" if found.samples else "not used")
 
@@ -74,6 +77,9 @@ def _kernel(found: Rehearsal) -> Check:
     name, gain = "sampling the kernel", "page faults, pinning and waits with their causes."
     if number := permission.sampling_errno():
         return lacking(name, permission.refusal(number, system_wide=False), gain)
+    if found.timers and (reason := permission.forbidden()):
+        text = f"permitted, but timers sample Python programs, whose memory pinprof can't read: {reason}"
+        return Check(name, "warning", text, permission.allow(), gain)
     if not found.kernel or not found.waits:
         return _unseen(name, found, "waits" if found.kernel else "stacks of the kernel", gain)
     return Check(

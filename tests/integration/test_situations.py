@@ -33,6 +33,7 @@ OWN = (
     "own",
     "Perf events are not permitted here: timers inside the program",
     "Perf events may not see the kernel here: timers inside the program",
+    "Python lines may not be read from outside the program here: timers inside",
     "/bin/sh: 1: echo: echo: I/O error",
     "sh: 0: getcwd() failed",
 )
@@ -228,6 +229,24 @@ CASES = (
         (("process_vm_readv fails with Operation not permitted", "docker run --cap-add SYS_PTRACE"),),
         program=PYTHON,
         options=LEAST[:2],
+        samples=False,
+    ),
+    docker(
+        "Docker with SYS_ADMIN and SYSLOG, Python's memory denied",
+        f"capabilities={DOCKER},sys_admin,syslog refuse=EPERM:process_vm_readv,ptrace",
+        (
+            "beside samples of the kernel need: process_vm_readv fails with",
+            "Start the container with `docker run --cap-add SYS_PTRACE`.",
+        ),
+        program=PYTHON,
+        options=LEAST[:2],
+        samples=False,
+        doctor={
+            "native collector": ("info", "timers inside the program see Python lines as well", ""),
+            "timers": ("ok", "they sample its CPU time", ""),
+            "Python lines": ("ok", "by the agent inside the program", ""),
+            "sampling the kernel": ("warning", "permitted, but timers", "docker run --cap-add SYS_PTRACE`."),
+        },
     ),
     Case("no tracefs, no namespaces", "refuse=EPERM:mount,unshare,setns,bpf,kcmp,pidfd_getfd"),
     Case("an old kernel", "refuse=ENOSYS:memfd_create,statx,pidfd_open,pidfd_getfd,clone3,move_pages,mlock2"),
@@ -420,6 +439,17 @@ def test_doctor_and_a_scenario_run_or_say_what_they_lack(case: Case, libraries: 
     assert "Traceback" not in done.stderr
     assert done.returncode == ("pinprof: error: " in done.stderr), done.stderr
     assert ("every element verified" in done.stdout) == (not done.returncode and bool(case.printed))
+
+
+def test_a_program_in_a_folder_of_another_user_is_named_with_the_status_of_a_shell(
+    libraries: Path, tmp_path: Path
+) -> None:
+    case = Case("", f"user={NOBODY}")
+    tmp_path.chmod(0o700)
+    folder = folder_of(case, libraries, tmp_path)
+    done = in_situation(case, folder, libraries, "record", *LEAST, program=(str(tmp_path / "private"),))
+    assert (done.returncode, done.stdout) == (127, "")
+    assert "private' can't be reached: Permission denied. Check the permissions of the folders" in done.stderr
 
 
 def test_libraries_that_may_not_be_executed_are_left_out(libraries: Path, tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ usage: python -m pinprof.collect.python_frames PID RATE SHARE OUTPUT < LIFELINE
 Looks come as decays do: how long the last one is ago says nothing of the next. So no rhythm of the program's keeps step
 with them, not even one that they cause: a thread that waits for a processor often gets it when a look ends, and what it
 does first would hardly be seen if looks kept their distance. Where a look takes long (many threads), looks become
-fewer: with all that is done around them, they take SHARE of one processor at most. What was seen becomes a gzip member
+fewer: with all that is done around them, they take SHARE of one processor at most; and where many threads want the
+processors, SHARE of what one of them gets. Else many recordings that start together, whose looks come before all else,
+would leave nothing to their programs. What was seen becomes a gzip member
 of OUTPUT every SEGMENT_S, written by a child, for which looking need not stop. SIGUSR1 asks for one at once; SIGUSR2
 does so too, and then nobody looks until SIGUSR1. SIGINT or the end of the lifeline ask for the last one.
 """
@@ -22,7 +24,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof.collect.proc import alive
+from pinprof.collect.proc import alive, runnable
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.python_frames.memory import Gone
 from pinprof.collect.python_frames.processes import Processes
@@ -33,6 +35,9 @@ MOST_ROWS = 500_000
 """The most that a segment holds, so that memory is bounded."""
 _IDLE_S, _BEGINNING_S, _RESTING_S = 0.02, 0.004, 0.004
 """Between two looks while nothing runs Python, and while something is about to; between two wakings while it rests."""
+_CHECKED_S = 0.05
+_CROWD = 2
+"""Threads for each processor, running or waiting for it: with more, looks become fewer."""
 
 
 class Watch:
@@ -49,6 +54,8 @@ class Watch:
         self._failed = 0
         self._usual_s = 1e-4
         """The CPU time from one look to the next."""
+        self._waiting = 0.0
+        """Threads for each processor, as they were over the last checks."""
 
     def stop(self, *_: object) -> None:
         """Finish soon."""
@@ -69,8 +76,9 @@ class Watch:
             self._usual_s += 0.05 * (min(used - before, 4 * self._usual_s) - self._usual_s)
             if not self._resting:
                 self._look(round(due * 1e9))
-            if looked > checked + 0.05:
+            if looked > checked + _CHECKED_S:
                 checked = looked
+                self._waiting += 0.1 * (runnable() / (os.cpu_count() or 1) - self._waiting)
                 if not alive(self._pid) or _hung_up():
                     break
             if self._cutting:
@@ -78,14 +86,15 @@ class Watch:
             if self._resting:
                 time.sleep(_RESTING_S)
                 continue
-            self._processes.update()
+            crowd = max(self._waiting / _CROWD, 1)
+            self._processes.update(crowd)
             if looked > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
                 self._store_beside()
             mean = _BEGINNING_S if self._processes.beginning else _IDLE_S
             if self._processes.interpreters:
                 mean = self._period_s
             now = time.monotonic()
-            due = max(looked + random.expovariate(1 / max(mean, self._usual_s / self._share)), now)
+            due = max(looked + random.expovariate(1 / max(mean, crowd * self._usual_s / self._share)), now)
             time.sleep(due - now)
         for name in sorted(set(self._processes.unknown.values())):
             print(UNKNOWN + name, flush=True)

@@ -39,8 +39,8 @@ class Processes:
         self.unknown: dict[int, str] = {}
         """pid → the name of its interpreter, which cannot be read."""
 
-    def update(self) -> None:
-        """Look for interpreters that began, if it is time to."""
+    def update(self, crowd: float = 1) -> None:
+        """Look for interpreters that began, if it is time to; the search may take `crowd` times less than usual."""
         for pid, interpreter in list(self.beginning.items()):
             try:
                 interpreter.list_threads()
@@ -58,9 +58,9 @@ class Processes:
             if begun >= due:
                 self._attempts[pid] = begun + pause, min(2 * pause, _SELDOM_S)
                 self._try(pid)
-        self._owed_s = max(self._owed_s - _SHARE * (begun - self._searched), 0.0) + time.thread_time() - used
+        self._owed_s = max(self._owed_s - _SHARE / crowd * (begun - self._searched), 0.0) + time.thread_time() - used
         self._searched = begun
-        self._next = begun + min(max(_SOON_S, (self._owed_s - _AT_ONCE_S) / _SHARE), _SELDOM_S)
+        self._next = begun + min(max(_SOON_S, (self._owed_s - _AT_ONCE_S / crowd) * crowd / _SHARE), _SELDOM_S)
 
     def gone(self, pid: int) -> None:
         """A process whose interpreter is gone: it has ended, or become another program."""

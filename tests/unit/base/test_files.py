@@ -14,6 +14,7 @@ import pytest
 
 from pinprof.base import files
 from pinprof.report.export.streams import text_output
+from tests.support.situation import SITUATION
 from tests.support.sources import calls
 
 ROOT = Path(__file__).parents[3]
@@ -156,3 +157,23 @@ def test_temporary_folders_of_killed_runs_go_with_the_next_one(tmp_path: Path) -
         for run in runs:
             run.communicate()
     assert not folders[1].exists()
+
+
+@pytest.mark.slow
+def test_a_temporary_folder_of_a_run_that_may_not_lock_is_not_taken_for_one_that_was_left_behind(
+    tmp_path: Path,
+) -> None:
+    run = subprocess.Popen(
+        [*SITUATION, "refuse=EPERM:flock", "--", sys.executable, "-c", HOLDS, str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert run.stdout is not None
+        told = run.stdout.readline().strip()
+        if not told:
+            pytest.skip("no seccomp filter can be made here")
+        with files.temporary_folder(str(tmp_path)):
+            assert (Path(told) / "content").exists()
+    finally:
+        run.communicate()
+    assert not Path(told).exists()

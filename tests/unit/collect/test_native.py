@@ -6,6 +6,7 @@ import os
 import platform
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from pinprof import collect
 from pinprof.base.errors import CollectError, ToolMissing, UsageError
 from pinprof.collect import RecordRequest, limits, native, own_processes, permission, timers
 from pinprof.collect import perf as perf_tool
+from pinprof.collect import python as python_lines
 from pinprof.collect.native import attached, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
@@ -303,6 +305,25 @@ def test_auto_takes_what_sees_most(
     monkeypatch.setattr(timers, "serves", lambda request: "nsys" not in request.collectors)
     request = RecordRequest(("true",), ("auto", *beside), call_graph=call_graph)
     assert collect.resolve(request).collectors == (chosen, *beside)
+
+
+@pytest.mark.parametrize(
+    ("program", "python", "denied", "chosen"),
+    [
+        (sys.executable, "auto", True, "timers"),
+        (sys.executable, "lines", True, "timers"),
+        (sys.executable, "auto", False, "native"),
+        (sys.executable, "off", True, "native"),
+        ("true", "auto", True, "native"),
+    ],
+)
+def test_where_pythons_memory_may_not_be_read_from_outside_timers_see_its_lines(
+    program: str, python: str, denied: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "samples_kernel", lambda _: True)
+    monkeypatch.setattr(timers, "serves", lambda _: True)
+    monkeypatch.setattr(python_lines, "forbidden", lambda: "it fails" if denied else "")
+    assert collect.resolve(RecordRequest((program,), ("auto",), python=python)).collectors == (chosen,)
 
 
 def test_copied_stacks_are_left_to_perf() -> None:

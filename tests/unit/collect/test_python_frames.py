@@ -362,8 +362,13 @@ def test_the_windows_of_looks_are_those_of_the_threads_seen_in_most_places() -> 
     assert sum("windows" in thread for thread in threads.values()) == 16
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: float, round_s: float) -> list[float]:
-    """When 4,000 looks come, of which each takes so much of a processor with what is done around it."""
+def looked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: float, round_s: float, crowd: int = 1
+) -> list[float]:
+    """When 4,000 looks come, of which each takes so much of a processor with what is done around it.
+
+    `crowd`: how many threads run or wait, for each processor.
+    """
     now, used, looks = [100.0], [0.0], []
     watch = watching.Watch(os.getpid(), 1000, share, tmp_path / "stacks")
 
@@ -384,8 +389,9 @@ def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: float, round_
         used[0] += round_s
 
     clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: used[0], sleep=sleep)
-    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown={})
+    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda _: None, unknown={})
     monkeypatch.setattr(watching, "time", clock)
+    monkeypatch.setattr(watching, "runnable", lambda: crowd * (os.cpu_count() or 1))
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)
     monkeypatch.setattr(watch, "_timeline", SegmentTimeline(10**14, 10**6))
@@ -404,6 +410,14 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
 def test_looks_take_their_share_of_a_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, share: float) -> None:
     looks = looked(monkeypatch, tmp_path, share, 0.0005)[1000:]
     assert 0.0005 * len(looks) / (looks[-1] - looks[0]) == pytest.approx(share, rel=0.1)
+
+
+@pytest.mark.parametrize(("crowd", "left"), [(2, 1.0), (8, 0.25), (200, 0.01)])
+def test_where_many_want_the_processors_looks_take_their_share_of_what_one_gets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, crowd: int, left: float
+) -> None:
+    looks = looked(monkeypatch, tmp_path, 0.1, 0.0005, crowd)[1000:]
+    assert 0.0005 * len(looks) / (looks[-1] - looks[0]) == pytest.approx(0.1 * left, rel=0.1)
 
 
 def test_readers_of_one_launch_share_what_they_take(tmp_path: Path) -> None:
