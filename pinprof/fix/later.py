@@ -211,9 +211,8 @@ def _with_first(block: cst.CSTNode, moved: Sequence[cst.SimpleStatementLine]) ->
     if isinstance(block, cst.IndentedBlock):
         return block.with_changes(body=[*moved, *block.body])
     assert isinstance(block, cst.SimpleStatementSuite)
-    semicolon = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
-    reads = [one.body[0].with_changes(semicolon=semicolon) for one in moved]
-    return block.with_changes(body=[*reads, *block.body])
+    line = cst.SimpleStatementLine(block.body, trailing_whitespace=block.trailing_whitespace)
+    return cst.IndentedBlock([*moved, line])
 
 
 def _followed_by(loop: cst.CSTNode, moved: Sequence[cst.CSTNode]) -> cst.FlattenSentinel[cst.CSTNode]:

@@ -140,6 +140,11 @@ class File:
         """All nodes that have a place."""
         return iter(self._positions)
 
+    def lines(self, node: cst.CSTNode) -> range:
+        """The lines of a node."""
+        place = self._positions[node]
+        return range(place.start.line, place.end.line + 1)
+
     def code(self, node: cst.CSTNode) -> str:
         """A node's text, without its comments' line."""
         return self._wrapper.module.code_for_node(node)

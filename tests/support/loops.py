@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pinprof.fix.source import File, NotCertain
+from pinprof.fix.transformations import CodeChange, line_changes
 from pinprof.fix.transformations import changed as with_changes
-from pinprof.fix.transformations import line_changes
 
 HERE = "# HERE"
 _HEAD = """\
@@ -194,8 +194,8 @@ def program(seed: int) -> str:
     return "\n".join([_HEAD, *middle, _TAIL])
 
 
-def changed(text: str) -> str:
-    """The program with all lines changed that a transformation is certain about; NotCertain where there is none."""
+def changes(text: str) -> tuple[File, list[CodeChange]]:
+    """All changes of marked lines that a transformation is certain about; NotCertain where there is none."""
     file = File(text)
     found, reason = [], NotCertain("No line is marked.")
     for number, line in enumerate(text.splitlines(), 1):
@@ -207,7 +207,12 @@ def changed(text: str) -> str:
                     reason = refused
     if not found:
         raise reason
-    return with_changes(file, found)
+    return file, found
+
+
+def changed(text: str) -> str:
+    """The program with all of them."""
+    return with_changes(*changes(text))
 
 
 def printed(text: str) -> tuple[str, str]:
