@@ -189,7 +189,9 @@ def test_a_value_that_few_steps_use_is_read_there() -> None:
     assert f"model.quiet:{moved}            print(loss, best)\n        elif" in after
     assert after.count("loss =") == 1
     one_line = f"{TORCH}for i in x:\n    v = x.item()\n    if i: print(v)\n"
-    assert changed(one_line, 4, "sync-less").endswith("for i in x:\n    if i:\n        v = x.item()\n        print(v)\n")
+    assert changed(one_line, 4, "sync-less").endswith(
+        "for i in x:\n    if i:\n        v = x.item()\n        print(v)\n"
+    )
 
 
 def test_a_value_that_is_used_after_a_loop_is_read_there() -> None:
