@@ -30,8 +30,11 @@ Become = Callable[[cst.CSTNode], "cst.CSTNode | cst.RemovalSentinel | cst.Flatte
 Marks = Mapping[cst.CSTNode, Become]
 _PRIVATE = re.compile(r"(?<![\w.])_[a-zA-Z]\w*")
 _UNWAITED = re.compile(r"non_blocking(?!\s*=\s*False)")
-_REWRITTEN = re.compile(r"\.pin_memory\(|\w\(.*pin_memory\s*=|copy_\(|\.to\(\s*[\"']cpu")
-"""What makes memory whose use has to wait for a copy: pinned, or a copy's target."""
+_REWRITTEN = re.compile(
+    r"\.pin_memory\(|copy_\(|\.to\(\s*[\"']cpu"
+    r"|\b(empty|zeros|ones|full|rand\w*|arange|tensor)(_like)?\((?:[^()]|\([^()]*\))*pin_memory"
+)
+"""What makes memory whose use has to wait for a copy: pinned, or a copy's target. A loader's batches have their own."""
 _HARMLESS = frozenset(
     {
         "no_grad",

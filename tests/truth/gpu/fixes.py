@@ -9,7 +9,7 @@ all.md: verdict, measured ratio, and the share of the hand-made cure's saving th
 be run are named with the reason, one that takes longer than `--limit` seconds is ended; the others go on.
 
 `--quick` records nothing: it changes the lines that end in GUILTY for every cure, or those that are named, and runs as
-is, changed and cured in turns, for about 40 s a program. With `--cpu` it takes the CPU time of all of the program, nine
+is, changed and cured in turns, for about 40 s a program. With `--cpu` it takes the CPU time of all of the program, five
 times, instead of the seconds that it prints: for machines that others use. DIR gets NAME.TRANSFORMATION.py and .diff.
 """
 
@@ -84,7 +84,7 @@ def quick(program: Path, out: Path, python: str, cures: list[str], *, cpu: bool 
     runs: dict[str, list[float]] = {}
     outputs: dict[str, str] = {}
     commands = {"as is": [program], "by hand": [program, "cured"]} | {name: [path] for name, path in variants.items()}
-    for _ in range(9 if cpu else 3):
+    for _ in range(5 if cpu else 3):
         for name, words in commands.items():
             left = (10 if cpu else 1) * _QUICK_S - (time.monotonic() - begun)
             if name in runs and left < 2 * max(map(max, runs.values())):

@@ -229,6 +229,9 @@ def test_a_read_may_be_what_waits_for_a_copy() -> None:
     assert "also waits for copies" in reason(copied, 7, "sync-less")
     summed = f"{TORCH}t = 0.0\nfor x in y:\n    h = x.to('cpu', non_blocking=True)\n    t += x.item()\nprint(t, h)\n"
     assert "also waits for copies" in reason(summed, 6, "sync-less")
+    loaded = USED.replace("x = model(step)", "x = model(b.to('cuda', non_blocking=True))")
+    assert changed(f"{loaded}b = DataLoader(y, pin_memory=True)\n", 7, "sync-less")
+    assert "also waits for copies" in reason(f"{loaded}b = torch.empty(\n    f(3), pin_memory=True)\n", 7, "sync-less")
 
 
 @pytest.mark.parametrize("line", [4, 6])
