@@ -64,8 +64,11 @@ def line_changes(file: File, line: int, cure: str) -> list[CodeChange]:
     """The changes of a line that carry out a cure; NotCertain with the first reason where there is none."""
     refused: list[NotCertain] = []
     found = []
-    for row in TRANSFORMATIONS.values():
-        if row.mark is None or cure not in row.cures or (row.library and not file.imports(row.library)):
+    rows = [row for row in TRANSFORMATIONS.values() if cure in row.cures]
+    if not rows:
+        raise NotCertain(f"No transformation carries out {cure}.")
+    for row in rows:
+        if row.mark is None or (row.library and not file.imports(row.library)):
             continue
         try:
             if marks := row.mark(file, line):
@@ -131,7 +134,7 @@ def _spawn(file: File, line: int) -> Marks:
         environment = cst.Arg(cst.parse_expression("os.environ"))
         spawn = cst.Call(cst.parse_expression("os.posix_spawn"), [*executed.args, environment])
         return {statement.value: become(spawn), following[0]: become(cst.RemoveFromParent())}
-    return {}
+    raise NotCertain("A library forks here, and its child may read anything that the program has.")
 
 
 def _executed(file: File, node: cst.CSTNode, fork: cst.Assign) -> cst.Call | None:
@@ -235,7 +238,7 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
             ),
             Transformation(
                 "spawned", "posix_spawn instead of fork", "os.posix_spawn starts the program.",
-                frozenset({"spawn"}), "os", _spawn, "None.",
+                frozenset({"spawn"}), "", _spawn, "None.",
             ),
             Transformation(
                 "kept-memory", "malloc that keeps freed memory", "malloc gives no memory back to the kernel.",

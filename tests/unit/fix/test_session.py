@@ -182,7 +182,7 @@ def test_every_opportunity_without_a_change_has_its_reason(project: Path, found:
     ]
     result = fixed(project)
     assert [one.reason for one in result.left_alone] == [
-        "Line 1 has no expression that a transformation for protect-less is certain about.",
+        "No transformation carries out protect-less.",
         "No numpy.memmap in mode 'c' is certainly what this line writes to.",
         "The line is not in a source of Python, C or C++.",
         "The file is not in the work tree.",
