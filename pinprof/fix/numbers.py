@@ -261,8 +261,13 @@ def _only_reads(file: File, use: cst.Name) -> bool:
 
 
 def _is_last(file: File, use: cst.Name, appends: list[cst.Name]) -> bool:
-    """Whether nothing is appended any more after a use: it returns the list, or follows all loops that append."""
+    """Whether nothing is appended any more after a use: it returns the list, or follows all loops that append.
+
+    A list that outlives its function is appended to when the function runs again.
+    """
     function = _function(file, use)
+    if function is not None and getattr(file.assignments(use)[0].scope, "node", None) is not function:
+        return False
     if function is None and any(_function(file, one) is not None for one in appends):
         return False
     if any(_function(file, one) is not function for one in appends):

@@ -385,6 +385,10 @@ def test_a_fork_that_starts_a_program_is_a_spawn() -> None:
         ("p.start()\n", 1, "spawn", "A library forks here"),
         (f"{TORCH}t = 0.0\nfor x in y:\n    t += x.item()\n    print(f'{{t=}}')\n", 5, "sync-less", "shows the name"),
         (f"{TORCH}t = []\nfor x in y:\n    t.append(x.item())\n    z = t\n", 5, "sync-less", "may hold the list t"),
+        (
+            f"{TORCH}t = []\ndef f(y):\n    global t\n    for x in y: t.append(x.item())\n    return t\n",
+            6, "sync-less", "may hold the list t",
+        ),
         (f"{TORCH}t = z = []\nfor x in y:\n    t.append(x.item())\n", 5, "sync-less", "another name"),
         (f"{TORCH}t = w\nfor x in y:\n    t += x.item()\n", 5, "sync-less", "something else than a number"),
         (f"{TORCH}t = 0.0\nfor x in y:\n    t += x.item()\nprint(locals())\n", 5, "sync-less", "The file has locals"),
