@@ -21,6 +21,7 @@ FORMATS = ("text", "markdown", "json")
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--apply", is_flag=True, help="Write what is proven to save into the work tree.")
 @click.option("--patch", type=click.Path(path_type=Path), help="Write what is proven to save as a patch to this file.")
+@click.option("--build", metavar="CMD", help="The command that compiles a program in C or C++, for example 'make'.")
 @click.option("--test", metavar="CMD", help="A command that must succeed with each change, for example 'pytest -x'.")
 @click.option("--same-output", is_flag=True, help="Require the same output to the byte, numbers such as times too.")
 @click.option(
@@ -52,6 +53,7 @@ FORMATS = ("text", "markdown", "json")
 def command(
     program: tuple[str, ...],
     patch: Path | None,
+    build: str | None,
     test: str | None,
     copied: tuple[Path, ...],
     measure: str,
@@ -92,6 +94,7 @@ def command(
         time_s=time_s,
         error=share,
         same_output=same_output,
+        build=tuple(shlex.split(build or "")),
         test=tuple(shlex.split(test or "")),
         copied=copied,
         apply=apply,

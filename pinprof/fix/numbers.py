@@ -16,7 +16,7 @@ from pinprof.fix.source import Become, File, Marks, NotCertain, bare, become, ca
 with packages_named():
     import libcst as cst
 
-_SEES = re.compile(r"\b(locals|globals|vars|exec|eval)\(|__all__")
+SEES = re.compile(r"\b(locals|globals|vars|exec|eval)\(|__all__")
 """What may see a name without naming it."""
 _READERS = frozenset({"len", "sum", "min", "max", "print", "sorted", "list", "tuple", "str", "repr", "any", "all"})
 """Functions that keep no list they are given."""
@@ -29,8 +29,9 @@ def keep_numbers(file: File, line: int) -> Marks:
     outer = [read for read in reads if not any(around in reads for around in file.around(read))]
     if not outer:
         return {}
-    if seen := _SEES.search(file.text):
+    if seen := SEES.search(file.text):
         raise NotCertain(f"The file has {seen[0].rstrip('(')}, which may see numbers that are not read yet.")
+    file.no_copies_unwaited()
     return _shown(file, _Waiting(file).all_of(outer[0]))
 
 
@@ -102,7 +103,7 @@ class _Waiting:
                 targets.add(given.target)  # type: ignore[arg-type]
                 if not isinstance(given.operator, cst.AddAssign):
                     raise NotCertain(f"{name.value} is more than a sum, in line {file.line(given)}.")
-            elif not isinstance(_bound_value(file, one.node), cst.Integer | cst.Float):
+            elif not isinstance(bound_value(file, one.node), cst.Integer | cst.Float):
                 raise NotCertain(f"{name.value} gets something else than a number, in line {file.line(one.node)}.")
         for use in file.uses(name):
             if use not in targets:
@@ -124,7 +125,7 @@ class _Waiting:
         if not self._first(bound):
             return
         _own(file, name)
-        if not all(_fresh(_bound_value(file, one.node)) for one in bound):
+        if not all(_fresh(bound_value(file, one.node)) for one in bound):
             raise NotCertain(f"{name.value} may be a list that has another name as well.")
         uses = file.uses(name)
         appends = [use for use in uses if _append_of(file, use) is not None]
@@ -223,7 +224,7 @@ def _own(file: File, name: cst.Name) -> None:
         raise NotCertain(f"{name.value} belongs to a class.")
 
 
-def _bound_value(file: File, node: cst.CSTNode) -> cst.BaseExpression | None:
+def bound_value(file: File, node: cst.CSTNode) -> cst.BaseExpression | None:
     """The expression that a plain assignment gives to a name, also to one of several: `a, b = [], []`."""
     target = file.parent(node)
     at = None
@@ -260,8 +261,13 @@ def _only_reads(file: File, use: cst.Name) -> bool:
 
 
 def _is_last(file: File, use: cst.Name, appends: list[cst.Name]) -> bool:
-    """Whether nothing is appended any more after a use: it returns the list, or follows all loops that append."""
+    """Whether nothing is appended any more after a use: it returns the list, or follows all loops that append.
+
+    A list that outlives its function is appended to when the function runs again.
+    """
     function = _function(file, use)
+    if function is not None and getattr(file.assignments(use)[0].scope, "node", None) is not function:
+        return False
     if function is None and any(_function(file, one) is not None for one in appends):
         return False
     if any(_function(file, one) is not function for one in appends):

@@ -7,6 +7,8 @@ with `non_blocking=True` no longer waits; where something else uses the memory, 
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from pinprof.base.errors import packages_named
 from pinprof.fix.source import (
     Become,
@@ -43,12 +45,19 @@ _WAITS = frozenset({"torch.cuda.synchronize"})
 
 
 def pin_results(file: File, line: int) -> Marks:
-    """`x.cpu()` and `x.to("cpu")` on a line copy into pinned memory."""
-    marks: dict[cst.CSTNode, Become] = {}
-    for node in file.expressions(line):
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and _to_host(node):
+    """`x.cpu()` and `x.to("cpu")` on a line copy to pinned memory; also before its `x.cuda()`."""
+    methods = [node for node in file.expressions(line) if _is_method(node)]
+    marks: dict[cst.CSTNode, Become] = {node: _pinned_result for node in methods if _to_host(node)}
+    back = {file.code(node.func.value) for node in methods if _to_gpu(file, node)}  # type: ignore[attr-defined]
+    for node in file.nodes() if back else ():
+        if _is_method(node) and _to_host(node) and file.code(node.func.value) in back:  # type: ignore[attr-defined]
+            file.statements(file.line(node))
             marks[node] = _pinned_result
     return without_comments(marks)
+
+
+def _is_method(node: cst.CSTNode) -> TypeGuard[cst.Call]:
+    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)
 
 
 def _to_host(node: cst.Call) -> bool:

@@ -18,11 +18,12 @@ from pinprof.base import files
 from pinprof.base.errors import TrialError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
+from pinprof.fix.native import SUFFIXES, NativeFile
 from pinprof.fix.result import FixedChange, FixResult, LeftAlone, Verdict
 from pinprof.fix.source import File, NotCertain
 from pinprof.fix.transformations import CodeChange, changed, line_changes, program_changes
 from pinprof.fix.tree import WorkTree
-from pinprof.trial import prediction, processes, session
+from pinprof.trial import keeper, prediction, processes, session
 from pinprof.trial.cures import CURES, TrialCure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import CureResult
@@ -46,6 +47,8 @@ class FixRequest:
     """A share of 1: rounds go on until every ratio is known to it, or the time is up."""
     same_output: bool = False
     """Compare bytes, not only what two runs as is have in common."""
+    build: tuple[str, ...] = ()
+    """A command that builds the program in a copy; empty: nothing is to be built."""
     test: tuple[str, ...] = ()
     """A command that must end with status 0 in every copy."""
     copied: tuple[Path, ...] = ()
@@ -69,7 +72,7 @@ class _Made:
 def fix(request: FixRequest, given: Mapping[str, str], say: Say) -> FixResult:
     """Change, measure and, where asked for, apply; TrialError where the program cannot be repeated."""
     tree = WorkTree(request.here, request.copied)
-    with files.temporary_folder() as folder:
+    with files.temporary_folder() as folder, keeper.kept(folder):
         return _Fix(request, given, folder, tree, say).result()
 
 
@@ -77,7 +80,7 @@ class _Fix:
     def __init__(self, request: FixRequest, given: Mapping[str, str], folder: Path, tree: WorkTree, say: Say) -> None:
         self._request, self._given, self._folder, self._tree, self._say = request, given, folder, tree, say
         self._as_is = folder / "as-is"
-        self._files: dict[Path, File] = {}
+        self._files: dict[Path, File | NativeFile] = {}
         self._made: dict[str, _Made] = {}
         self._left: list[LeftAlone] = []
         self._notes: list[str] = []
@@ -86,10 +89,9 @@ class _Fix:
         """Go through all of it."""
         self._say("Copying the work tree")
         there = self._tree.copy(self._as_is)
+        if problem := self._problem(there):
+            raise TrialError(f"As it is, the {problem}.", "Give a command that ends with status 0.", "not-repeatable")
         words = self._tree.command(there, self._request.command)
-        if self._request.test and (problem := self._tested(there)):
-            problem = f"As it is, the test {problem}"
-            raise TrialError(f"{problem}.", "Give a command that ends with status 0.", "not-repeatable")
         asked = TrialRequest(
             words,
             measure=self._request.measure,
@@ -137,7 +139,10 @@ class _Fix:
         try:
             path = self._path(recorded)
             main = main or path
-            found += [(path, change) for change in line_changes(self._file(path), one.site.line, one.cure.id)]
+            file = self._file(path)
+            if isinstance(file, NativeFile):
+                raise NotCertain(f"No transformation carries out {one.cure.id} in C or C++.")
+            found += [(path, change) for change in line_changes(file, one.site.line, one.cure.id)]
         except NotCertain as error:
             refused = error
         if main is not None:
@@ -146,10 +151,12 @@ class _Fix:
             raise refused
         return found
 
-    def _file(self, path: Path) -> File:
+    def _file(self, path: Path) -> File | NativeFile:
         if path not in self._files:
             try:
-                self._files[path] = File(self._tree.text(path), main=path == self._main())
+                text = self._tree.text(path)
+                native = path.suffix in SUFFIXES
+                self._files[path] = NativeFile(text) if native else File(text, main=path == self._main())
             except ValueError as error:
                 raise NotCertain(f"{path} is not UTF-8.") from error
         return self._files[path]
@@ -166,8 +173,8 @@ class _Fix:
         number = len(self._made) + 1
         row_id, text = f"change-{number}", changed(self._files[path], [change])
         there = self._tree.copy(self._folder / row_id, {path: text})
-        if self._request.test and (problem := self._tested(there)):
-            raise NotCertain(f"With the change, the test {problem}.")
+        if problem := self._problem(there):
+            raise NotCertain(f"With the change, the {problem}.")
         kind, place = change.transformation, f"{path}:{change.line}" if change.line else str(path)
         row = TrialCure(
             row_id,
@@ -196,8 +203,10 @@ class _Fix:
     def _path(self, recorded: str) -> Path:
         """The file of an opportunity below the work tree's top."""
         path = Path(recorded)
-        if not recorded or path.suffix != ".py":
-            raise NotCertain("The line is not in a Python file.")
+        if path.suffix in SUFFIXES and not self._request.build:
+            raise NotCertain("The line is in C or C++: --build CMD gives the command that compiles it.")
+        if path.suffix not in {".py", *SUFFIXES}:
+            raise NotCertain("The line is not in a source of Python, C or C++.")
         if not path.is_absolute():
             path = self._tree.here.relative_to(self._tree.root) / path
         elif path.resolve().is_relative_to(self._as_is.resolve()):
@@ -206,12 +215,15 @@ class _Fix:
             raise NotCertain("The file is not in the work tree.")
         return path
 
-    def _tested(self, there: Path) -> str:
-        """How the user's test fails in a copy, as a part of a sentence; empty where it passes."""
-        self._say("Running the test")
-        words = self._tree.command(there, self._request.test)
-        ended = processes.run(words, self._given, self._folder, session.LIMIT_S)
-        return ended.ending if ended.status or ended.timed_out else ""
+    def _problem(self, there: Path) -> str:
+        """How the user's build or test fails in a copy, as a part of a sentence; empty where both pass."""
+        for name, words in (("build", self._request.build), ("test", self._request.test)):
+            if words:
+                self._say(f"Running the {name}")
+                ended = processes.run(self._tree.command(there, words), self._given, self._folder, session.LIMIT_S)
+                if ended.status or ended.timed_out:
+                    return f"{name} {ended.ending}"
+        return ""
 
     def _main(self) -> Path | None:
         """The file that the command runs as the main program, below the work tree's top; None where that is unknown."""
@@ -250,13 +262,13 @@ class _Fix:
             return kept
         made = [self._made[one.measured.id] for one in kept]
         there = self._tree.copy(self._folder / _TOGETHER, self._texts(made))
-        row = replace(
-            made[0].row,
-            id=_TOGETHER,
-            title="all changes together",
-            command=self._tree.command(there, self._request.command),
-        )
-        if not (self._request.test and self._tested(there)):
+        if not self._problem(there):
+            row = replace(
+                made[0].row,
+                id=_TOGETHER,
+                title="all changes together",
+                command=self._tree.command(there, self._request.command),
+            )
             found = session.trial(replace(asked, rows=lambda _: [row], time_s=asked.time_s / 2), self._given, self._say)
             if _verdict(found.cures[0]) == "keep":
                 return kept

@@ -17,6 +17,7 @@ with packages_named():
     import libcst as cst
     from libcst.metadata import (
         Assignment,
+        BuiltinAssignment,
         MetadataWrapper,
         ParentNodeProvider,
         PositionProvider,
@@ -24,10 +25,16 @@ with packages_named():
         ScopeProvider,
     )
 
-Become = Callable[[cst.CSTNode], "cst.CSTNode | cst.RemovalSentinel"]
+Become = Callable[[cst.CSTNode], "cst.CSTNode | cst.RemovalSentinel | cst.FlattenSentinel[cst.CSTNode]"]
 """What a marked node becomes, whose children may have changed already."""
 Marks = Mapping[cst.CSTNode, Become]
 _PRIVATE = re.compile(r"(?<![\w.])_[a-zA-Z]\w*")
+_UNWAITED = re.compile(r"non_blocking(?!\s*=\s*False)")
+_REWRITTEN = re.compile(
+    r"\.pin_memory\(|copy_\(|\.to\(\s*[\"']cpu"
+    r"|\b(empty|zeros|ones|full|rand\w*|arange|tensor)(_like)?\((?:[^()]|\([^()]*\))*pin_memory"
+)
+"""What makes memory whose use has to wait for a copy: pinned, or a copy's target. A loader's batches have their own."""
 _HARMLESS = frozenset(
     {
         "no_grad",
@@ -136,6 +143,11 @@ class File:
         """All nodes that have a place."""
         return iter(self._positions)
 
+    def lines(self, node: cst.CSTNode) -> range:
+        """The lines of a node."""
+        place = self._positions[node]
+        return range(place.start.line, place.end.line + 1)
+
     def code(self, node: cst.CSTNode) -> str:
         """A node's text, without its comments' line."""
         return self._wrapper.module.code_for_node(node)
@@ -147,6 +159,16 @@ class File:
         if not found or not all(isinstance(one, Assignment) for one in found):
             raise NotCertain(f"Nothing in the file binds {name.value}.")
         return found
+
+    def unbound(self, name: cst.Name) -> bool:
+        """Whether nothing in the file binds a name, so that it is Python's own."""
+        scope = self._scopes.get(name)
+        return scope is not None and all(isinstance(one, BuiltinAssignment) for one in scope[name.value])
+
+    def no_copies_unwaited(self) -> None:
+        """NotCertain where a read from the GPU may be what copies that do not block are waited for with."""
+        if _UNWAITED.search(self.text) and _REWRITTEN.search(self.text):
+            raise NotCertain("A read from the GPU also waits for copies, and the file has some that do not block.")
 
     def uses(self, name: cst.Name) -> list[cst.Name]:
         """Every place that reads a name, in order; NotCertain where it is used in a way that hides them."""
@@ -273,13 +295,3 @@ def with_keyword(name: str, value: str) -> Become:
 def become(made: cst.CSTNode | cst.RemovalSentinel) -> Become:
     """Something that does not depend on the node."""
     return lambda _: made
-
-
-def both(one: Become, other: Become) -> Become:
-    """One change after another."""
-
-    def become_both(node: cst.CSTNode) -> cst.CSTNode | cst.RemovalSentinel:
-        made = one(node)
-        return other(made) if isinstance(made, cst.CSTNode) else made
-
-    return become_both

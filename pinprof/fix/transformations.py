@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
@@ -17,9 +16,12 @@ from types import MappingProxyType
 from pinprof.base.errors import packages_named
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fix.gathering import gather_rows
+from pinprof.fix.later import read_later
+from pinprof.fix.native import NativeFile
 from pinprof.fix.numbers import keep_numbers
+from pinprof.fix.options import offload_pinned, on_line, option, weights_pinned
 from pinprof.fix.pinning import pin_made, pin_results, stage, unpin
-from pinprof.fix.source import File, Marks, NotCertain, become, has_comment, keyword, last_name, with_keyword
+from pinprof.fix.source import File, Marks, NotCertain, become, has_comment
 
 with packages_named():
     import libcst as cst
@@ -62,8 +64,11 @@ def line_changes(file: File, line: int, cure: str) -> list[CodeChange]:
     """The changes of a line that carry out a cure; NotCertain with the first reason where there is none."""
     refused: list[NotCertain] = []
     found = []
-    for row in TRANSFORMATIONS.values():
-        if row.mark is None or cure not in row.cures or (row.library and not file.imports(row.library)):
+    rows = [row for row in TRANSFORMATIONS.values() if cure in row.cures]
+    if not rows:
+        raise NotCertain(f"No transformation carries out {cure}.")
+    for row in rows:
+        if row.mark is None or (row.library and not file.imports(row.library)):
             continue
         try:
             if marks := row.mark(file, line):
@@ -76,56 +81,16 @@ def line_changes(file: File, line: int, cure: str) -> list[CodeChange]:
     return found
 
 
-def program_changes(file: File, cure: str) -> list[CodeChange]:
-    """The lines at the top of a program that carry out a cure."""
+def program_changes(file: File | NativeFile, cure: str) -> list[CodeChange]:
+    """The lines at the top of a program, or at the end of a source in C, that carry out a cure."""
     rows = [row for row in TRANSFORMATIONS.values() if row.mark is None and cure in row.cures]
     return [CodeChange(row, 0, {}) for row in rows if not row.library or file.imports(row.library)]
 
 
-def changed(file: File, changes: Sequence[CodeChange]) -> str:
+def changed(file: File | NativeFile, changes: Sequence[CodeChange]) -> str:
     """A file's text with changes; NotCertain where it would not be valid."""
     marks = {node: made for change in changes for node, made in change.marks.items()}
     return file.changed(marks, [name for change in changes for name in change.transformation.inserts])
-
-
-_RANDOM = re.compile(r"rand|shuffle\s*=\s*True|[Dd]ropout|seed")
-
-
-def _option(called: str, name: str, positional: int = 0, needs: str = "") -> Callable[[File, int], Marks]:
-    """A transformation that gives the call of a name in the file an option, `True`.
-
-    `positional` arguments may stand before it; `needs` is another option without which it means nothing.
-    """
-
-    def mark(file: File, line: int) -> Marks:
-        calls = [node for node in file.nodes() if isinstance(node, cst.Call) and last_name(node.func) == called]
-        calls = [node for node in calls if keyword(node, needs) is not None] if needs else calls
-        if len(calls) > 1:
-            calls = [call for call in calls if _on_line(file, line, call)] or calls
-        if len(calls) > 1:
-            raise NotCertain(
-                f"The file calls {called} {len(calls)} times, and the recording does not say which is meant."
-            )
-        for call in calls:
-            if any(one.star for one in call.args) or sum(not one.keyword for one in call.args) > positional:
-                raise NotCertain(f"The options of {called} are given without their names.")
-            if file.code(keyword(call, name) or cst.Name("False")) == "True":
-                raise NotCertain(f"{called} has {name}=True already.")
-            if name.endswith("persistent_workers") and (seen := _RANDOM.search(file.text)):
-                raise NotCertain(f"The file has {seen[0]}: workers that stay may draw other random numbers.")
-        return dict.fromkeys(calls, with_keyword(name, "True"))
-
-    return mark
-
-
-def _on_line(file: File, line: int, call: cst.Call) -> bool:
-    """Whether a line holds a call, or the name that it is given to."""
-    statement = file.parent(call)
-    target = file.code(statement.targets[0].target) if isinstance(statement, cst.Assign) else None
-    nodes = list(file.expressions(line))
-    return call in nodes or any(
-        isinstance(node, cst.Name | cst.Attribute) and file.code(node) == target for node in nodes
-    )
 
 
 def _copy_mapped(file: File, line: int) -> Marks:
@@ -135,7 +100,7 @@ def _copy_mapped(file: File, line: int) -> Marks:
     ]
     calls = [call for call in calls if '"c"' in file.code(call) or "'c'" in file.code(call)]
     if len(calls) > 1:
-        calls = [call for call in calls if _on_line(file, line, call)]
+        calls = [call for call in calls if on_line(file, line, call)]
     if any(word in file.text for word in ("._mmap", ".filename", ".offset", ".mode")):
         raise NotCertain("The file looks at the mapping itself.")
     if len(calls) != 1:
@@ -169,7 +134,7 @@ def _spawn(file: File, line: int) -> Marks:
         environment = cst.Arg(cst.parse_expression("os.environ"))
         spawn = cst.Call(cst.parse_expression("os.posix_spawn"), [*executed.args, environment])
         return {statement.value: become(spawn), following[0]: become(cst.RemoveFromParent())}
-    return {}
+    raise NotCertain("A library forks here, and its child may read anything that the program has.")
 
 
 def _executed(file: File, node: cst.CSTNode, fork: cst.Assign) -> cst.Call | None:
@@ -203,11 +168,11 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
         for row in (
             Transformation(
                 "save-on-cpu-pinned", "save_on_cpu(pin_memory=True)", "Activations are saved in pinned memory.",
-                _FRESH | _PAGEABLE, "torch", _option("save_on_cpu", "pin_memory"), _PINNED,
+                _FRESH | _PAGEABLE, "torch", option("save_on_cpu", "pin_memory"), _PINNED,
             ),
             Transformation(
                 "offload-pinned", "CPUOffloadPolicy(pin_memory=True)", "FSDP keeps what it offloads in pinned memory.",
-                _FRESH | _PAGEABLE, "torch", _option("CPUOffloadPolicy", "pin_memory"), _PINNED,
+                _FRESH | _PAGEABLE, "torch", option("CPUOffloadPolicy", "pin_memory"), _PINNED,
             ),
             Transformation(
                 "pinned-results", "copying results into pinned memory", "`.cpu()` copies into pinned memory.",
@@ -223,27 +188,39 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
             ),
             Transformation(
                 "loader-pinned", "DataLoader(pin_memory=True)", "A thread of the loader pins every batch.",
-                _PAGEABLE, "torch", _option("DataLoader", "pin_memory", 5), _PINNED,
+                _PAGEABLE, "torch", option("DataLoader", "pin_memory", 5), _PINNED,
             ),
             Transformation(
                 "trainer-pinned", "TrainingArguments(dataloader_pin_memory=True)", "The Trainer's loader pins batches.",
-                _PAGEABLE, "transformers", _option("TrainingArguments", "dataloader_pin_memory", 1), _PINNED,
+                _PAGEABLE, "transformers", option("TrainingArguments", "dataloader_pin_memory", 1), _PINNED,
+            ),
+            Transformation(
+                "deepspeed-pinned", '"offload_optimizer": {"pin_memory": True}', "DeepSpeed pins what it offloads.",
+                _FRESH | _PAGEABLE, "", offload_pinned, "What is offloaded stays pinned.",
+            ),
+            Transformation(
+                "accelerate-pinned", "cpu_offload(state_dict=…) with pinned tensors", "Weights are pinned once.",
+                _FRESH | _PAGEABLE, "accelerate", weights_pinned, "A pinned copy of the weights.",
             ),
             Transformation(
                 "loader-keeps-workers", "DataLoader(persistent_workers=True)", "Workers stay from epoch to epoch.",
-                frozenset({"spawn"}), "torch", _option("DataLoader", "persistent_workers", 5, "num_workers"),
+                frozenset({"spawn"}), "torch", option("DataLoader", "persistent_workers", 5, "num_workers"),
                 "The workers' memory stays between epochs.",
             ),
             Transformation(
                 "trainer-keeps-workers", "TrainingArguments(dataloader_persistent_workers=True)",
                 "Workers stay from epoch to epoch.", frozenset({"spawn"}), "transformers",
-                _option("TrainingArguments", "dataloader_persistent_workers", 1, "dataloader_num_workers"),
+                option("TrainingArguments", "dataloader_persistent_workers", 1, "dataloader_num_workers"),
                 "The workers' memory stays between epochs.",
             ),
             Transformation(
                 "kept-numbers", "reading numbers later", "Numbers stay on the GPU until the program uses them.",
                 frozenset({"sync-less"}), "torch", keep_numbers, "Up to 1,024 numbers wait on the GPU.",
                 ("kept_numbers",),
+            ),
+            Transformation(
+                "read-when-used", "reading values where they are used", "Only steps that use a value read it.",
+                _FRESH | _PAGEABLE | {"sync-less", "keep-resident"}, "", read_later, "None.",
             ),
             Transformation(
                 "gathered-rows", "copying rows together", "Rows are gathered, and copied at once.",
@@ -261,7 +238,7 @@ TRANSFORMATIONS: Mapping[str, Transformation] = MappingProxyType(
             ),
             Transformation(
                 "spawned", "posix_spawn instead of fork", "os.posix_spawn starts the program.",
-                frozenset({"spawn"}), "os", _spawn, "None.",
+                frozenset({"spawn"}), "", _spawn, "None.",
             ),
             Transformation(
                 "kept-memory", "malloc that keeps freed memory", "malloc gives no memory back to the kernel.",

@@ -16,7 +16,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
 from pinprof.base.units import format_share
 from pinprof.machine.libraries import INSIDE
-from pinprof.trial import environment, prediction, processes, recorded, rounds
+from pinprof.trial import environment, keeper, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, TrialCure, answering
 from pinprof.trial.measure import Measure
 from pinprof.trial.output import Reference
@@ -104,7 +104,7 @@ def trial(
     unknown(request.cures)
     if not request.record and not request.cures:
         raise UsageError("Without a recorded run, pinprof can't choose cures.", "Name cures with --cure.", "cure")
-    with files.temporary_folder() as folder:
+    with files.temporary_folder() as folder, keeper.kept(folder):
         return _Trial(request, given, folder, say, clock).result()
 
 

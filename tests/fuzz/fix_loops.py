@@ -8,6 +8,7 @@ COUNT is 500 without one. Ends with status 1, and the seeds, where a changed pro
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 
 from tests.support import loops
@@ -15,6 +16,7 @@ from tests.support import loops
 
 def main() -> None:
     """Change and run the programs of COUNT seeds."""
+    importlib.import_module("torch")  # without it, all programs end with the same error
     parser = argparse.ArgumentParser()
     parser.add_argument("count", nargs="?", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pinprof.fix.source import File, NotCertain
+from pinprof.fix.transformations import CodeChange, line_changes
 from pinprof.fix.transformations import changed as with_changes
-from pinprof.fix.transformations import line_changes
 
 HERE = "# HERE"
 _HEAD = """\
@@ -35,6 +35,7 @@ total = 0.0
 count = 0
 v = w.sum()
 d = w.double()
+def step_of(x): x.add_(1); return True
 """
 _TAIL = """
 print(losses, repr(total), repr(count), kept, seen)
@@ -52,6 +53,23 @@ _READS = (
     "total += v.item()", "total += float(v)", "count += (w > 0).sum().item()", "total += v.item() if i % 3 else {k}",
     "count += v.item()", "losses.append(float(v.item()))", "total += v.item() * 2", "print(v.item())",
 )  # fmt: skip
+_LATER = (
+    "h = v.item(){h}\n{s}if i % 2: kept.append(h)",
+    "h = float(v){h}\n{s}g = w.mean().item(){h}\n{s}if i > 2:\n{s}    print(h, g)\n{s}elif i: print(i)",
+    "h = w.detach().cpu().tolist(){h}\n{s}if i == 1 or not w.ndim:\n{s}    kept.append(h)\n{s}    w += 1",
+    "h = v.item(){h}\n{s}if i % 2 == 0: calls.append(lambda: h)",
+    "h = w.sum().item(){h}\n{s}if step_of(w): print(h)",
+    "h = np.asarray(w.tolist()){h}\n{s}if i: print(h)\n{s}if not i: print(h)",
+    "h = w[i % 3].item(){h}\n{s}w.mul_(2)\n{s}if i: kept.append(h)",
+    "h = w.abs().detach().cpu().numpy(){h}\n{s}if i > 1: seen[i] = h.tolist()",
+    "h = w.mean().item(){h}\n{s}if i < 3:\n{s}    for h in range(2): print(h)",
+    "h = w.norm().item(){h}\n{s}if (x := i) > 1: print(h, x)",
+    "for j in range(3):\n{s}    w += j\n{s}    h = w.sum().item(){h}\n{s}print(h)",
+    "for j in range(3):\n{s}    w += j\n{s}    h = w.sum().item(){h}\n{s}    if j == i: break\n{s}print(h)",
+    "for j in range(2):\n{s}    w += j\n{s}    h = w[0].detach().cpu(){h}\n{s}w += 1\n{s}kept.append(h.tolist())",
+    "for j in range(i + 1):\n{s}    w += j\n{s}    h = w[0].item(){h}\n{s}kept.append(h)",
+)  # fmt: skip
+"""Values that few steps use; some a transformation must refuse."""
 _AFTER = (
     "w += 1", "d.mul_(0.5)", "w.mul_(0.5)", "v = v + 1", "print(losses[-1:])", "print(f'{{total:.6f}} {{count}}')",
     "kept.append(total)",
@@ -94,6 +112,8 @@ def _body(pick: random.Random, indent: str) -> list[str]:
     lines = [line.format(k=pick.choice(["1", "0.5", "3"])) for line in lines]
     if pick.random() < 0.3:
         lines.append(indent + pick.choice(_COPIES).format(s=indent, h=f"  {HERE}"))
+    if pick.random() < 0.5:
+        lines.append(indent + pick.choice(_LATER).format(s=indent, h=f"  {HERE}"))
     return lines
 
 
@@ -174,8 +194,8 @@ def program(seed: int) -> str:
     return "\n".join([_HEAD, *middle, _TAIL])
 
 
-def changed(text: str) -> str:
-    """The program with all lines changed that a transformation is certain about; NotCertain where there is none."""
+def changes(text: str) -> tuple[File, list[CodeChange]]:
+    """All changes of marked lines that a transformation is certain about; NotCertain where there is none."""
     file = File(text)
     found, reason = [], NotCertain("No line is marked.")
     for number, line in enumerate(text.splitlines(), 1):
@@ -187,7 +207,12 @@ def changed(text: str) -> str:
                     reason = refused
     if not found:
         raise reason
-    return with_changes(file, found)
+    return file, found
+
+
+def changed(text: str) -> str:
+    """The program with all of them."""
+    return with_changes(*changes(text))
 
 
 def printed(text: str) -> tuple[str, str]:

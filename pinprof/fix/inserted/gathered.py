@@ -16,13 +16,14 @@ def _gather(target, source, rows, non_blocking):
     import torch
 
     to, at = [one for one, _ in rows], [other for _, other in rows]
-    both, limits = (target, source), ((to, target), (at, source))
+    both = (target, source)
     plain = [type(one) is torch.Tensor and one.layout is torch.strided and one.ndim > 0 for one in both]
     fits = len(rows) > 1 and all(plain)
     fits = fits and not any(one.requires_grad or one.is_quantized or one.is_conj() or one.is_neg() for one in both)
     fits = fits and target.dtype == source.dtype and target.shape[1:] == source.shape[1:] and len({*to}) == len(to)
     fits = fits and target.untyped_storage().data_ptr() != source.untyped_storage().data_ptr()
-    if not fits or not all(type(row) is int and 0 <= row < len(one) for some, one in limits for row in some):
+    fits = fits and {*map(type, to), *map(type, at)} == {int}
+    if not fits or min(to + at) < 0 or max(to) >= len(target) or max(at) >= len(source):
         for one, other in rows:
             target[one].copy_(source[other], non_blocking=non_blocking)
         return

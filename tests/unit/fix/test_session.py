@@ -182,9 +182,9 @@ def test_every_opportunity_without_a_change_has_its_reason(project: Path, found:
     ]
     result = fixed(project)
     assert [one.reason for one in result.left_alone] == [
-        "Line 1 has no expression that a transformation for protect-less is certain about.",
+        "No transformation carries out protect-less.",
         "No numpy.memmap in mode 'c' is certainly what this line writes to.",
-        "The line is not in a Python file.",
+        "The line is not in a source of Python, C or C++.",
         "The file is not in the work tree.",
     ]
     assert headline(result) == "No change is proven to save: 0 changes measured, 4 left alone."
@@ -217,6 +217,44 @@ def test_of_two_changes_for_the_same_line_the_better_one_is_kept(
     found[:] = [("train.py", LINE + 4, "read-file"), ("train.py", LINE + 4, "huge-pages")]
     result = fixed(project)
     assert [one.verdict for one in result.changes] == ["keep", "alternative"]
+
+
+NATIVE = """\
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+    void *one = malloc(64 << 20);
+    printf("seconds %d\\n", mallinfo2().hblks ? 2 : 1); // whether it is a mapping of its own
+    free(one);
+    return 0;
+}
+"""
+
+
+def test_a_program_in_c_is_built_in_each_copy(project: Path, found: list[tuple[str, int, str]]) -> None:
+    (project / "p.c").write_text(NATIVE)
+    found[:] = [("p.c", 7, "reuse-memory"), ("p.c", 7, "share-memory"), ("p.cc", 7, "reuse-memory")]
+    commit(project)
+    asked = session.FixRequest(("./p",), project, measure=parse("regex:seconds ([0-9.]+)"))
+    build = ("gcc", "-o", "p", "p.c")
+    result = session.fix(replace(asked, build=build), os.environ, lambda _: None)
+    assert [(one.verdict, one.place) for one in result.changes] == [("keep", "p.c")]
+    assert [one.reason for one in result.left_alone] == [
+        "No transformation carries out share-memory in C or C++.",
+        "The file is not in the work tree.",
+    ]
+    assert "+    mallopt(M_MMAP_MAX, 0);" in result.patch
+    assert git(project, "status", "--porcelain") == ""
+    with pytest.raises(TrialError, match="As it is, the build exits with"):
+        session.fix(replace(asked, build=("false",)), os.environ, lambda _: None)
+    (project / "p").write_bytes(b"#!/bin/sh\necho seconds 1\n")
+    (project / "p").chmod(0o755)
+    commit(project)
+    said = session.fix(asked, os.environ, lambda _: None).left_alone[0].reason
+    assert said == "The line is in C or C++: --build CMD gives the command that compiles it."
 
 
 @pytest.mark.usefixtures("found")
@@ -303,9 +341,23 @@ def test_the_answer_fits_its_schema_and_the_command_line(project: Path, monkeypa
 
     monkeypatch.setattr(session, "fix", fix)
     monkeypatch.chdir(project)
-    done = pinprof("fix", "--apply", "--test", "pytest -x", "--same-output", "--patch", "x.patch", "--", "a", "-b")
+    done = pinprof(
+        "fix",
+        "--apply",
+        "--test",
+        "pytest -x",
+        "--same-output",
+        "--build",
+        "make x",
+        "--patch",
+        "x.patch",
+        "--",
+        "a",
+        "-b",
+    )
     assert done.returncode == 0, done.stderr
     assert asked[0].command == ("a", "-b")
+    assert asked[0].build == ("make", "x")
     assert (asked[0].test, asked[0].apply, asked[0].same_output) == (("pytest", "-x"), True, True)
     assert (project / "x.patch").read_text() == result.patch
     assert "lines of inserted functions" in done.stdout

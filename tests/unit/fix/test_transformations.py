@@ -7,11 +7,14 @@ import difflib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pinprof.base.errors import missing_package
+from pinprof.fix import source
+from pinprof.fix.native import NativeFile
 from pinprof.fix.source import File, NotCertain
 from pinprof.fix.transformations import TRANSFORMATIONS, line_changes, program_changes
 from pinprof.fix.transformations import changed as with_changes
@@ -166,6 +169,167 @@ def test_a_function_may_return_a_number_that_waits() -> None:
         line_changes(file, 4, "sync-less")
 
 
+USED = f"""{TORCH}def train(n, model):
+    for step in range(n):
+        x = model(step)
+        # how good it is
+        loss = x.mean().item()  # read
+        best = float(x.max)
+        if step % 100 == 0 and not model.quiet:
+            print(loss, best)
+        elif n: pass
+"""
+
+
+def test_a_value_that_few_steps_use_is_read_there() -> None:
+    moved = (
+        "\n            # how good it is\n            loss = x.mean().item()  # read\n            best = float(x.max)\n"
+    )
+    after = changed(USED, 7, "sync-less")
+    assert f"model.quiet:{moved}            print(loss, best)\n        elif" in after
+    assert after.count("loss =") == 1
+    one_line = f"{TORCH}for i in x:\n    v = x.item()\n    if i: print(v)\n"
+    assert changed(one_line, 4, "sync-less").endswith(
+        "for i in x:\n    if i:\n        v = x.item()\n        print(v)\n"
+    )
+
+
+def test_a_value_that_is_used_after_a_loop_is_read_there() -> None:
+    text = "import jax\n\nN = 3\nfor i in range(N):\n    s = f(s)\n    host = jax.device_get(s)\nprint(host)\n"
+    after = changed(text, 6, "keep-resident")
+    assert after.endswith("    s = f(s)\nhost = jax.device_get(s)\nprint(host)\n")
+    for other in ("range(len(s))", "range(0)", "s"):
+        assert "not certain" in reason(text.replace("range(N)", other), 6, "keep-resident")
+    assert "not certain" in reason(text.replace("f(s)", "f(s)\n    if s: break"), 7, "keep-resident")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("step % 100 == 0 and", "step_of(x) and"),  # a test may change what is read
+        ("step % 100 == 0 and", "(x := step) and"),
+        ("print(loss, best)", "calls.append(lambda: loss)"),  # which would see an older value
+        ("elif n: pass", "elif n: print(loss)"),
+        ("        if step", "        x += 1\n        if step"),
+        ("x.mean().item()", "queue.get()"),  # each read takes something
+        ("x.mean().item()", "x.cpu()"),  # a module's moves the module
+        ("x = model(step)", "x = model(step)\n        loss = 3"),
+    ],
+)  # fmt: skip
+def test_a_value_stays_where_it_may_be_another_later(old: str, new: str) -> None:
+    text = USED.replace(old, new)
+    assert text != USED
+    line = next(at for at, one in enumerate(text.splitlines(), 1) if "# read" in one)
+    with pytest.raises(NotCertain):
+        changed(text, line, "sync-less")
+
+
+def test_a_read_may_be_what_waits_for_a_copy() -> None:
+    copied = USED.replace("x = model(step)", "host.copy_(model(step), non_blocking=True); x = host")
+    assert "also waits for copies" in reason(copied, 7, "sync-less")
+    summed = f"{TORCH}t = 0.0\nfor x in y:\n    h = x.to('cpu', non_blocking=True)\n    t += x.item()\nprint(t, h)\n"
+    assert "also waits for copies" in reason(summed, 6, "sync-less")
+    loaded = USED.replace("x = model(step)", "x = model(b.to('cuda', non_blocking=True))")
+    assert changed(f"{loaded}b = DataLoader(y, pin_memory=True)\n", 7, "sync-less")
+    assert "also waits for copies" in reason(f"{loaded}b = torch.empty(\n    f(3), pin_memory=True)\n", 7, "sync-less")
+
+
+@pytest.mark.parametrize("line", [4, 6])
+def test_a_module_that_goes_to_the_host_and_back_is_pinned_there(line: int) -> None:
+    text = f"{TORCH}for layer in layers:\n    layer.to('cuda')\n    x = layer(x)\n    layer.to('cpu')\n"
+    assert changed(text, line, "pin-source").endswith("    x = layer(x)\n    _to_host(layer)\n")
+
+
+def inserted(name: str, **words: str) -> dict[str, Any]:
+    """What a transformation inserts, with words changed so that it runs without a GPU."""
+    text = (Path(source.__file__).parent / "inserted" / f"{name}.py").read_text().partition("# ---- inserted\n")[2]
+    for old, new in words.items():
+        assert old in text
+        text = text.replace(old, new)
+    made: dict[str, Any] = {}
+    exec(text, made)
+    return made
+
+
+def test_a_module_is_moved_as_pytorch_does() -> None:
+    torch = pytest.importorskip("torch")
+    to_host = inserted("pinned", **{"is_cuda": "is_cpu", ", pin_memory=True": ""})["_to_host"]
+    layer = torch.nn.LSTM(4, 4)
+    names, before = {name: id(one) for name, one in layer.named_parameters()}, layer.weight_ih_l0.data_ptr()
+    x = torch.ones(2, 4)
+    layer(x)[0].sum().backward()
+    expected = layer(x)[0].tolist()
+    assert to_host(layer) is layer
+    assert {name: id(one) for name, one in layer.named_parameters()} == names
+    assert layer.weight_ih_l0.data_ptr() != before
+    assert layer.weight_ih_l0.grad is not None
+    assert layer(x)[0].tolist() == expected
+
+
+def test_a_parameter_is_pinned_once_where_nothing_shares_its_memory() -> None:
+    torch = pytest.importorskip("torch")
+    pins = {'type != "cuda"': 'type != "meta"', "pin_memory()": "clone()", "value.is_pinned()": "value in pinned"}
+    made = inserted("staged", **pins)
+    made["pinned"] = pinned = _Identities()
+    to_device = made["_to_device"]
+    alone, shared, viewed = (torch.nn.Parameter(torch.ones(1 << 18)) for _ in range(3))
+    mapped = torch.nn.Parameter(torch.from_numpy(np.ones(1 << 18, np.float32)))
+    shared.share_memory_()
+    view = viewed.detach()
+    before = [one.data_ptr() for one in (alone, shared, viewed, mapped)]
+    with torch.inference_mode():
+        for one in (alone, shared, viewed, mapped):
+            assert to_device(one, "meta").is_meta
+    assert [one.data_ptr() for one in (alone, shared, viewed, mapped)][1:] == before[1:]
+    assert alone.data_ptr() != before[0]
+    assert not alone.is_inference()
+    alone.sum().backward()
+    assert view.data_ptr() == before[2]
+    assert alone.grad is not None
+    pinned.all.append(alone)
+    waits = to_device(alone, "meta", non_blocking=True, dtype=torch.float64)
+    assert waits.dtype is torch.float64
+    assert waits.requires_grad
+
+
+class _Identities:
+    """A set of tensors, which == compares element by element."""
+
+    def __init__(self) -> None:
+        self.all: list[object] = []
+
+    def __contains__(self, one: object) -> bool:
+        return any(one is other for other in self.all)
+
+
+def test_deepspeed_pins_what_it_offloads() -> None:
+    text = 'c = {\n    "offload_optimizer": {"device": "cpu"},\n'
+    text += '    "offload_param": {"device": "cpu", "pin_memory": False},\n}\n'
+    pinned = '{"device": "cpu", "pin_memory": True}'
+    after = changed(f"{text}engine.step()\n", 5, "pin-source")
+    assert after == f'c = {{\n    "offload_optimizer": {pinned},\n    "offload_param": {pinned},\n}}\nengine.step()\n'
+    lines = 'c = {"offload_param": {\n    "device": "cpu",\n    "ratio": 1,\n}}\n'
+    assert changed(lines, 1, "pin-source") == lines.replace("1,\n", '1,\n    "pin_memory": True,\n')
+    assert "pin_memory already" in reason(after, 5, "pin-source")
+    assert "no dictionary with the device cpu" in reason(text.replace('"cpu"}', "where}"), 1, "pin-source")
+
+
+def test_accelerate_gets_pinned_weights() -> None:
+    text = 'from accelerate import cpu_offload\ncpu_offload(model, "cuda")\nmodel(x)\n'
+    weights = "{name: tensor.cpu().pin_memory() for name, tensor in model.state_dict().items()}"
+    assert f'cpu_offload(model, "cuda", state_dict={weights})\n' in changed(text, 3, "pin-source")
+    assert "weights of its own" in reason(text.replace('"cuda"', "state_dict=w"), 3, "pin-source")
+
+
+def test_a_source_in_c_gets_lines_at_its_end() -> None:
+    before = "int main(void) { return 0; }"
+    (change,) = program_changes(NativeFile(before), "reuse-memory")
+    after = with_changes(NativeFile(before), [change])
+    assert after.startswith(f"{before}\n\n#include <malloc.h>\n")
+    assert after.count("mallopt(") == 2
+    assert not program_changes(NativeFile(before), "share-memory")
+
+
 ROWS = f"""{TORCH}def f(t, s, order):
     for a, b in enumerate(order):
         t[a].copy_(s[b], non_blocking=True)  # why
@@ -217,9 +381,14 @@ def test_a_fork_that_starts_a_program_is_a_spawn() -> None:
         (f"{TORCH}f = lambda a: a.cpu()\n", 3, "pinned-buffer", "has no expression"),
         (f"{TORCH}x = a.cpu(memory)\n", 3, "pinned-buffer", "has no expression"),
         ("x = = 1\n", 1, "pinned-buffer", "syntax is unknown"),
-        ("x = 1\n", 1, "protect-less", "has no expression"),
+        ("x = 1\n", 1, "protect-less", "No transformation carries out protect-less"),
+        ("p.start()\n", 1, "spawn", "A library forks here"),
         (f"{TORCH}t = 0.0\nfor x in y:\n    t += x.item()\n    print(f'{{t=}}')\n", 5, "sync-less", "shows the name"),
         (f"{TORCH}t = []\nfor x in y:\n    t.append(x.item())\n    z = t\n", 5, "sync-less", "may hold the list t"),
+        (
+            f"{TORCH}t = []\ndef f(y):\n    global t\n    for x in y: t.append(x.item())\n    return t\n",
+            6, "sync-less", "may hold the list t",
+        ),
         (f"{TORCH}t = z = []\nfor x in y:\n    t.append(x.item())\n", 5, "sync-less", "another name"),
         (f"{TORCH}t = w\nfor x in y:\n    t += x.item()\n", 5, "sync-less", "something else than a number"),
         (f"{TORCH}t = 0.0\nfor x in y:\n    t += x.item()\nprint(locals())\n", 5, "sync-less", "The file has locals"),
@@ -338,7 +507,7 @@ def test_changed_loops_print_the_same() -> None:
         ("    d += 1\n    x.append(d[0].item())  # HERE", ".to(kind, copy=True)", ".to(kind)"),
         ("    t += (d * 0.1).sum().item()  # HERE", "torch.float64 if real", "torch.float32 if real"),
         ("    x.append(d[i].item())  # HERE\n    x.sort()", "numbers[at] = one", "pass"),
-        ("    for a, b in enumerate([1, -1]):\n        h[a].copy_(d[b])  # HERE", "0 <= row < len(one)", "True"),
+        ("    for a, b in enumerate([1, -1]):\n        h[a].copy_(d[b])  # HERE", "min(to + at) < 0", "False"),
     ],
 )
 def test_inserted_code_is_as_careful_as_it_must_be(body: str, sound: str, careless: str) -> None:
