@@ -71,6 +71,12 @@ def idle_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Att
     )
 
 
+def resting(capture: Capture) -> Bool:
+    """Per sample, whether it is a wait of a thread without work, to which no range is the thread's own time."""
+    idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[capture.samples.event]
+    return idle & ~np.isin(capture.samples.tid, np.unique(capture.ranges.tid)) if idle.any() else idle
+
+
 def _idle(capture: Capture, attribution: Attribution, waiting: Bool) -> Bool:
     """Per sample, whether an idle thread waits for work there; its other waits are waits like any."""
     samples = capture.samples

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.intervals import batches
-from pinprof.analyze.ranges.membership import Events, Scopes
+from pinprof.analyze.ranges.membership import WHOLE, Events, Scopes
 from pinprof.analyze.ranges.order import smallest
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
@@ -59,6 +59,37 @@ def summed(
         of, what = cells.keys
         spreads = None if value is None else _spreads(cells, value[row])
         yield Sums(of, what, tuple(cells.sum(amount[row]) for amount in amounts), spreads)
+
+
+def overlapping(
+    scopes: Scopes, events: Events, rows: Int64, length: Int64, code: NDArray[np.integer]
+) -> Iterator[Sums]:
+    """The cells of some intervals, which begin when the events do: how much of them lies in each scope, and a nought.
+
+    How much of several lies before an instant is a sum over those that have begun, less one over those that have ended.
+    """
+    for number in np.unique(code[rows]).tolist():
+        alike = rows[code[rows] == number]
+        total = np.zeros(len(scopes), np.int64)
+        total[WHOLE] = length[alike].sum()
+        for owner in np.unique(scopes.owner).tolist():
+            mine = alike[events.counted(owner, alike)]
+            begin = np.sort(events.time_ns[mine])
+            ends = np.sort(events.time_ns[mine] + length[mine])
+            here = scopes.owner == owner
+            before = [_before(begin, at) - _before(ends, at) for at in (scopes.start_ns[here], scopes.end_ns[here])]
+            np.add.at(total, scopes.path[here] + 1, before[1] - before[0])
+        scope = np.flatnonzero(total)
+        yield Sums(scope, np.full(len(scope), number), (total[scope], np.zeros(len(scope), np.int64)), None)
+
+
+def _before(instants: Int64, at: Int64) -> Int64:
+    """Per instant of `at` how long before it the others are, those before it taken together.
+
+    Of a long recording this is more than 64 bits hold; a difference of two of them is right all the same.
+    """
+    past = np.searchsorted(instants, at, "left")
+    return np.asarray(past * at - np.append(0, np.cumsum(instants))[past])
 
 
 def _spreads(cells: Groups, value: Int64) -> Spreads:
