@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import Groups, group
-from pinprof.analyze.intervals import batches
+from pinprof.analyze.intervals import batches, union_by_key
 from pinprof.analyze.ranges.membership import WHOLE, Events, Scopes
 from pinprof.analyze.ranges.order import smallest
 from pinprof.base.lazy_dataclass import dataclass
@@ -68,25 +68,25 @@ def overlapping(
 
     How much of several lies before an instant is a sum over those that have begun, less one over those that have ended.
     """
-    for number in np.unique(code[rows]).tolist():
-        alike = rows[code[rows] == number]
+    asleep = np.zeros(len(events), np.bool_) if events.kernel_thread is None else events.kernel_thread
+    alike = group(asleep[rows].astype(np.int8), events.pid[rows], code[rows])
+    for number, what in enumerate(alike.keys[2].tolist()):
+        mine = rows[alike.of == number]
+        here = events.counted(scopes.owner, np.full(len(scopes.owner), mine[0]))
+        path, start, end = union_by_key(scopes.path[here], scopes.start_ns[here], scopes.end_ns[here])
+        begin, ends = np.sort(events.time_ns[mine]), np.sort(events.time_ns[mine] + length[mine])
+        before = [_before(begin, at) - _before(ends, at) for at in (start, end)]
         total = np.zeros(len(scopes), np.int64)
-        total[WHOLE] = length[alike].sum()
-        for owner in np.unique(scopes.owner).tolist():
-            mine = alike[events.counted(owner, alike)]
-            begin = np.sort(events.time_ns[mine])
-            ends = np.sort(events.time_ns[mine] + length[mine])
-            here = scopes.owner == owner
-            before = [_before(begin, at) - _before(ends, at) for at in (scopes.start_ns[here], scopes.end_ns[here])]
-            np.add.at(total, scopes.path[here] + 1, before[1] - before[0])
+        total[WHOLE] = length[mine].sum()
+        np.add.at(total, path + 1, before[1] - before[0])
         scope = np.flatnonzero(total)
-        yield Sums(scope, np.full(len(scope), number), (total[scope], np.zeros(len(scope), np.int64)), None)
+        yield Sums(scope, np.full(len(scope), what), (total[scope], np.zeros(len(scope), np.int64)), None)
 
 
 def _before(instants: Int64, at: Int64) -> Int64:
     """Per instant of `at` how long before it the others are, those before it taken together.
 
-    Of a long recording this is more than 64 bits hold; a difference of two of them is right all the same.
+    This may be more than 64 bits hold; a difference of two of them is right all the same.
     """
     past = np.searchsorted(instants, at, "left")
     return np.asarray(past * at - np.append(0, np.cumsum(instants))[past])
