@@ -10,8 +10,8 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.course.course import Around
-from pinprof.analyze.idle import idle_apart, resting
-from pinprof.analyze.ranges.spans import cut, cut_at
+from pinprof.analyze.idle import idle_apart
+from pinprof.analyze.ranges.spans import cut, cut_at, resting
 from pinprof.analyze.recorder import recorder_apart
 from pinprof.analyze.restriction import Attributed, is_empty, restricted
 from pinprof.analyze.results import EventResult, Finding, RangeResult

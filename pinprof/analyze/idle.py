@@ -21,10 +21,10 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import Groups, group
+from pinprof.analyze.ranges.spans import IDLE_EVENT
 from pinprof.base.columns import numbered, numbered_pairs, pack
 from pinprof.data.model import NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
 
-IDLE_EVENT = "idle-threads"
 IDLE = LEAF["wait.idle"]
 
 IDLE_SHARE = 0.95
@@ -69,12 +69,6 @@ def idle_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Att
         replace(capture, events=events, samples=replace(samples, event=event)),
         replace(attribution, leaf=leaf),
     )
-
-
-def resting(capture: Capture) -> Bool:
-    """Per sample, whether it is a wait of a thread without work, to which no range is the thread's own time."""
-    idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[capture.samples.event]
-    return idle & ~np.isin(capture.samples.tid, np.unique(capture.ranges.tid)) if idle.any() else idle
 
 
 def _idle(capture: Capture, attribution: Attribution, waiting: Bool) -> Bool:

@@ -2,7 +2,7 @@
 
 Afterwards every interval lies inside a range or outside it, so that sums over a range, a filter of the page or an
 export count exactly the part that overlaps, by its begin, like any other sample. Threads without work wait for nearly
-the whole run: their waits stay whole (`idle.resting`) for all that does not count single pieces (`Run.in_pieces`),
+the whole run: their waits stay whole (`resting`) for all that does not count single pieces (`Run.in_pieces`),
 since there would be as many of these as threads times edges of ranges.
 """
 
@@ -20,10 +20,18 @@ from pinprof.data.model import CONTINUED, Bool, Capture, Int64
 if TYPE_CHECKING:
     from pinprof.analyze.attribution.attribute import Attribution
 
+IDLE_EVENT = "idle-threads"
+"""The event of the waits of threads without work."""
 MOST_PIECES = 4_000_000
 """With more pieces than this only the edges of outermost ranges cut, and with still more none."""
 _EVERY_RANGE = -2
 """Stands for the process of a kernel thread, whose intervals every range cuts."""
+
+
+def resting(capture: Capture) -> Bool:
+    """Per sample, whether it is a wait of a thread without work, and of none whose own time a range takes."""
+    idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[capture.samples.event]
+    return idle & ~np.isin(capture.samples.tid, np.unique(capture.ranges.tid)) if idle.any() else idle
 
 
 def cut(capture: Capture, attribution: Attribution, whole: Bool | None = None) -> tuple[Capture, Attribution]:

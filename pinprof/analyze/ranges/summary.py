@@ -10,9 +10,9 @@ from pinprof.analyze.attribution.attribute import GROUPS, Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.groups import group
-from pinprof.analyze.idle import resting
 from pinprof.analyze.ranges.membership import WHOLE, Membership
 from pinprof.analyze.ranges.own_samples import own_samples
+from pinprof.analyze.ranges.spans import resting
 from pinprof.analyze.ranges.sums import overlapping, summed
 from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import EventResult, RangeResult
