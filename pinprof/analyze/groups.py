@@ -151,12 +151,24 @@ def _each_at(what: np.ufunc, total: Int64, index: NDArray[np.integer], values: N
 
 
 def _sparse(*columns: NDArray[np.integer]) -> Groups:
-    """Groups where the columns' extents are too wide for one number: by the rank of each value in its column."""
-    values, ranks = zip(*(np.unique(column.astype(np.int64), return_inverse=True) for column in columns), strict=True)
-    of = np.zeros(len(columns[0]), np.int64)
-    for rank, column in zip(ranks, values, strict=True):
-        # The ranks of what came before are below the rows, so a code of two columns has 64 bits for 2^31 rows.
-        of = np.unique(of * len(column) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
+    """Groups where the columns' extents are too wide for one number: what came before gives way to its rank."""
+    of, cells = np.zeros(len(columns[0]), np.int64), 1
+    for column, low, size in zip(columns, *_extents(columns), strict=True):
+        if cells * size >= _TOO_MANY:
+            cells, of = _ranks(of)
+        if cells * size >= _TOO_MANY:
+            # Ranks are below the rows, so that a code of two columns has 64 bits for 2^31 rows.
+            size, place = _ranks(column.astype(np.int64))
+        else:
+            place = column.astype(np.int64) - low
+        of, cells = of * size + place, cells * size
+    of = _ranks(of)[1]
     first, count = np.unique(of, return_index=True, return_counts=True)[1:]
     keys = tuple(column.astype(np.int64)[first] for column in columns)
     return Groups(keys, of.astype(np.int64), count.astype(np.int64))
+
+
+def _ranks(values: Int64) -> tuple[int, Int64]:
+    """How many different values there are, and the place of each among them."""
+    distinct, place = np.unique(values, return_inverse=True)
+    return len(distinct), place.reshape(-1)

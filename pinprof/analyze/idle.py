@@ -21,10 +21,10 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import Groups, group
+from pinprof.analyze.ranges.spans import IDLE_EVENT
 from pinprof.base.columns import numbered, numbered_pairs, pack
 from pinprof.data.model import NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
 
-IDLE_EVENT = "idle-threads"
 IDLE = LEAF["wait.idle"]
 
 IDLE_SHARE = 0.95

@@ -46,6 +46,10 @@ class Attributed:
         """With the capture's calls."""
         return cls(capture, attribution, prepare_calls(capture.activity) if capture.activity is not None else None)
 
+    def with_samples(self, capture: Capture, attribution: Attribution) -> Attributed:
+        """The same calls beside other samples."""
+        return Attributed(capture, attribution, self.calls)
+
 
 def restricted(whole: Attributed, part: Part) -> Attributed:
     """The part of a capture, whose waits were cut at its edges; what is known of its calls stays known."""

@@ -32,6 +32,7 @@ from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.ranges.membership import Membership, membership
+from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.restriction import Attributed, during
 from pinprof.analyze.results import EventResult, Finding, RangeResult, main_event
@@ -56,6 +57,8 @@ class Run:
     """Which part of the recording this is; None: all of it."""
     around: Around | None = None
     """What the part was taken from."""
+    uncut: Attributed | None = None
+    """The same with each wait in one piece, as it was recorded; None of a part."""
     searches: bool = True
     """Whether the run's course, its ledger and opportunities are of interest; they are None without."""
 
@@ -78,6 +81,14 @@ class Run:
     def members(self) -> Membership:
         """What belongs to the ranges; its paths are those of `ranges`, in the same order."""
         return membership(self.capture)
+
+    @cached_property
+    def in_pieces(self) -> Run:
+        """The same with the waits of threads without work cut by ranges as well: for what counts single samples."""
+        capture, attribution = cut(self.capture, self.attribution)
+        if capture is self.capture:
+            return self
+        return replace(self, attributed=self.attributed.with_samples(capture, attribution))
 
     @cached_property
     def sites(self) -> Sites:
@@ -210,7 +221,10 @@ class Run:
     @cached_property
     def blame(self) -> BlameResult | None:
         """Who waits for whom; None where no waits were recorded."""
-        return blame_of(self.capture, self.attribution, self.sites) if self.course is not None else None
+        if self.course is None:
+            return None
+        waits = self.uncut or self.attributed
+        return blame_of(waits.capture, waits.attribution, self.sites)
 
     @cached_property
     def rates(self) -> RateBook:

@@ -51,12 +51,12 @@ def part_alone(capture: Capture, selection: Selection | None) -> Capture:
     """The selected part of a capture, without an analysis of the whole."""
     if selection is None:
         return capture
-    from pinprof.analyze.ranges.spans import cut, cut_at
+    from pinprof.analyze.ranges.spans import cut_at, cut_capture
     from pinprof.analyze.restriction import is_empty, part_of
     from pinprof.analyze.selection import resolve
 
     part = resolve(capture, selection)
-    chosen = part_of(cut(cut_at(capture, part.window.edges)), part)
+    chosen = part_of(cut_capture(cut_at(capture, part.window.edges)), part)
     if is_empty(chosen):
         raise part.nothing()
     return chosen

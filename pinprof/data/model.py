@@ -297,6 +297,11 @@ class SampleTable(Table):
     mapped: UInt8 | None = None
     """What the data address lies in (`Mapped`); None where no recorder knew mappings."""
 
+    @property
+    def begun(self) -> Bool:
+        """Per sample, whether it was recorded as one: it is no later piece of an interval that was cut."""
+        return np.ones(len(self), np.bool_) if self.wait is None else self.wait & CONTINUED == 0
+
 
 BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ, BY_EXIT = range(4)
 """Values of `WakeupTable.context`: a thread woke another; an interrupt did, while whatever thread ran; work did that

@@ -118,6 +118,7 @@ def _wall(analysis: Run, doing: CourseTable) -> Iterator[Row]:
 
 def _events(analysis: Run) -> Iterator[Row]:
     """What events count over all threads, by cause, range and line."""
+    analysis = analysis.in_pieces
     capture, samples = analysis.capture, analysis.capture.samples
     if not len(samples):
         return

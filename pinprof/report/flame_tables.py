@@ -34,8 +34,12 @@ class Numbered(Generic[_Value]):
 
 
 def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData | None:
-    """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`."""
+    """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`.
+
+    `shown` are the stacks of the analysis, or of all its waits in pieces: those samples are drawn.
+    """
     capture = shown.capture
+    drawn = analysis if len(analysis.capture.samples) == len(capture.samples) else analysis.in_pieces
     samples, stacks = capture.samples, capture.stacks
     if not samples.weight.any():
         return None
@@ -71,14 +75,14 @@ def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData |
         decided=decided,
         node=node,
         event=samples.event.astype(np.uint8),
-        cause=analysis.attribution.leaf.astype(np.int16),
-        likely=analysis.attribution.heuristic.astype(np.uint8),
+        cause=drawn.attribution.leaf.astype(np.int16),
+        likely=drawn.attribution.heuristic.astype(np.uint8),
         thread=thread,
         weight=samples.weight,
         time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
         threads=threads,
         timed=timed,
-        ranges=_range_rows(analysis, row_of),
+        ranges=_range_rows(drawn, row_of),
         start_ns=start,
         names=tuple(names.index),
         dsos=tuple(dsos.index),

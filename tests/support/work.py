@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tracemalloc
 from collections.abc import Callable
 from types import FrameType
 
@@ -25,3 +26,13 @@ def calls(function: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+def peak_bytes(function: Callable[[], object]) -> int:
+    """Bytes that Python and numpy hold at most at a time while a function runs, beyond what they held before."""
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -11,7 +11,7 @@ from pinprof.analyze.blame.charging import AWAITED, Blame
 from pinprof.analyze.blame.results import HolderKind
 from pinprof.analyze.blame.timelines import Doing
 from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits
-from pinprof.analyze.idle import IDLE_EVENT
+from pinprof.analyze.ranges.spans import IDLE_EVENT
 from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, NO_NODE, READY

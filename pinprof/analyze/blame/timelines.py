@@ -9,8 +9,8 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.analyze.intervals import Intervals, numbers, union
+from pinprof.analyze.ranges.spans import IDLE_EVENT
 from pinprof.base.columns import Bool, Int64, narrowed
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event

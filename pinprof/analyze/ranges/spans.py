@@ -1,12 +1,15 @@
 """Intervals off the CPU, cut where ranges begin and end.
 
 Afterwards every interval lies inside a range or outside it, so that sums over a range, a filter of the page or an
-export count exactly the part that overlaps, by its begin, like any other sample.
+export count exactly the part that overlaps, by its begin, like any other sample. Threads without work wait for nearly
+the whole run: their waits stay whole (`resting`) for all that does not count single pieces (`Run.in_pieces`),
+since there would be as many of these as threads times edges of ranges.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,31 +17,57 @@ from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
 from pinprof.data.model import CONTINUED, Bool, Capture, Int64
 
+if TYPE_CHECKING:
+    from pinprof.analyze.attribution.attribute import Attribution
+
+IDLE_EVENT = "idle-threads"
+"""The event of the waits of threads without work."""
 MOST_PIECES = 4_000_000
 """With more pieces than this only the edges of outermost ranges cut, and with still more none."""
 _EVERY_RANGE = -2
 """Stands for the process of a kernel thread, whose intervals every range cuts."""
 
 
-def cut(capture: Capture) -> Capture:
+def resting(capture: Capture) -> Bool:
+    """Per sample, whether it is a wait of a thread without work, and of none whose own time a range takes."""
+    idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[capture.samples.event]
+    return idle & ~np.isin(capture.samples.tid, np.unique(capture.ranges.tid)) if idle.any() else idle
+
+
+def cut(capture: Capture, attribution: Attribution, whole: Bool | None = None) -> tuple[Capture, Attribution]:
     """The same capture with its intervals in pieces; itself where there is nothing to cut.
 
-    A range cuts the intervals that may belong to it (`ranges.membership`).
+    A range cuts the intervals that may belong to it (`ranges.membership`), but none that stays `whole` (a mask).
     """
+    pieces, row = _in_pieces(capture, whole)
+    if row is None:
+        return pieces, attribution
+    columns = {name: getattr(attribution, name)[row] for name in ("leaf", "work", "groups", "heuristic")}
+    return pieces, replace(attribution, **columns)
+
+
+def cut_capture(capture: Capture) -> Capture:
+    """The same of a capture that nobody has explained."""
+    return _in_pieces(capture, None)[0]
+
+
+def _in_pieces(capture: Capture, whole: Bool | None) -> tuple[Capture, Int64 | None]:
+    """The capture, and per sample which one it was before; None where it is the same capture."""
     samples, ranges = capture.samples, capture.ranges
     spans = capture.spans
-    rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
+    chosen = spans[samples.event] & (samples.weight > 0) if spans.any() else np.zeros(len(samples), np.bool_)
+    rows = np.flatnonzero(chosen if whole is None else chosen & ~whole)
     if not len(rows) or not len(ranges):
-        return capture
-    for chosen in (np.ones(len(ranges), np.bool_), ranges.depth == 0):
-        edges, low, high = _edges(capture, rows, chosen)
+        return capture, None
+    for cutting in (np.ones(len(ranges), np.bool_), ranges.depth == 0):
+        edges, low, high = _edges(capture, rows, cutting)
         pieces = int((high - low).sum())
         if not pieces:
-            return capture
+            return capture, None
         if pieces <= MOST_PIECES:
             return _cut(capture, rows, edges, low, high)
     note = "Waits are counted where they began: too many of them reach across the edges of ranges."
-    return capture.with_notes(note)
+    return capture.with_notes(note), None
 
 
 def cut_at(capture: Capture, edges: Int64) -> Capture:
@@ -50,7 +79,7 @@ def cut_at(capture: Capture, edges: Int64) -> Capture:
         return capture
     low = np.searchsorted(edges, samples.time_ns[rows], "right")
     high = np.searchsorted(edges, samples.time_ns[rows] + samples.weight[rows], "left")
-    return _cut(capture, rows, edges, low, np.maximum(low, high))
+    return _cut(capture, rows, edges, low, np.maximum(low, high))[0]
 
 
 def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, Int64, Int64]:
@@ -72,7 +101,7 @@ def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, Int64, I
     return np.concatenate(by_process), low, np.maximum(low, high)
 
 
-def _cut(capture: Capture, rows: Int64, edges: Int64, low: Int64, high: Int64) -> Capture:
+def _cut(capture: Capture, rows: Int64, edges: Int64, low: Int64, high: Int64) -> tuple[Capture, Int64]:
     samples = capture.samples
     row, edge = numbers(low, high)
     inside = edges[edge]
@@ -90,5 +119,6 @@ def _cut(capture: Capture, rows: Int64, edges: Int64, low: Int64, high: Int64) -
     wait = np.zeros(len(source), np.uint8) if samples.wait is None else samples.wait[source]
     wait[len(samples) :] |= CONTINUED
     order = np.argsort(begin, kind="stable")
-    table = replace(samples.take(source[order]), time_ns=begin[order], weight=weight[order], wait=wait[order])
-    return replace(capture, samples=table)
+    row = source[order]
+    table = replace(samples.take(row), time_ns=begin[order], weight=weight[order], wait=wait[order])
+    return replace(capture, samples=table), row

@@ -12,10 +12,11 @@ from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import WHOLE, Membership
 from pinprof.analyze.ranges.own_samples import own_samples
-from pinprof.analyze.ranges.sums import summed
+from pinprof.analyze.ranges.spans import resting
+from pinprof.analyze.ranges.sums import overlapping, summed
 from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import EventResult, RangeResult
-from pinprof.data.model import CONTINUED, Capture, Event, Int64, clock_event
+from pinprof.data.model import Capture, Event, Int64, clock_event
 
 
 class _Tally:
@@ -109,14 +110,19 @@ def _weights(capture: Capture, tally: _Tally, members: Membership) -> list[dict[
     """Per scope, code → (weight, samples)."""
     samples, scopes = capture.samples, members.of_samples
     # An interval off the CPU that was cut counts as a sample once, where it began.
-    begun = (
-        np.ones(len(samples), np.int64) if samples.wait is None else (samples.wait & CONTINUED == 0).astype(np.int64)
-    )
+    begun = samples.begun.astype(np.int64)
     weights: list[dict[int, tuple[int, int]]] = [{} for _ in range(len(scopes))]
-    for cells in summed(scopes, members.samples, tally.code, (samples.weight, begun)):
+    # Waits that stay whole are in a range for as long as they overlap it.
+    whole = resting(capture)
+    shared = np.where(whole, 0, samples.weight)
+    for cells in (
+        *summed(scopes, members.samples, tally.code, (shared, begun)),
+        *overlapping(scopes, members.samples, np.flatnonzero(whole), samples.weight, tally.code),
+    ):
         columns = (cells.scope, cells.code, *cells.amounts)
         for where, code, weight, count in zip(*(column.tolist() for column in columns), strict=True):
-            weights[where][code] = (weight, count)
+            known = weights[where].get(code, (0, 0))
+            weights[where][code] = (known[0] + weight, known[1] + count)
     return weights
 
 

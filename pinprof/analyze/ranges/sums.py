@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import Groups, group
-from pinprof.analyze.intervals import batches
-from pinprof.analyze.ranges.membership import Events, Scopes
+from pinprof.analyze.intervals import batches, union_by_key
+from pinprof.analyze.ranges.membership import WHOLE, Events, Scopes
 from pinprof.analyze.ranges.order import smallest
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
@@ -59,6 +59,37 @@ def summed(
         of, what = cells.keys
         spreads = None if value is None else _spreads(cells, value[row])
         yield Sums(of, what, tuple(cells.sum(amount[row]) for amount in amounts), spreads)
+
+
+def overlapping(
+    scopes: Scopes, events: Events, rows: Int64, length: Int64, code: NDArray[np.integer]
+) -> Iterator[Sums]:
+    """The cells of some intervals, which begin when the events do: how much of them lies in each scope, and a nought.
+
+    How much of several lies before an instant is a sum over those that have begun, less one over those that have ended.
+    """
+    asleep = np.zeros(len(events), np.bool_) if events.kernel_thread is None else events.kernel_thread
+    alike = group(asleep[rows].astype(np.int8), events.pid[rows], code[rows])
+    for number, what in enumerate(alike.keys[2].tolist()):
+        mine = rows[alike.of == number]
+        here = events.counted(scopes.owner, np.full(len(scopes.owner), mine[0]))
+        path, start, end = union_by_key(scopes.path[here], scopes.start_ns[here], scopes.end_ns[here])
+        begin, ends = np.sort(events.time_ns[mine]), np.sort(events.time_ns[mine] + length[mine])
+        before = [_before(begin, at) - _before(ends, at) for at in (start, end)]
+        total = np.zeros(len(scopes), np.int64)
+        total[WHOLE] = length[mine].sum()
+        np.add.at(total, path + 1, before[1] - before[0])
+        scope = np.flatnonzero(total)
+        yield Sums(scope, np.full(len(scope), what), (total[scope], np.zeros(len(scope), np.int64)), None)
+
+
+def _before(instants: Int64, at: Int64) -> Int64:
+    """Per instant of `at` how long before it the others are, those before it taken together.
+
+    This may be more than 64 bits hold; a difference of two of them is right all the same.
+    """
+    past = np.searchsorted(instants, at, "left")
+    return np.asarray(past * at - np.append(0, np.cumsum(instants))[past])
 
 
 def _spreads(cells: Groups, value: Int64) -> Spreads:

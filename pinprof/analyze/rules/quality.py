@@ -82,8 +82,8 @@ def _idle(entry: IdleContext, thread: str) -> str:
 def sampling_gap(view: View) -> Verdict:
     """21: what the samples may not show."""
     losses, samples = view.capture.losses, view.capture.samples
-    count = len(samples)
-    stacked = samples.stack[samples.stack >= 0]
+    count = int(samples.begun.sum())
+    stacked = samples.stack[samples.begun & (samples.stack >= 0)]
     frames = int((view.capture.stacks.depth()[stacked] + 1).sum()) if len(stacked) else 0
     shares = [
         ("of all samples were lost", losses.lost_samples, count + losses.lost_samples),

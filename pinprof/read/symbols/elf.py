@@ -36,6 +36,8 @@ _GNU_BUILD_ID = 3
 _JUMP_SLOT = {elf_headers.X86_64: (7, 16), elf_headers.AARCH64: (1026, 32)}
 """Per machine: the relocation type of a lazy PLT entry, and the size of the `.plt` header. Entries are 16 bytes."""
 _PLT_ENTRY = 16
+_SYMBOL = 24
+"""Bytes of a 64-bit symbol, which begins with the place of its name."""
 _TOP = 2**64 - 1
 
 UNREADABLE = (
@@ -93,6 +95,7 @@ class Image(Headers):
         loads = [segment for segment in self.segments if segment.kind == elf_headers.LOAD]
         loads.sort(key=lambda segment: not segment.flags & elf_headers.EXECUTABLE)
         self.loads = tuple((segment.offset, segment.address, segment.size) for segment in loads)
+        self._read_strings: dict[int, bytes] = {}
 
     def build_id(self) -> str:
         """The GNU build id in hex, from the note sections, or from the note segments of a file without sections."""
@@ -116,7 +119,7 @@ class Image(Headers):
                 ends = [min(s.address + s.size, _TOP) if s.flags & elf_headers.CODE else 0 for s in self.sections]
                 return select_functions(
                     self.data(section),
-                    self.data(self.sections[section.link]),
+                    self._strings(section.link),
                     ends,
                     wide=self.wide,
                     thumb=self.machine == elf_headers.ARM,
@@ -134,15 +137,20 @@ class Image(Headers):
             return SymbolTable.empty()
         data = self.data(relocations)
         rows = np.frombuffer(data, _RELA, len(data) // _RELA.itemsize)[: stubs.size // _PLT_ENTRY]
-        symbols, strings = self.data(dynsym), self.data(self.sections[dynsym.link])
-        names, starts = [], []
-        for slot, info in enumerate(rows["info"].tolist()):
-            at = (info >> 32) * 24
-            if info & 0xFFFF_FFFF == slot_type and at + 24 <= len(symbols):
-                name_at = int.from_bytes(symbols[at : at + 4], "little")
-                names.append(strings[name_at : strings.find(b"\0", name_at)] + b"@plt")
-                starts.append(stubs.address + header + slot * _PLT_ENTRY)
-        return SymbolTable.of_names(np.array(starts, np.uint64), _PLT_ENTRY, names)
+        symbols, strings = self.data(dynsym), self._strings(dynsym.link)
+        names = np.frombuffer(symbols, np.uint32)[: len(symbols) // _SYMBOL * _SYMBOL // 4 : _SYMBOL // 4]
+        symbol = (rows["info"] >> np.uint64(32)).astype(np.int64)
+        slot = np.flatnonzero((rows["info"] & np.uint64(0xFFFF_FFFF) == slot_type) & (symbol < len(names)))
+        name_at = np.minimum(names[symbol[slot]].astype(np.int64), len(strings) - 1)
+        starts = np.uint64(stubs.address + header) + (slot * _PLT_ENTRY).astype(np.uint64)
+        return SymbolTable(starts, starts + np.uint64(_PLT_ENTRY), name_at, np.ones(len(slot), np.bool_), strings)
+
+    def _strings(self, section: int) -> bytes:
+        """A section's names, read once; they end in a NUL."""
+        if section not in self._read_strings:
+            strings = self.data(self.sections[section])
+            self._read_strings[section] = strings if strings.endswith(b"\0") else strings + b"\0"
+        return self._read_strings[section]
 
     def mini_debug(self) -> SymbolTable:
         """Functions of `.gnu_debugdata`: an xz-compressed ELF file with the symbols that `.dynsym` leaves out."""

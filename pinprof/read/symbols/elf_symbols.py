@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Int32, Int64, UInt64
+from pinprof.data.model import Bool, Int32, Int64, UInt64
 
 _SYM64 = np.dtype("<u4, u1, u1, <u2, <u8, <u8")
 _SYM64.names = ("name", "info", "other", "section", "value", "size")
@@ -40,25 +40,31 @@ class SymbolTable(Table):
     ends: UInt64
     name_at: Int64
     """Byte offset of each NUL-terminated name in `strings`."""
+    stub: Bool
+    """Whether it only jumps to the function of this name (`NAME@plt`)."""
     strings: bytes = b""
 
     @classmethod
     def of_names(cls, starts: UInt64, size: int, names: Sequence[bytes]) -> Self:
         """Functions of one size at distinct ascending addresses."""
         lengths = np.array([0, *(len(name) + 1 for name in names)], np.int64)
-        return cls(starts, starts + np.uint64(size), np.cumsum(lengths)[:-1], b"".join(name + b"\0" for name in names))
+        strings = b"".join(name + b"\0" for name in names)
+        return cls(starts, starts + np.uint64(size), np.cumsum(lengths)[:-1], np.zeros(len(starts), np.bool_), strings)
 
     @classmethod
     def merged(cls, tables: Sequence[SymbolTable]) -> Self:
         """All functions of several tables; at one address the first table's."""
-        shifts = np.cumsum([0, *(len(table.strings) for table in tables)])
+        # Tables of one file may have their names in common.
+        strings = {id(table.strings): table.strings for table in tables}
+        shifts = dict(zip(strings, np.cumsum([0, *map(len, strings.values())]).tolist(), strict=False))
         starts = np.concatenate([table.starts for table in tables])
         kept = np.unique(starts, return_index=True)[1]
         return cls(
             starts[kept],
             np.concatenate([table.ends for table in tables])[kept],
-            np.concatenate([table.name_at + shift for table, shift in zip(tables, shifts, strict=False)])[kept],
-            b"".join(table.strings for table in tables),
+            np.concatenate([table.name_at + shifts[id(table.strings)] for table in tables])[kept],
+            np.concatenate([table.stub for table in tables])[kept],
+            next(iter(strings.values()), b"") if len(strings) < 2 else b"".join(strings.values()),
         )
 
     def find(self, addresses: UInt64) -> Int32:
@@ -76,7 +82,9 @@ class SymbolTable(Table):
     def name(self, row: int) -> str:
         """The function's name as the file spells it."""
         at = int(self.name_at[row])
-        return self.strings[at : self.strings.find(b"\0", at)].decode("utf-8", "replace")
+        return self.strings[at : self.strings.find(b"\0", at)].decode("utf-8", "replace") + "@plt" * bool(
+            self.stub[row]
+        )
 
 
 def select_functions(
@@ -90,16 +98,17 @@ def select_functions(
     """
     layout = _SYM64 if wide else _SYM32
     rows = np.frombuffer(symbols, layout, len(symbols) // layout.itemsize)
-    chars = np.frombuffer(strings + b"\0", np.uint8)
+    size_of_names, strings = len(strings), strings if strings.endswith(b"\0") else strings + b"\0"
+    chars = np.frombuffer(strings, np.uint8)
     kind, section = rows["info"] & 0xF, rows["section"]
-    named = (rows["name"] > 0) & (rows["name"] < len(strings))
+    named = (rows["name"] > 0) & (rows["name"] < size_of_names)
     code_end = np.array([*code_ends, 0], np.uint64)
     in_code = code_end[np.minimum(section, len(code_ends))] > 0
     function = ((kind == _FUNC) | (kind == _GNU_IFUNC)) & (section != _UNDEF)
     # Labels of hand-written assembly, which have neither type nor size; arm64's mapping symbols begin with $.
     label = (kind == _NOTYPE) & in_code & (section < _FIRST_RESERVED)
     label &= (rows["other"] & 3 != _HIDDEN) & (rows["other"] & 3 != _INTERNAL)
-    label &= chars[np.minimum(rows["name"], len(strings))] != ord("$")
+    label &= chars[np.minimum(rows["name"], len(strings) - 1)] != ord("$")
     rows = rows[named & (function | label)]
 
     start = rows["value"].astype(np.uint64)
@@ -107,15 +116,19 @@ def select_functions(
         start &= ~np.uint64(1)
     size = rows["size"].astype(np.uint64)
     name_at = rows["name"].astype(np.int64)
-    order = _best_first(start, size, rows["info"] >> 4, name_at, chars)
-    order = order[np.append(True, np.diff(start[order]) != 0)[: len(order)]]
+    order = np.argsort(start, kind="stable")
+    first = np.append(True, np.diff(start[order]) != 0)[: len(order)]
+    several = ~first | ~np.append(first[1:], True)[: len(order)]
+    alike = order[several]
+    order[several] = alike[_best_first(start[alike], size[alike], rows["info"][alike] >> 4, name_at[alike], chars)]
+    order = order[first]
     start, size, section = start[order], size[order], rows["section"][order].astype(np.int64)
 
     section_end = code_end[np.minimum(section, len(code_ends))]
     section_end = np.where(section_end > start, section_end, _TOP)
     following = np.minimum(np.append(start[1:], _TOP)[: len(start)], section_end)
     end = np.where(size > 0, np.where(start + size > start, start + size, _TOP), following)
-    return SymbolTable(start, end, name_at[order], strings + b"\0")
+    return SymbolTable(start, end, name_at[order], np.zeros(len(start), np.bool_), strings)
 
 
 def _best_first(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,4 +49,4 @@ def parse_perf_map(text: bytes) -> SymbolTable:
     names = [functions[start][1] for start in starts]
     table = SymbolTable.of_names(np.array(starts, np.uint64), 0, names)
     ends = np.array([functions[start][0] for start in starts], np.uint64)
-    return SymbolTable(table.starts, ends, table.name_at, table.strings)
+    return replace(table, ends=ends)

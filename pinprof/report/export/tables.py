@@ -104,6 +104,7 @@ def table(analysis: Run, name: str, *, all_frames: bool = False) -> Table:
 
 
 def _samples(analysis: Run, all_frames: bool) -> Table:
+    analysis = analysis.in_pieces
     capture = as_shown(analysis.capture, all_frames=all_frames)
     samples, frames = capture.samples, capture.stacks.frames
     names = rows.thread_names(capture)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pinprof.analyze import intervals
 from pinprof.analyze.ranges.membership import Events, Membership, membership, samples_inside
-from pinprof.analyze.ranges.spans import cut
+from pinprof.analyze.ranges.spans import cut_capture
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 APP, IDLE = ("main@/app",), ("cpu_startup_entry", "do_idle")
@@ -76,7 +76,7 @@ def test_batches_hold_whole_paths(batch_rows: int, monkeypatch: pytest.MonkeyPat
 def test_waits_of_kernel_threads_are_cut_where_ranges_that_count_them_begin_and_end() -> None:
     waits = [Sample(KERNEL_THREAD, 10, 0, 70, 70, event=1), Sample(APP, 10, 0, 1, 1, event=1)]
     others = [Sample(APP, 1, time, 2, 2) for time in (0, 9)]
-    data = cut(capture([*waits, *others], [Range("a", 4, 6, pid=2, tid=2)], events=(CLOCK, OFF_CPU)))
+    data = cut_capture(capture([*waits, *others], [Range("a", 4, 6, pid=2, tid=2)], events=(CLOCK, OFF_CPU)))
     columns = (data.samples.pid, data.samples.time_ns, data.samples.weight)
     pieces = sorted(zip(*(column.tolist() for column in columns), strict=True))
     assert [piece for piece in pieces if piece[0] != 2] == [(1, 0, 10), (70, 0, 4), (70, 4, 2), (70, 6, 4)]

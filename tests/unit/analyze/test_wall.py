@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.analyze import Run, analyze
@@ -27,6 +27,7 @@ SLEEP = [
     "do_nanosleep",
     "schedule",
 ]
+POOL = ["work@/libpool.so", "pthread_cond_wait@/libc.so.6", "do_syscall_64", "do_futex", "futex_wait", "schedule"]
 LOCK = ["main@/app", "do_syscall_64", "do_futex", "futex_wait", "schedule"]
 SPIN = ["main@/app", "cuCtxSynchronize@/libcuda.so.1", "clock_gettime@/libc.so.6", "[vdso]@[vdso]"]
 BLOCK = ["main@/app", "cuCtxSynchronize@/libcuda.so.1", "poll@/libc.so.6", "do_syscall_64", "do_sys_poll", "schedule"]
@@ -135,7 +136,7 @@ def test_every_piece_lies_inside_or_outside_every_range_of_its_process(
         [Range(str(number), start, start + length, 0, pid, 1) for number, (start, length, pid) in enumerate(ranges)],
         events=EVENTS,
     )
-    after = spans_module.cut(before).samples
+    after = spans_module.cut_capture(before).samples
     begin, end = after.time_ns, after.time_ns + after.weight
     assert after.weight.sum() == before.samples.weight.sum()
     assert (after.weight > 0).all()
@@ -146,6 +147,56 @@ def test_every_piece_lies_inside_or_outside_every_range_of_its_process(
         overlap = sum(max(0, min(time + weight, stop) - max(time, start)) for time, weight, _ in waits)
         inside = (begin >= start) & (begin < stop)
         assert after.weight[inside].sum() == overlap
+
+
+_TIMES = st.tuples(st.integers(0, 900), st.integers(1, 300))
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=6),
+    st.lists(st.tuples(_TIMES, st.sampled_from([100, 100, -1])), min_size=1, max_size=8),
+)
+def test_waits_of_threads_without_work_are_in_ranges_for_as_long_as_in_pieces(
+    lives: list[tuple[int, int]], ranges: list[tuple[tuple[int, int], int]]
+) -> None:
+    idle = [
+        Sample(POOL, 1000 - begin - end, begin, tid=201 + number, event=1) for number, (begin, end) in enumerate(lives)
+    ]
+    named = [
+        Range(f"range {number % 3}", start, start + length, 0, pid, 100)
+        for number, ((start, length), pid) in enumerate(ranges)
+    ]
+    found = told(capture([on(5, 5), *idle, off(20, 960), on(995, 5)], named, events=EVENTS))
+    assert found.events[2].event.name == "idle-threads"
+    whole = found.capture.samples.event == 2
+    assert whole.sum() == len(idle)
+    pieces = found.in_pieces
+    assert [(entry.events, entry.wall) for entry in found.ranges] == [
+        (entry.events, entry.wall) for entry in pieces.ranges
+    ]
+    assert found.events == pieces.events
+    assert pieces.capture.samples.weight.sum() == found.capture.samples.weight.sum()
+    for entry in found.ranges:
+        times = [
+            (start, start + length)
+            for number, ((start, length), _) in enumerate(ranges)
+            if f"range {number % 3}" == entry.path.name
+        ]
+        waits = [range(one.time_ns, one.time_ns + one.weight) for one in idle]
+        covered = [time for time in range(1000) if any(begin <= time < end for begin, end in times)]
+        assert entry.events[2].total == sum(time in wait for wait in waits for time in covered)
+
+
+def test_a_wait_across_ranges_is_one_wait_for_somebody() -> None:
+    worker = [on(time, 100, tid=101) for time in range(100, 1001, 100)]
+    steps = [own(f"step {number}", 100 * number, 100 * number + 50) for number in range(1, 9)]
+    found = told(capture([on(40, 40), off(50, 900, LOCK), *worker, on(990, 40)], steps, events=EVENTS))
+    assert found.blame is not None
+    held = [row for row in found.blame.rows if row.waiter.tid == 100]
+    assert [(row.count, row.holder.tid) for row in held] == [(1, 101)]
+    assert held[0].longest_ns == held[0].ns == 900
+    assert sum(entry.events[1].total for entry in found.ranges) == 8 * 50
 
 
 def test_a_call_is_explained_by_samples_and_waits_of_its_thread() -> None:

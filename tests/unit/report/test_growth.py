@@ -1,25 +1,30 @@
 """What an answer and a page take grows with a recording, and no faster: for four times of it, at most 4.6 times.
 
-Counted are calls of functions, not what numpy does inside of one.
+Counted are calls of functions, and the bytes that are held at a time: these grow with what numpy does inside of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from pinprof.analyze import analyze
+from pinprof.analyze import analyze, intervals
 from pinprof.analyze.attribution import matching
 from pinprof.data.model import Capture
 from pinprof.report.gather import answer_of, build
 from tests.support.activities import MS
-from tests.support.scenes import MIB, ran, recorded, to_gpu, waited
+from tests.support.scenes import MIB, Traced, ran, recorded, to_gpu, waited
 from tests.support.stacks import Range, Sample
-from tests.support.work import calls
+from tests.support.work import calls, peak_bytes
 
 EXPONENT = 1.1
+MOST_LINES = 120
+POOL = ("start_thread@/libc.so.6", "work@/libpool.so", "pthread_cond_wait@/libc.so.6", *(
+    "__x64_sys_futex", "do_futex", "futex_wait", "schedule"
+))  # fmt: skip
 LOCK = ("main@/app", "pthread_mutex_lock@/libc.so.6", "__x64_sys_futex", "do_futex", "futex_wait", "schedule")
 FAULT = ("asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page")
 
@@ -60,14 +65,48 @@ def ranges(count: int) -> Capture:
     return recorded(ran(0, 2 * count), ranges=inside)
 
 
-@pytest.mark.parametrize("made", [stacks, waits, threads, copies, ranges])
-def test_work_grows_no_faster_than_what_was_recorded(made: Callable[[int], Capture]) -> None:
+def launches(count: int) -> Capture:
+    """CUDA calls that copy nothing, from two lines."""
+    return recorded(ran(0, 2 * count), [Traced("cuLaunchKernel", 2 * n, 2 * n + 1, site=n % 2) for n in range(count)])
+
+
+def paths(count: int) -> Capture:
+    """Ranges one after the other, each with a name and a sample of its own."""
+    return recorded(ran(0, 2 * count), ranges=_one_by_one(count))
+
+
+def _one_by_one(count: int) -> list[Range]:
+    return [Range(f"range {n}", 2 * n * MS, (2 * n + 1) * MS, 0, 100, 100) for n in range(count)]
+
+
+def pools(count: int) -> Capture:
+    """As many threads without work as ranges, which lie within the wait of each."""
+    idle = [wait for n in range(count) for wait in waited(0, 2 * count, POOL, 101 + n)]
+    return recorded([*ran(0, 2 * count), *idle], ranges=_one_by_one(count))
+
+
+FACTS = [stacks, waits, threads, copies, ranges, launches, paths, pools]
+
+
+@pytest.mark.parametrize("made", FACTS)
+def test_work_grows_no_faster_than_what_was_recorded(
+    made: Callable[[int], Capture], monkeypatch: pytest.MonkeyPatch
+) -> None:
     matching.prepare()
-    answers, pages = [], []
+    # Ranges inside each other are many pairs with what is in them, of which a batch at a time is there.
+    monkeypatch.setattr(intervals, "BATCH_ROWS", 1 << 8)
+    answers, pages, held = [], [], []
     for times in (1, 4, 16, 64):
         capture = made(8 * times)
         answers.append(calls(lambda: answer_of(analyze(capture))))  # noqa: B023 — it is called at once
         pages.append(calls(lambda: build(analyze(capture))))  # noqa: B023
-    for counted in (answers, pages):
+        held.append(peak_bytes(lambda: answer_of(analyze(capture))))  # noqa: B023
+    for counted in (answers, pages, held):
         for fewer, more in pairwise(counted[1:]):
             assert more <= 4**EXPONENT * fewer, counted
+
+
+@pytest.mark.parametrize("made", FACTS)
+def test_a_text_has_as_many_lines_as_a_person_reads(made: Callable[[int], Capture], tmp_path: Path) -> None:
+    build(analyze(made(512)), "text").save("text", tmp_path / "text", most=MOST_LINES)
+    assert 10 < len((tmp_path / "text").read_text().splitlines()) <= MOST_LINES
