@@ -8,8 +8,8 @@
     triggers.py   what a flight recorder waits for
     flight.py     captures of the last seconds, when that happens
 
-A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` have the recorders
-write what they hold, and mark how far their files go: a portion is the window between the two marks
+A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` mark how far the
+recording has gone, and `end` has the recorders write what they hold: a portion is the window between the two marks
 (streams/window.py).
 
 What a CUDA call did depends on what was granted before: a copy from a pointer is one from pinned memory where that was
@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -37,7 +37,7 @@ from pinprof.collect.within import OwnRecording
 from pinprof.portions import captures
 from pinprof.scenario import ranges
 from pinprof.streams.store import INSIDE, PERF_DATA, RANGES
-from pinprof.streams.window import Growing, Mark, Window
+from pinprof.streams.window import Growing, Mark, Window, clock_ns
 
 MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
 """A recording that has grown larger, or whose records to keep have, is begun anew before the next portion."""
@@ -105,7 +105,7 @@ class Portion:
 
         CollectError when the recorder has ended meanwhile.
         """
-        ended_ns = captures.clock_ns()
+        ended_ns = clock_ns()
         self._phase.end()
         until = self._running.end()
         if target is not None:
@@ -162,31 +162,26 @@ class _Running:
 
     def begin(self) -> Mark:
         """A portion begins."""
-        if self._open:
-            self._session.flush()
-        else:
+        if not self._open:
             self._session.resume()
         self._open += 1
-        mark = self._mark()
+        mark = self._mark(lambda: None)
         self._session.list_mappings()
         return mark
 
     def end(self) -> Mark:
         """A portion ends."""
         self._open -= 1
-        if os.getpid() == self._pid:
-            self._session.list_mappings()
-            if self._open:
-                self._session.flush()
-            else:
-                self._session.pause()
-        return self._mark()
+        if os.getpid() != self._pid:
+            return self._mark(lambda: None)
+        self._session.list_mappings()
+        return self._mark(self._session.flush if self._open else self._session.pause)
 
-    def _mark(self) -> Mark:
-        """How far the recording has gone."""
+    def _mark(self, write: Callable[[], None]) -> Mark:
+        """How far the recording has gone; `write` has the recorders write what they hold."""
         if self._agent:
             self._agent.part()
-        return self._growing.mark(captures.clock_ns())
+        return self._growing.mark(write)
 
     def write(self, target: Path, begin: Mark, until: Mark, ended_ns: int, used: Mapping[str, int]) -> None:
         """Make the capture of what was recorded between two marks."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from pinprof.base import files
 from pinprof.streams.store import new_manifest, write_manifest
-from pinprof.streams.window import Window
+from pinprof.streams.window import Window, clock_ns
 
 
 def write(
@@ -56,8 +56,3 @@ def write(
             command=tuple(command), host=host, collectors=tuple(collectors), outcome=outcome, labels=dict(labels)
         ),
     )
-
-
-def clock_ns() -> int:
-    """Now, also where a test has stopped `time.monotonic`."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)

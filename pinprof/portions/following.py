@@ -52,11 +52,7 @@ class Following:
 
     def look(self, run: CollectorRun | None) -> Mark:
         """Have its recorders write what they hold, if they still run, and note how far they have come."""
-        if run is not None:
-            run.flush()
-            self._facts = run.under_way()
-        self.agent.look()
-        mark = self._growing.mark(captures.clock_ns())
+        mark = self._growing.mark(lambda: self._written(run))
         self._marks.append(mark)
         while len(self._marks) > 1 and self._marks[1].time_ns <= mark.time_ns - self._longest_ns:
             self._marks.popleft()
@@ -65,6 +61,12 @@ class Following:
             self._marks.popleft()
             self._give_back(1)
         return mark
+
+    def _written(self, run: CollectorRun | None) -> None:
+        if run is not None:
+            run.flush()
+            self._facts = run.under_way()
+        self.agent.look()
 
     @property
     def seen_s(self) -> float:
@@ -115,7 +117,7 @@ class Following:
 
     def _give_back(self, least: int) -> None:
         """What lies before the first moment, of files of which a window needs nothing from before it."""
-        for name, first in self._marks[0].sizes.items():
+        for name, first in self._marks[0].before.items():
             begins = self._given_back.get(name, 0)
             stream = streams.owner(name)
             if stream is None or stream.cut not in (streams.RECORDS, streams.APPENDED) or first - begins < least:

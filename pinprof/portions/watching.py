@@ -51,7 +51,7 @@ class Watching:
         return LookedAt(
             since_ns=since,
             until_ns=mark.time_ns,
-            ranges=[*ranges, *self._said_by_nvtx(since)],
+            ranges=[*ranges, *self._said_by_nvtx(since, mark.time_ns)],
             calls=[file.called for file in self._agent.of(InsideKept)],
             pinned_bytes=self._pinned + sum(file.pinned_bytes for file in self._agent.of(InsideKept)),
             stalled_ns=None if before is None else {name: total - before[name] for name, total in stalled.items()},
@@ -59,16 +59,16 @@ class Watching:
             ended_by=ended_by,
         )
 
-    def _said_by_nvtx(self, since_ns: int) -> Iterator[Timed]:
-        """Ranges that have ended since a time, by end."""
+    def _said_by_nvtx(self, since_ns: int, until_ns: int) -> Iterator[Timed]:
+        """Ranges that have ended between two times, by end."""
         files = [nvtx_file.parse(file.cut(since_ns)) for file in self._agent.of(NvtxKept)] if self._nvtx else []
         table = injection.combine([file for file in files if file is not None]).ranges
         for row in np.argsort(table.end_ns, kind="stable").tolist():
-            if table.ended is None or table.ended[row]:
+            if (table.ended is None or table.ended[row]) and table.end_ns[row] < until_ns:
                 yield Timed(table.name[row], int(table.start_ns[row]), int(table.end_ns[row]), int(table.pid[row]))
 
     def _lines(self, name: str, mark: Mark) -> Iterator[dict[str, Any]]:
-        last = mark.sizes.get(name, 0)
+        last = mark.after.get(name, 0)
         first = self._read.get(name, 0)
         if last <= first:
             return

@@ -1,15 +1,17 @@
 """A window of time of a recording, and how each stream is cut by it: a test's block and a part of a recording are one.
 
-Files of a recording grow. A mark is a moment at which its recorders had written what they held: how far every file went
-then. What lies between two marks is what was recorded between these two moments, so a window is cut without a look at
-what is outside of it. What cannot be divided goes into a window whole; its manifest has the window's times
-(`outcome.recorded_ns`), and reading keeps what that `TimeWindow` has.
+Files of a recording grow. A mark is a moment, and what every file had just before it and once its recorders had written
+what they held. What happened between two moments lies between what files had before the first and after the second, so
+a window is cut without a look at what is outside of it. What cannot be divided, and what other recorders wrote at these
+moments, goes into a window whole; its manifest has the window's times (`outcome.recorded_ns`), and reading keeps what
+that `TimeWindow` has.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -30,8 +32,10 @@ class Mark:
 
     time_ns: int
     """CLOCK_MONOTONIC."""
-    sizes: Mapping[str, int]
-    """How many bytes each file had, by its path in the capture."""
+    before: Mapping[str, int]
+    """How many bytes each file had, by its path in the capture, of what happened before it alone."""
+    after: Mapping[str, int]
+    """The same of a later moment, when all that happened before it had been written."""
 
 
 class Growing:
@@ -47,12 +51,16 @@ class Growing:
         """One of its files of perf's records, with what is kept of it for windows that begin later."""
         return self._records.setdefault(path, RecordsFile(path))
 
-    def mark(self, time_ns: int) -> Mark:
-        """This moment."""
+    def mark(self, write: Callable[[], None] = lambda: None) -> Mark:
+        """This moment; `write` has the recorders write what they hold."""
+        before, time_ns = self._sizes(), clock_ns()
+        write()
+        return Mark(time_ns, before, self._sizes())
+
+    def _sizes(self) -> dict[str, int]:
         paths = [path for stream in streams.STREAMS if stream.cut for path in stream.files(self.directory)]
         records = self._records
-        sizes = {self.name(path): records[path].size if path in records else size(path) for path in paths}
-        return Mark(time_ns, sizes)
+        return {self.name(path): records[path].size if path in records else size(path) for path in paths}
 
     def name(self, path: Path) -> str:
         """The path of one of its files in the capture."""
@@ -80,7 +88,12 @@ class Window:
     def span(self, source: Path) -> tuple[int, int]:
         """From where to where it goes in a file."""
         name = self.recording.name(source)
-        return self.begin.sizes.get(name, 0), self.end.sizes.get(name, 0)
+        return self.begin.before.get(name, 0), self.end.after.get(name, 0)
+
+
+def clock_ns() -> int:
+    """CLOCK_MONOTONIC, also where a test has stopped `time.monotonic`."""
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 def appended(source: Path, target: Path, window: Window) -> None:

@@ -23,7 +23,7 @@ class Looks:
 
     def look(self, _: object) -> Mark:
         self.count += 1
-        return Mark(self.count * 10**9, {})
+        return Mark(self.count * 10**9, {}, {})
 
     @property
     def seen_s(self) -> float:

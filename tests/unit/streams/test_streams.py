@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import struct
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Growing:
 def test_declared_streams_of_every_kind_are_written_read_cut_and_scrubbed(recording: Growing, tmp_path: Path) -> None:
     marks = []
     for number in range(4):
-        marks.append(recording.mark(number * 100))
+        marks.append(recording.mark())
         write(recording.directory, number)
     part = small(tmp_path)
     Window(recording, marks[1], marks[3]).cut(part)
@@ -124,15 +125,26 @@ def test_a_record_that_is_written_at_the_moment_of_a_mark_is_in_one_window(tmp_p
     head, pieces = described(path, whole=False), (fork(30) + fork(31)[:9], fork(31)[9:] + fork(32)[:9], fork(32)[9:])
     recording = Growing(path.parent)
     recording.records(path)
-    marks = [recording.mark(0)]
-    for number, piece in enumerate(pieces):
+    marks = [recording.mark()]
+    for piece in pieces:
         append(path, piece)
-        marks.append(recording.mark(100 * (number + 1)))
+        marks.append(recording.mark())
     for number, expected in enumerate(([30], [30, 31], [30, 31, 32])):
         part = tmp_path / f"part-{number}"
         part.mkdir()
         Window(recording, marks[number], marks[number + 1]).cut(part)
         assert (part / store.PERF_DATA).read_bytes()[len(head) :] == b"".join(map(fork, expected))
+
+
+def test_what_is_written_while_a_mark_is_made_is_in_both_windows(recording: Growing, tmp_path: Path) -> None:
+    marks = []
+    for number in range(3):
+        write(recording.directory, 2 * number)
+        marks.append(recording.mark(partial(write, recording.directory, 2 * number + 1)))
+    for begin, lines in ((0, [1, 2, 3]), (1, [3, 4, 5])):
+        part = small(tmp_path / str(begin))
+        Window(recording, marks[begin], marks[begin + 1]).cut(part)
+        assert f"lines {lines}" in read(part).losses.notes
 
 
 def test_a_file_that_no_stream_declares_is_not_shared(tmp_path: Path) -> None:
@@ -181,11 +193,11 @@ def test_events_of_managed_memory_are_cut_at_whole_entries(tmp_path: Path) -> No
     entries = [uvm_layout.event(UvmEvent.CPU_FAULT, 2, address=n << 12, time=n, pc=0) for n in range(1, 5)]
     whole = uvm_layout.file(*entries, state=State.RUNNING)
     path.write_bytes(whole[: HEADER_BYTES + len(entries[0])])
-    marks = [recording.mark(10)]
+    marks = [recording.mark()]
     append(path, entries[1] + entries[2][:9])
-    marks.append(recording.mark(20))
+    marks.append(recording.mark())
     append(path, entries[2][9:] + entries[3])
-    marks.append(recording.mark(30))
+    marks.append(recording.mark())
     for begin, end, addresses in ((0, 1, [2]), (1, 2, [3, 4]), (0, 2, [2, 3, 4])):
         target = tmp_path / f"part-{begin}-{end}"
         target.mkdir()
