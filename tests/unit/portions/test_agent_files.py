@@ -144,7 +144,7 @@ def test_work_of_the_gpu_in_windows_of_a_file_that_grows_is_that_of_the_whole(
     files = AgentFiles(tmp_path, shortened)
     size, given_back, seen = cupti_file.HEADER.itemsize, 0, 0
     while size < len(data):
-        gained = data[size :][: chosen.randrange(1, len(data) // 400) * cupti_file.RECORD.itemsize]
+        gained = data[size:][: chosen.randrange(1, len(data) // 400) * cupti_file.RECORD.itemsize]
         size += len(gained)
         with path.open("r+b" if path.exists() else "wb") as file:
             file.write(grown(data, size)[: cupti_file.HEADER.itemsize])
