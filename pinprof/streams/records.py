@@ -21,8 +21,7 @@ class RecordsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._tasks = Tasks()
-        self.head = b""
-        self.begins = self.gathered = self._whole = 0
+        self.begins = self.gathered = self._whole = self._first = 0
 
     @property
     def size(self) -> int:
@@ -44,12 +43,16 @@ class RecordsFile:
         return self._whole
 
     def begin(self) -> None:
-        """Read the head, once it is written."""
-        if not self.head:
-            self.gathered = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
-            self.begins = self._whole = self._first = self.gathered
-            described = self.path.with_name(self.path.name + HEAD)
-            self.head = described.read_bytes() if described.exists() else between(self.path, 0, self.gathered)
+        """Find its first record, once the head is written."""
+        if not self._first:
+            self._first = perf.FILE_HEAD.unpack(between(self.path, 0, perf.FILE_HEAD.size))[perf.DATA_OFFSET]
+            self.begins = self.gathered = self._whole = self._first
+
+    @property
+    def head(self) -> bytes:
+        """The file without records, with the names of its events where they are written by now."""
+        described = self.path.with_name(self.path.name + HEAD)
+        return described.read_bytes() if described.exists() else between(self.path, 0, self._first)
 
     @property
     def kept(self) -> bytes:
