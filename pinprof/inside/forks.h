@@ -45,7 +45,7 @@ static int count_object(struct dl_phdr_info *info, size_t size, void *count)
 static void note_begun(const struct timespec *used)
 {
     word objects = 0, spent = (word)used->tv_sec * 1000000000u + (word)used->tv_nsec;
-    dl_iterate_phdr(count_object, &objects);
+    for_objects(count_object, &objects);
     if (!sample_signal || spent <= objects * LOAD_NS)
         return;
     spent -= objects * LOAD_NS;

@@ -109,7 +109,7 @@ static int count_objects(struct dl_phdr_info *info, size_t size, void *given)
 static bool is_code(word address)
 {
     struct found_module found = {.address = address};
-    return dl_iterate_phdr(in_module, &found) && *found.path && !is_ours((const void *)(uintptr_t)address);
+    return for_objects(in_module, &found) && *found.path && !is_ours((const void *)(uintptr_t)address);
 }
 
 static bool is_of(const struct object *object, word address)
@@ -384,7 +384,7 @@ static void turn_object(const struct object *object, const struct known *known)
 static void turn_all(struct objects *objects, const struct known *known)
 {
     objects->count = objects->used = 0;
-    dl_iterate_phdr(take_object, objects);
+    for_objects(take_object, objects);
     if (objects->subs != late.subs)
         late.count = 0; /* another may lie where one was */
     late.adds = objects->adds;
@@ -416,11 +416,11 @@ static RARE void look_again(void)
     int error = errno;
     if (!is_recording())
         return;
-    dl_iterate_phdr(count_objects, counts);
+    for_objects(count_objects, counts);
     while ((counts[0] != late.adds || counts[1] != late.subs) && is_recording() &&
            !atomic_exchange(&process->searching, 1)) {
         search(NULL);
-        dl_iterate_phdr(count_objects, counts);
+        for_objects(count_objects, counts);
         atomic_store(&process->searching, 0);
         dlerror(); /* the search's own are nobody's */
     }
@@ -434,9 +434,9 @@ EXPORTED EARLY int dlclose(void *handle)
 {
     word before[2] = {0}, after[2] = {0};
     find_next(&next_close, "dlclose");
-    dl_iterate_phdr(count_objects, before);
+    for_objects(count_objects, before);
     int result = next_close(handle);
-    dl_iterate_phdr(count_objects, after);
+    for_objects(count_objects, after);
     if (before[1] != after[1])
         atomic_fetch_add(&unloads, 1);
     return result;

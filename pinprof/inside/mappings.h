@@ -9,7 +9,7 @@ static word driver_begin, driver_end; /* its code */
 static void find_driver(const void *function)
 {
     struct found_module found = {.address = (word)(uintptr_t)function};
-    if (__atomic_load_n(&driver_end, __ATOMIC_ACQUIRE) || !dl_iterate_phdr(in_module, &found))
+    if (__atomic_load_n(&driver_end, __ATOMIC_ACQUIRE) || !for_objects(in_module, &found))
         return;
     __atomic_store_n(&driver_begin, found.begin, __ATOMIC_RELAXED);
     __atomic_store_n(&driver_end, found.end, __ATOMIC_RELEASE);

@@ -31,6 +31,16 @@ static void find_unwinder(void *(*find)(void *, const char *))
         backtrace = (_Unwind_Reason_Code (*)(_Unwind_Trace_Fn, void *))find(library, "_Unwind_Backtrace");
 }
 
+/* What is loaded, one after another. A thread that ended meanwhile would keep the loader's lock. */
+static int for_objects(int (*take)(struct dl_phdr_info *, size_t, void *), void *given)
+{
+    struct held held;
+    hold(&held, NULL);
+    int result = dl_iterate_phdr(take, given);
+    release(&held);
+    return result;
+}
+
 /* A mapped part of a file that holds an address. */
 struct found_module {
     word address, begin, end, base;
@@ -58,7 +68,7 @@ static int in_module(struct dl_phdr_info *info, size_t size, void *given)
 static bool of_vendor(word address)
 {
     struct found_module found = {.address = address - 1};
-    const char *name = dl_iterate_phdr(in_module, &found) ? strrchr(found.path, '/') : NULL;
+    const char *name = for_objects(in_module, &found) ? strrchr(found.path, '/') : NULL;
     return name && (!strncmp(name, "/libcu", 6) || !strncmp(name, "/libnv", 6) || !strncmp(name, "/libnccl", 8));
 }
 
@@ -81,7 +91,8 @@ static _Unwind_Reason_Code unwound(struct _Unwind_Context *context, void *given)
 
 static RARE void unwind(struct native *found, word slot)
 {
-    int error = errno;
+    struct held held;
+    hold(&held, NULL); /* older unwinders take the loader's lock */
     *found = (struct native){.slot = slot};
 #if defined __x86_64__ /* where a call puts its return address on the stack */
     struct unwinding to = {found, slot, evaluation_loop, 0};
@@ -95,7 +106,7 @@ static RARE void unwind(struct native *found, word slot)
     }
     for (uint32_t i = 0; i < found->count; i++)
         found->hash = mixed(found->hash, found->address[i]);
-    errno = error;
+    release(&held);
 }
 
 static inline bool is_there_still(const struct native *known)
@@ -130,7 +141,7 @@ static void put_native(struct text *to, word address)
 {
     struct found_module found = {.address = address - 1};
     char place[32];
-    if (!dl_iterate_phdr(in_module, &found))
+    if (!for_objects(in_module, &found))
         found.base = 0;
     else if (!*found.path) {
         ssize_t length = readlink("/proc/self/exe", found.path, sizeof found.path - 1);

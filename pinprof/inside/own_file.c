@@ -36,17 +36,19 @@ void hold(struct held *held, pthread_mutex_t *lock)
     held->error = errno;
     held->lock = lock;
     sigset_t all;
-    sigfillset(&all);
+    memset(&all, 0xFF, sizeof all); /* also what cancels, which glibc 2.36 does though it is disabled by then */
     mask_signals(SIG_BLOCK, &all, &held->signals);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &held->cancel);
-    pthread_mutex_lock(lock);
+    if (lock)
+        pthread_mutex_lock(lock);
 }
 
 void release(const struct held *held)
 {
-    pthread_mutex_unlock(held->lock);
-    pthread_setcancelstate(held->cancel, NULL);
+    if (held->lock)
+        pthread_mutex_unlock(held->lock);
     mask_signals(SIG_SETMASK, &held->signals, NULL);
+    pthread_setcancelstate(held->cancel, NULL);
     errno = held->error;
 }
 

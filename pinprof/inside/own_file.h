@@ -73,7 +73,7 @@ struct held {
 };
 
 /* What a lock, fallocate and mmap need: no signal (a fast timer would interrupt fallocate for ever), no cancellation.
- */
+ * `lock` may be NULL, where that is all. */
 void hold(struct held *held, pthread_mutex_t *lock);
 void release(const struct held *held);
 /* As the kernel does it: to the program's own calls the agent adds something. */
