@@ -69,11 +69,12 @@ def command(program: tuple[str, ...], pid: int | None, window: str, count: int |
     view: _View | None = None
     with ExitStack() as places:
         keys = places.enter_context(_keyboard())
-        given_back = places.enter_context(_held_back() if program else contextlib.nullcontext(_nothing))
 
         def hooks(folder: Path) -> run.RecordingHooks:
             nonlocal view
-            seen = view = _View(folder, words, f"{name} · {pid}" if pid else name, name, length_s, count, keys)
+            seen = view = _View(folder, words, pid, name, length_s, count, keys)
+            # Only now: the view looks whether it has a terminal.
+            given_back = places.enter_context(_held_back() if program else contextlib.nullcontext(_nothing))
 
             def begin() -> None:
                 given_back()
@@ -93,15 +94,22 @@ class _View:
     """What is seen of the recording."""
 
     def __init__(
-        self, folder: Path, words: Sequence[str], title: str, name: str, length_s: float, count: int | None, keys: _Keys
+        self,
+        folder: Path,
+        words: Sequence[str],
+        pid: int | None,
+        name: str,
+        length_s: float,
+        count: int | None,
+        keys: _Keys,
     ) -> None:
-        """The recording goes into `folder`."""
+        """The recording goes into `folder`; `pid`: of a program that ran before, None of one that pinprof starts."""
         from pinprof.portions.following import Following
         from pinprof.read.symbols.kept import KeptSymbols
         from pinprof.report.terminal.layout import console_of
 
         self._following = Following(folder, words, WINDOWS_S[-1])
-        self._folder, self._name, self._title, self._length_s, self._left = folder, name, title, length_s, count
+        self._folder, self._pid, self._name, self._length_s, self._left = folder, pid, name, length_s, count
         self._keys, self._console, self._symbols = keys, console_of(), KeptSymbols()
         self._interactive = self._console.is_terminal
         self._due = time.monotonic() + _EVERY_S
@@ -156,8 +164,11 @@ class _View:
         self._draw()
         if self._left is not None:
             self._left -= 1
-            if not self._left:
-                os.kill(os.getpid(), signal.SIGINT)
+        if terminal.reader_gone():
+            self._left = 0
+        # Where nobody reads any more, a program that pinprof started goes on.
+        if self._left == 0 and (self._pid or not terminal.reader_gone()):
+            os.kill(os.getpid(), signal.SIGINT)
         return time.process_time() - began
 
     def _window(self) -> Path:
@@ -176,7 +187,8 @@ class _View:
         if self._report is None:
             return
         length = format_ns(min(self._following.seen_s, self._length_s) * 1e9)
-        title = f"{self._title} · last {length}{' · paused' if self._paused else ''}"
+        of = f" · {self._pid}" if self._pid else ""
+        title = f"{self._name}{of} · last {length}{' · paused' if self._paused else ''}"
         console = self._console
         if not self._interactive:
             terminal.say(screen(self._report, self._view, title, "", console, None))

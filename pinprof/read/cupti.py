@@ -239,9 +239,9 @@ def _joined_with(calls: ApiCallTable, operations: GpuOpTable) -> Int64:
     """Per operation the correlation id of the call that caused it, 0 where that is not certain.
 
     CUPTI counts calls in their order, and so do traced calls: the n-th copy of a size in a process belongs to the n-th
-    call that copies that size. Where the two numbers differ for a size, or work would begin before its call, none of
-    that size is joined. What is left belongs to calls whose arguments do not say a size, batches above all: the copies
-    that CUPTI counts as one call's to the n-th of these.
+    call that copies that size. Where the two numbers differ for a size, as in a window of a ring, or work would begin
+    before its call, those alone are joined that wait for their copy. What is left belongs to calls whose arguments do
+    not say a size, batches above all: the copies that CUPTI counts as one call's to the n-th of these.
     """
     joined = np.zeros(len(operations), np.int64)
     if calls.size_bytes is None or calls.copy_kind is None:
@@ -265,8 +265,27 @@ def _joined_with(calls: ApiCallTable, operations: GpuOpTable) -> Int64:
         rows, causes = work[begin:end], made[first:last]
         if len(rows) == len(causes) and np.all(operations.start_ns[rows] >= calls.start_ns[causes]):
             joined[rows] = calls.correlation_id[causes]
+        elif len(rows) and len(causes):
+            row, cause = _awaited(operations, rows, calls, causes)
+            joined[row] = calls.correlation_id[cause]
     _join_rest(joined, operations, calls, np.flatnonzero(copying & ~whole), copying & whole & (calls.size_bytes > 0))
     return joined
+
+
+def _awaited(
+    operations: GpuOpTable, rows: Int64, calls: ApiCallTable, causes: Int64
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The copies and the calls of one size during which one copy runs, and no other of these calls.
+
+    Calls are ordered by start.
+    """
+    latest = np.maximum.accumulate(calls.end_ns[causes])
+    at = np.searchsorted(calls.start_ns[causes], operations.start_ns[rows], side="right") - 1
+    alone = (np.append(latest, 0)[at - 1] <= operations.start_ns[rows]) | (at == 0)
+    inside = (at >= 0) & alone & (operations.end_ns[rows] <= calls.end_ns[causes[at]])
+    once = np.bincount(at[inside], minlength=len(causes)) == 1
+    inside &= once[at]
+    return rows[inside], causes[at[inside]]
 
 
 def _batched(calls: ApiCallTable) -> NDArray[np.bool_]:

@@ -9,6 +9,8 @@ from pinprof.streams.tasks import Tasks
 
 _FINISHED_ROUND = perf.record(perf.RECORD_FINISHED_ROUND, 0, b"")
 
+_PIECE = 1 << 20
+"""Bytes that are read at a time, more than a record has: however rarely somebody looks, it takes no more memory."""
 HEAD = ".head"
 """Ends the name of a file beside a growing one: what it has without records, with the features that name its events."""
 
@@ -60,9 +62,10 @@ class RecordsFile:
     def keep_until(self, place: int) -> None:
         """Gather what is kept of the records up to a place, which lies between records."""
         self.begin()
-        if place > self.gathered:
-            self._tasks.take(between(self.path, self.gathered, place))
-            self.gathered = place
+        while self.gathered < place:
+            piece = between(self.path, self.gathered, min(self.gathered + _PIECE, place))
+            # Nothing is read behind a damaged record.
+            self.gathered = self.gathered + taken if (taken := self._tasks.take(piece)) else place
 
 
 def composed(head: bytes, *records: bytes | bytearray) -> bytes:

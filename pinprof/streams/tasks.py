@@ -43,7 +43,9 @@ class Tasks:
     def __init__(self) -> None:
         self._processes: dict[int, _Process] = {}
         self._gone: dict[tuple[int, int], int] = {}
-        """By (pid, tid) when threads ended, ns on the recording's clock, of the last two rounds."""
+        """By (pid, tid) when threads ended, ns on the recording's clock, in this round and the one before."""
+        self._before: tuple[tuple[int, int], ...] = ()
+        """Those that had ended before this round."""
         self._count = 0
 
     def records(self) -> bytes:
@@ -56,19 +58,25 @@ class Tasks:
         )
         return b"".join(record for _, record in sorted(kept))
 
-    def take(self, raw: bytes) -> None:
-        """Take in whole records of one round of the rings, or of several."""
-        before = self._gone
-        self._gone = dict(before)
-        for kind, misc, place, end in perf.records(raw):
+    def take(self, raw: bytes) -> int:
+        """Take in records, up to one that is damaged or cut short; how many bytes these are."""
+        taken = 0
+        for kind, misc, place, taken in perf.records(raw):
+            if kind == perf.RECORD_FINISHED_ROUND:
+                self._end_round()
             # Mappings without code have no sample in them.
-            if kind in _WANTED and not (kind == perf.RECORD_MMAP2 and misc & perf.MISC_MMAP_DATA):
+            elif kind in _WANTED and not (kind == perf.RECORD_MMAP2 and misc & perf.MISC_MMAP_DATA):
                 self._count += 1
-                self._take(kind, misc, (self._count, raw[place:end]))
-        for pid, tid in before:
+                self._take(kind, misc, (self._count, raw[place:taken]))
+        return taken
+
+    def _end_round(self) -> None:
+        """Forget what had ended before this round."""
+        for pid, tid in self._before:
             self._gone.pop((pid, tid))
             if (process := self._processes.get(pid)) is not None and not process.threads:
                 self._forget(pid, process)
+        self._before = tuple(self._gone)
 
     def _take(self, kind: int, misc: int, numbered: _Numbered) -> None:
         record = numbered[1]

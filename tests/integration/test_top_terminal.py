@@ -1,4 +1,4 @@
-"""`pinprof top` in tmux: keys, a narrow terminal, and no colours."""
+"""`pinprof top` in tmux: keys, a narrow terminal, no colours, a reader that goes, and ends of all kinds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,16 @@ def fresh():
 deadline = time.monotonic() + 600
 while not Path(sys.argv[1]).exists() and time.monotonic() < deadline:
     fresh()
+print("from the program", flush=True)
+sys.exit(3)
+"""
+PATIENT = """
+import os, sys, time
+
+output, deadline = f"/proc/{os.getppid()}/fd/1", time.monotonic() + 200
+while os.readlink(output) != os.devnull and time.monotonic() < deadline:
+    sum(range(10000))  # pinprof has not noticed yet that nobody reads
+time.sleep(2)
 sys.exit(3)
 """
 
@@ -65,6 +76,9 @@ class Terminal:
     def shows(self, text: str) -> str:
         """The screen, once a text is on it."""
         return self.until(lambda screen: text in screen)
+
+    def has_a_screen_of_its_own(self) -> bool:
+        return self._tmux("display-message", "-p", "#{alternate_on}").strip() == "1"
 
     def ended(self) -> int:
         self.until(lambda _: self.status.exists() and self.status.read_text().endswith("\n"))
@@ -148,3 +162,89 @@ def test_without_colours_there_are_none(program: int, terminals: Callable[..., T
         assert terminal.ended() == 0
         terminal.close()
         terminal.status.unlink()
+
+
+def test_a_program_that_ends_ends_the_view_and_leaves_the_answer_and_its_output(
+    tmp_path: Path, script: Path, terminals: Callable[..., Terminal]
+) -> None:
+    terminal = terminals(top("--", sys.executable, script, tmp_path / "stop"))
+    terminal.shows("q quit")
+    assert terminal.has_a_screen_of_its_own()
+    terminal.press("l")
+    screen = terminal.shows("toucher.py:8")
+    assert "from the program" not in screen
+    (tmp_path / "stop").touch()
+    assert terminal.ended() == 3
+    screen = terminal.shown()
+    assert not terminal.has_a_screen_of_its_own()
+    before, said, answer = screen.partition("from the program\n")
+    assert (before.strip(), bool(said)) == ("", True), screen
+    assert answer.strip(), "the last answer stays"
+    assert "q quit" not in screen
+    assert "Traceback" not in screen
+
+
+def test_the_end_of_a_program_that_ran_before_ends_the_view(
+    tmp_path: Path, script: Path, terminals: Callable[..., Terminal]
+) -> None:
+    with subprocess.Popen([sys.executable, script, tmp_path / "stop"], stdout=subprocess.DEVNULL) as process:
+        terminal = terminals(top("--pid", process.pid))
+        terminal.shows("q quit")
+        (tmp_path / "stop").touch()
+        assert process.wait() == 3
+        assert terminal.ended() == 0
+    screen = terminal.shown()
+    assert not terminal.has_a_screen_of_its_own()
+    assert "q quit" not in screen
+    assert "Traceback" not in screen
+
+
+def test_a_reader_that_goes_ends_the_view_of_a_program_that_ran_before(
+    program: int, terminals: Callable[..., Terminal]
+) -> None:
+    terminal = terminals(f"{top('--pid', program)} | head -n 1; echo status ${{PIPESTATUS[0]}}")
+    assert terminal.ended() == 0
+    screen = terminal.shown()
+    assert re.search(rf"^toucher · {program} · last .*$", screen, re.MULTILINE), screen
+    assert re.search(r"^status 141$", screen, re.MULTILINE), screen
+    assert "cores busy" not in screen
+    assert "Traceback" not in screen
+
+
+def test_a_program_that_pinprof_started_goes_on_when_the_reader_goes(
+    tmp_path: Path, terminals: Callable[..., Terminal]
+) -> None:
+    script = tmp_path / "patient.py"
+    script.write_text(PATIENT)
+    terminal = terminals(f"{top('--', sys.executable, script)} | head -n 1; echo status ${{PIPESTATUS[0]}}")
+    assert terminal.ended() == 0
+    screen = terminal.shown()
+    assert re.search(r"^patient · last .*$", screen, re.MULTILINE), screen
+    assert re.search(r"^status 3$", screen, re.MULTILINE), screen
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["a program that ran before", "a program that pinprof started"])
+def test_a_terminal_that_goes_leaves_nothing_behind(
+    own: bool, tmp_path: Path, script: Path, program: int, terminals: Callable[..., Terminal]
+) -> None:
+    places = tmp_path / "places"
+    places.mkdir()
+    words = ("--", sys.executable, script, tmp_path / "stop") if own else ("--pid", program)
+    terminal = terminals(top(*words), TMPDIR=str(places))
+    terminal.shows("q quit")
+    assert processes_with(str(places))
+    terminal.close()
+    deadline = time.monotonic() + PATIENCE_S
+    while left := [*processes_with(str(places)), *places.iterdir()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+def processes_with(variable: str) -> list[int]:
+    """Processes in whose environment a text is."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if variable.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found

@@ -3,9 +3,10 @@
 usage: python -m tests.truth.attached [--times 100]
 
 The program multiplies matrices in two threads, copies and touches new memory, as training on the CPU does. pinprof
-comes by turns as `top --pid`, as `record --ring --pid` and as `record --pid`. Printed are the program's steps a second
-alone before, in between and after. Exit status 1 where it ended, is more than 5 % slower afterwards, or where probes,
-a tracer or processes of pinprof's are left.
+comes by turns as `top --pid`, as `record --ring --pid` and as `record --pid`. Another one runs beside it, to which
+nobody comes: whatever else the machine does meets both. Printed are the steps of the first for each of the other,
+before, in between and after. Exit status 1 where it ended, is more than 5 % slower afterwards, or where probes, a
+tracer or processes of pinprof's are left.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = """
@@ -38,14 +41,13 @@ def train(number):
 for number in range(2):
     threading.Thread(target=train, args=(number,), daemon=True).start()
 while True:
-    before, began = sum(steps), time.monotonic()
     time.sleep(0.5)
-    print((sum(steps) - before) / (time.monotonic() - began), flush=True)
+    print(sum(steps), flush=True)
 """
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 PROBES = Path("/sys/kernel/tracing/uprobe_events")
 MOST_SLOWER = 0.05
-ALONE_S = 12.0
+ALONE_S = 30.0
 
 
 def main() -> int:
@@ -54,29 +56,30 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100)
     times: int = parser.parse_args().times
     probes = probed()
-    with tempfile.TemporaryDirectory() as place:
-        told = Path(place) / "told"
-        with (
-            told.open("w") as output,
-            subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=output, env=ENVIRONMENT) as program,
-        ):
-            try:
-                before = speed(told, ALONE_S)
-                began, failed = time.monotonic(), 0
+    with tempfile.TemporaryDirectory() as place, ExitStack() as running:
+        programs = [running.enter_context(begun(Path(place) / name)) for name in ("program", "beside")]
+        program = programs[0].process
+        try:
+            before = ratio(programs, lambda: time.sleep(ALONE_S))
+            began, failed = time.monotonic(), 0
+
+            def come_and_leave() -> None:
+                nonlocal failed
                 for number in range(times):
                     failed += not come(program.pid, number, Path(place))
                     if program.poll() is not None:
-                        print(f"WRONG: after {number + 1} times the program had ended with {program.returncode}.")
-                        return 1
-                took = time.monotonic() - began
-                during = statistics.median(speeds(told)[-int(took) :])
-                after = speed(told, ALONE_S)
-                tracer = next(
-                    line for line in Path(f"/proc/{program.pid}/status").read_text().splitlines() if "TracerPid" in line
-                )
-                left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(program.pid) in arguments(path)]
-            finally:
-                program.kill()
+                        sys.exit(f"WRONG: after {number + 1} times the program had ended with {program.returncode}.")
+
+            during = ratio(programs, come_and_leave)
+            took = time.monotonic() - began
+            after = ratio(programs, lambda: time.sleep(ALONE_S))
+            tracer = next(
+                line for line in Path(f"/proc/{program.pid}/status").read_text().splitlines() if "TracerPid" in line
+            )
+            left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(program.pid) in arguments(path)]
+        finally:
+            for one in programs:
+                one.process.kill()
     wrong = [
         text
         for text, is_so in (
@@ -89,8 +92,8 @@ def main() -> int:
         if is_so
     ]
     print(
-        f"{times} times in {took:.0f} s: {before:.0f} steps a second before, {during:.0f} meanwhile, {after:.0f} after "
-        f"({100 * (after / before - 1):+.1f} %)."
+        f"{times} times in {took:.0f} s: for each step of the other {before:.3f} before, {during:.3f} meanwhile, "
+        f"{after:.3f} after ({100 * (after / before - 1):+.1f} %)."
     )
     print(f"WRONG: {'; '.join(wrong)}." if wrong else "It goes on, and nothing of pinprof's is left.")
     return int(bool(wrong))
@@ -119,16 +122,36 @@ def come(pid: int, number: int, folder: Path) -> bool:
     return pinprof.returncode in (0, 130)
 
 
-def speeds(told: Path) -> list[float]:
-    """Steps a second, by half seconds."""
-    return [float(line) for line in told.read_text().splitlines(keepends=True) if line.endswith("\n")]
+@dataclass(frozen=True)
+class Running:
+    """A program, and where it tells its steps."""
+
+    process: subprocess.Popen[bytes]
+    told: Path
+
+    @property
+    def steps(self) -> int:
+        """So far."""
+        lines = [line for line in self.told.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return int(lines[-1]) if lines else 0
 
 
-def speed(told: Path, length_s: float) -> float:
-    """The median of the next seconds."""
-    known = len(speeds(told))
-    time.sleep(length_s)
-    return statistics.median(speeds(told)[known:])
+@contextmanager
+def begun(told: Path) -> Iterator[Running]:
+    """One that runs."""
+    with (
+        told.open("w") as output,
+        subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=output, env=ENVIRONMENT) as process,
+    ):
+        yield Running(process, told)
+
+
+def ratio(programs: Sequence[Running], during: Callable[[], object]) -> float:
+    """Steps that the first makes for each of the second, while something is done."""
+    first = [one.steps for one in programs]
+    during()
+    made = [one.steps - steps for one, steps in zip(programs, first, strict=True)]
+    return made[0] / made[1]
 
 
 def probed() -> str:

@@ -1,4 +1,4 @@
-"""A loop of short steps, a few of which stall for 200 ms, each in one of five ways; run by stalls.py, as root.
+"""A loop of short steps, a few of which stall for 200 ms, each in one of six ways; run by stalls.py, as root.
 
 usage: python -m tests.truth.stalling FOLDER TIMES
 
@@ -21,7 +21,7 @@ from pathlib import Path
 import pinprof
 
 STALL_S, APART_S, STEP_S = 0.2, 4.0, 0.02
-SIZE = 256 << 20
+SIZE, PIECE = 256 << 20, 64 << 10
 SETUP, REGISTER, REGISTER_BUFFERS, UNREGISTER_BUFFERS = 425, 427, 0, 1
 """io_uring_setup(2), io_uring_register(2)."""
 libc = ctypes.CDLL(None, use_errno=True)
@@ -38,15 +38,23 @@ class Stalls:
             os.fsync(file.fileno())
         self._file = os.open(path, os.O_RDONLY)
         self._mapped = mmap.mmap(self._file, SIZE, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+        self._mapped.madvise(mmap.MADV_RANDOM)  # no page is read before it is touched
         path.unlink()
         self._places = random.Random(7)
         memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory.write(b"\1" * SIZE)
         self._vector = (ctypes.c_void_p * 2)(ctypes.addressof(ctypes.c_char.from_buffer(memory)), SIZE)
         self._ring = libc.syscall(SETUP, 1, ctypes.create_string_buffer(120))
+        self._compact = os.open("/proc/sys/vm/compact_memory", os.O_WRONLY)
+        self.compaction()  # the first one takes longer
         self._lock, self._asked, self._held = threading.Lock(), threading.Event(), threading.Event()
         self._wake = neighbour()
         threading.Thread(target=self._hold, name="holder", daemon=True).start()
+
+    def prepare(self) -> None:
+        """What is read next lies on the disk."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
+        os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def pin(self) -> None:
         """The kernel pins memory again and again."""
@@ -54,6 +62,12 @@ class Stalls:
         while time.thread_time() < until:
             libc.syscall(REGISTER, self._ring, REGISTER_BUFFERS, self._vector, 1)
             libc.syscall(REGISTER, self._ring, UNREGISTER_BUFFERS, None, 0)
+
+    def compaction(self) -> None:
+        """The kernel moves pages, to have free ones beside each other."""
+        until = time.monotonic() + STALL_S
+        while time.monotonic() < until:
+            os.pwrite(self._compact, b"1", 0)
 
     def lock(self) -> None:
         """Another thread has the lock."""
@@ -66,7 +80,7 @@ class Stalls:
         """A file is read from the disk."""
         until = time.monotonic() + STALL_S
         while time.monotonic() < until:
-            os.pread(self._file, 1 << 20, self._far())
+            os.pread(self._file, PIECE, self._far())
 
     def fault(self) -> None:
         """Pages of a file are read from the disk when they are touched."""
@@ -83,8 +97,7 @@ class Stalls:
                 woken = bool(os.write(self._wake, b"."))
 
     def _far(self) -> int:
-        os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
-        return self._places.randrange(SIZE - (1 << 20)) & -mmap.PAGESIZE
+        return self._places.randrange(SIZE // PIECE) * PIECE
 
     def _hold(self) -> None:
         while self._asked.wait():
@@ -94,7 +107,7 @@ class Stalls:
                 time.sleep(STALL_S)
 
 
-KINDS = ("pin", "lock", "disk", "fault", "neighbour")
+KINDS = ("pin", "compaction", "lock", "disk", "fault", "neighbour")
 
 
 def neighbour() -> int:
@@ -131,6 +144,7 @@ def main() -> None:
             with pinprof.phase("step"):
                 compute(STEP_S / 10)
             time.sleep(STEP_S)
+        stalls.prepare()
         began = time.monotonic_ns()
         with pinprof.phase("step"):
             getattr(stalls, kind)()

@@ -1,8 +1,8 @@
 """Planted stalls of 200 ms in a running loop, and what a flight recorder has of each.
 
-usage: python -m tests.truth.stalls [--times 20]
+usage: python -m tests.truth.stalls [--times 24]
 
-The program (stalling.py) stalls in five ways, one after another. A stall is captured where a capture was made for a
+The program (stalling.py) stalls in six ways, one after another. A stall is captured where a capture was made for a
 step that holds it. Its cause and its line are those of most of the critical thread's time in the moment that the
 capture is for, as its report has it. Printed are the stalls, how long each was, and what its capture says first. Exit
 status 1 where one is not captured, or has another cause or another line. The temporary folder has to be on a disk.
@@ -25,11 +25,12 @@ from pinprof.base.units import format_ns
 from pinprof.cli import pipeline
 
 EXPECTED = {
-    "pin": ("pin.", "Stalls.pin"),
-    "lock": ("wait.sleep", "Stalls._hold"),  # what the thread does that has the lock
-    "disk": ("wait.disk", "Stalls.disk"),
-    "fault": ("wait.disk", "Stalls.fault"),
-    "neighbour": ("wait.runnable", "Stalls.neighbour"),
+    "pin": (("pin.",), "Stalls.pin"),
+    "compaction": (("sys.reclaim", "wait.reclaim"), "Stalls.compaction"),
+    "lock": (("wait.sleep",), "Stalls._hold"),  # what the thread does that has the lock
+    "disk": (("wait.disk",), "Stalls.disk"),
+    "fault": (("wait.disk",), "Stalls.fault"),
+    "neighbour": (("wait.runnable",), "Stalls.neighbour"),
 }
 """How right causes begin, and where they are."""
 
@@ -37,7 +38,7 @@ EXPECTED = {
 def main() -> int:
     """Record, read, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--times", type=int, default=24)
     times: int = parser.parse_args().times
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -1,10 +1,10 @@
 """How much memory a flight recorder holds over time, beside a program that starts processes without end.
 
-usage: python -m tests.truth.steady [--seconds 300] [--rate 200]
+usage: python -m tests.truth.steady [--seconds 660] [--after 300] [--rate 200]
 
 The program starts as many processes a second as the machine can, at most RATE, and makes large blocks. Printed
-are, for each half minute, processes started, the resident memory of pinprof's processes, what its files take on disk,
-and its CPU time. Exit status 1 where memory grows by more than 1 % after two fifths of the time.
+are, for each half minute, processes started, the resident memory of each of pinprof's processes, what its files take on
+disk, and its CPU time. Exit status 1 where memory grows by more than 1 % between the minute after AFTER and the last.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
+from statistics import median
 
 from pinprof.collect.proc import tree
 
@@ -34,13 +36,14 @@ while True:
             file.write(str(count))
     time.sleep(max(begun + count / rate - time.monotonic(), 0))
 """
-MOST_GROWTH = 0.01
+MOST_GROWTH, MINUTE = 0.01, 60
 
 
 def main() -> int:
     """Record, and look once a second."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seconds", type=int, default=660)
+    parser.add_argument("--after", type=int, default=300)
     parser.add_argument("--rate", type=float, default=200)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -49,45 +52,49 @@ def main() -> int:
         command += [sys.executable, "-c", PROGRAM, str(given.rate), str(told)]
         environment = os.environ | {"TMPDIR": place}
         with subprocess.Popen(command, env=environment) as pinprof:
-            looks: list[tuple[int, int, float]] = []
+            looks: list[Counter[str]] = []
             while len(looks) < given.seconds and pinprof.poll() is None:
                 time.sleep(1)
-                looks.append(held(pinprof.pid, Path(place)))
+                resident, spent = held(pinprof.pid)
+                looks.append(resident)
                 if len(looks) % 30 == 0:
-                    resident, disk, spent = looks[-1]
                     started = told.read_text() if told.exists() else "0"
                     print(
-                        f"{len(looks)} s: {started} processes, {resident / 2**20:.1f} MiB resident, "
-                        f"{disk / 2**20:.1f} MiB on disk, {spent:.1f} s of CPU", flush=True,
+                        f"{len(looks)} s: {started} processes, {shown(resident)}, {on_disk(Path(place)) / 2**20:.1f} "
+                        f"MiB on disk, {spent:.1f} s of CPU", flush=True,
                     )  # fmt: skip
             pinprof.send_signal(signal.SIGTERM)
-    part = max(len(looks) // 5, 1)
-    early, late = (sorted(look[0] for look in looks[at : at + part])[part // 2] for at in (2 * part, len(looks) - part))
-    print(
-        f"The median of the last fifth of the time is {100 * (late / early - 1):+.1f} % above that of the third fifth."
-    )
-    return int(late > (1 + MOST_GROWTH) * early)
+    parts = looks[given.after :][:MINUTE], looks[-MINUTE:]
+    before, last = (Counter({name: int(median(look[name] for look in part)) for name in looks[-1]}) for part in parts)
+    print(f"The minute after {given.after} s: {shown(before)}. The last minute: {shown(last)}.")
+    print(f"It grows by {100 * (last.total() / before.total() - 1):+.2f} %.")
+    return int(last.total() > (1 + MOST_GROWTH) * before.total())
 
 
-def held(pid: int, place: Path) -> tuple[int, int, float]:
-    """Resident bytes of pinprof's processes, what its files take on disk, and its CPU time in seconds."""
-    resident, ticks = 0, 0
+def held(pid: int) -> tuple[Counter[str], float]:
+    """Resident bytes of each of pinprof's processes by name, and the CPU time of all of them in seconds."""
+    resident, ticks = Counter[str](), 0
     for one in tree(pid):
         try:
-            words = Path(f"/proc/{one}/cmdline").read_bytes()
+            name = Path(f"/proc/{one}/comm").read_text().strip()
             statistics = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
             pages = int(Path(f"/proc/{one}/statm").read_text().split()[1])
         except OSError:
             continue
-        if (
-            b"pinprof" in words
-            and b"posix_spawn" not in words.partition(b"\0--\0")[0]
-            and b"/bin/true" not in words[:9]
-        ):
-            resident += pages * os.sysconf("SC_PAGE_SIZE")
+        if one == pid or name.startswith("pinprof"):
+            resident["pinprof" if one == pid else name] += pages * os.sysconf("SC_PAGE_SIZE")
             ticks += int(statistics[11]) + int(statistics[12])
-    disk = sum(path.stat().st_blocks * 512 for path in place.rglob("recording/**/*") if path.is_file())
-    return resident, disk, ticks / os.sysconf("SC_CLK_TCK")
+    return resident, ticks / os.sysconf("SC_CLK_TCK")
+
+
+def on_disk(place: Path) -> int:
+    """What a recording's files take, in bytes."""
+    return sum(path.stat().st_blocks * 512 for path in place.rglob("recording/**/*") if path.is_file())
+
+
+def shown(resident: Counter[str]) -> str:
+    """In MiB."""
+    return ", ".join(f"{name} {size / 2**20:.2f} MiB" for name, size in resident.items())
 
 
 if __name__ == "__main__":

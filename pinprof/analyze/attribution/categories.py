@@ -383,7 +383,7 @@ CATEGORIES: tuple[Category, ...] = (
         "sys.reclaim", "D", "reclaiming and compacting memory", "Leave more memory free; set huge-page "
             "defragmentation to defer+madvise.", k(
             r"kswapd|kcompactd|shrink_(?!vma)\w+|(do_)?try_to_free_(mem_cgroup_)?pages|try_to_compact_pages|compact_zone\w*"
-            r"|balance_pgdat|khugepaged(?!_enter)\w*|migrate_pages\w*"
+            r"|compact_node|balance_pgdat|khugepaged(?!_enter)\w*|migrate_pages\w*"
         ), strength=60,
     ),
     Category(
@@ -548,7 +548,8 @@ CATEGORIES: tuple[Category, ...] = (
         "wait.reclaim", "W", "the kernel freeing memory: reclaim, compaction, page migration, memory limits",
         "Leave memory free; raise the memory limit.",
         k(r"reclaim_throttle|throttle_direct_reclaim|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*"
-          r"|\w*mem_cgroup_handle_over_high|migration_entry_wait\w*", "congestion_wait|wait_iff_congested"),
+          r"|compact_node|\w*mem_cgroup_handle_over_high|migration_entry_wait\w*",
+          "congestion_wait|wait_iff_congested"),
         strength=120,
     ),
     Category(

@@ -96,21 +96,31 @@ class Watch:
             now = time.monotonic()
             due = max(looked + random.expovariate(1 / max(mean, crowd * self._usual_s / self._share)), now)
             time.sleep(due - now)
-        for name in sorted(set(self._processes.unknown.values())):
+        for name in sorted(self._processes.unread):
             print(UNKNOWN + name, flush=True)
-        self._store(self._timeline)
+        self._store(self._ended_segment())
         return self._failed
 
     def _cut(self) -> None:
         """Do as the signal said; whoever sent it waits for the segment, though it may hold nothing."""
         number, self._cutting = self._cutting, 0
-        self._store(self._timeline)
-        self._timeline, self._resting = self._fresh(), number == signal.SIGUSR2
+        self._store(self._ended_segment())
+        self._resting = number == signal.SIGUSR2
+
+    def _ended_segment(self) -> SegmentTimeline:
+        """The segment until now, with its names; another has begun. Names of threads that have ended are forgotten."""
+        ended, self._timeline = self._timeline, self._fresh()
+        ended.names = self._names
+        self._names = {
+            (pid, tid): name
+            for (pid, tid), name in self._names.items()
+            if pid in self._processes.interpreters and not ended.lacks(pid, tid)
+        }
+        return ended
 
     def _store(self, segment: SegmentTimeline) -> None:
         """Write a segment behind those before it."""
         self._await_writer()
-        segment.names = self._names
         segment.save(self._output, time.monotonic_ns())
 
     def _look(self, due_ns: int) -> None:
@@ -132,8 +142,7 @@ class Watch:
     def _store_beside(self) -> None:
         """Let a child write the segment, one after another."""
         self._await_writer()
-        full, self._timeline = self._timeline, self._fresh()
-        full.names = self._names
+        full = self._ended_segment()
         self._writer = os.fork()
         if self._writer == 0:
             status = 1

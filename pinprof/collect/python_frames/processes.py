@@ -38,6 +38,13 @@ class Processes:
         """pid → (when to try next, how long to wait then)."""
         self.unknown: dict[int, str] = {}
         """pid → the name of its interpreter, which cannot be read."""
+        self._unread: set[str] = set()
+        """Such names of processes that have ended."""
+
+    @property
+    def unread(self) -> set[str]:
+        """Names of interpreters that could not be read."""
+        return self._unread | set(self.unknown.values())
 
     def update(self, crowd: float = 1) -> None:
         """Look for interpreters that began, if it is time to; the search may take `crowd` times less than usual."""
@@ -53,6 +60,7 @@ class Processes:
         present = {pid for pid in tree(self._root) if alive(pid)}
         self._attempts = {pid: attempt for pid, attempt in self._attempts.items() if pid in present}
         self.beginning = {pid: interpreter for pid, interpreter in self.beginning.items() if pid in present}
+        self._unread.update(self.unknown.pop(pid) for pid in self.unknown.keys() - present)
         for pid in present - self.interpreters.keys():
             due, pause = self._attempts.get(pid, (0.0, _SOON_S))
             if begun >= due:

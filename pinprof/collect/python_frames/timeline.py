@@ -103,6 +103,10 @@ class SegmentTimeline:
                     if max(abs(after), before, took) <= _MOST_STEPS:  # a machine that stood still saw nothing
                         runs.within(number, after, before, took)
 
+    def lacks(self, pid: int, tid: int) -> bool:
+        """Whether looks at a process did not see a thread."""
+        return pid in self._looks and (pid, tid) not in self._threads
+
     def to_json(self, end_ns: int) -> dict[str, Any]:
         """The segment as it is stored; see read/python/stacks.py."""
         timed = self._most_seen()

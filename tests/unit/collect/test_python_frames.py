@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -263,6 +264,22 @@ def test_an_interpreter_whose_library_is_loaded_late_is_known(monkeypatch: pytes
     now[0] += 1
     processes.update()
     assert list(processes.interpreters) == [os.getpid()]
+    assert not processes.unread
+
+
+def test_of_an_interpreter_that_cannot_be_read_and_has_ended_the_name_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, present = [100.0], [os.getpid()]
+    monkeypatch.setattr(searching, "time", SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0))
+    monkeypatch.setattr(layout, "of_process", lambda _: None)
+    monkeypatch.setattr(layout, "interpreter_name", lambda _: "pypy")
+    monkeypatch.setattr(searching, "tree", lambda _: present)
+    processes = searching.Processes(os.getpid())
+    for _ in range(2):
+        for _ in range(50):
+            processes.update()
+            now[0] += 0.01
+        assert processes.unread == {"pypy"}
+        present.clear()
     assert not processes.unknown
 
 
@@ -389,7 +406,7 @@ def looked(
         used[0] += round_s
 
     clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: used[0], sleep=sleep)
-    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda _: None, unknown={})
+    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda _: None, unread=set())
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "runnable", lambda: crowd * (os.cpu_count() or 1))
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
@@ -437,6 +454,18 @@ def test_whoever_asks_for_a_segment_gets_one_though_nobody_looked(tmp_path: Path
         watch._cut()
         sizes.append(output.stat().st_size)
     assert all(after > before for before, after in pairwise(sizes))
+
+
+def test_names_of_threads_that_have_ended_are_in_one_more_segment(tmp_path: Path) -> None:
+    watch, names = watching.Watch(os.getpid(), 1000, 0.1, tmp_path / "stacks"), []
+    threads = {(7, 71): "lives", (7, 72): "ends", (8, 81): "of another process"}
+    watch._names = threads.copy()
+    watch._processes.interpreters[7] = cast("Interpreter", SimpleNamespace())
+    for seen in ((), (71, 72), (71,), (71,)):
+        if seen:
+            watch._timeline.saw(7, [(tid, 0) for tid in seen], 10**18, 0)
+        names.append(set(watch._ended_segment().names.values()))
+    assert names == [{*threads.values()}, {"lives", "ends"}, {"lives", "ends"}, {"lives"}]
 
 
 class Words(str):

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import lzma
+import os
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pinprof.data.activity import ApiCallTable
 from pinprof.portions.agent_files import AgentFiles
 from pinprof.portions.inside_kept import InsideKept
-from pinprof.read import cupti_file
+from pinprof.read import cupti, cupti_file
+from pinprof.read.inside import calls as inside_calls
 from pinprof.read.inside import file as inside_file
 from pinprof.read.inside.layout import CHUNK, Kind
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx import injection
 from pinprof.read.nvtx.file import NvtxKind
+from pinprof.read.symbols.resolver import Resolver
 from tests.support import agent_file
 from tests.support.agent_file import BEGUN_NS, PAGE, block, call, chunk, header, record, ticks
 from tests.support.nvtx_events import Writer
@@ -99,20 +104,91 @@ def test_a_range_of_nvtx_that_another_thread_ends_reaches_a_window(tmp_path: Pat
     assert [one[0] for one in ranges_of(cut(3500))] == ["late", "open"]
 
 
-def test_work_of_the_gpu_in_a_window_has_the_names_of_its_kernels(tmp_path: Path) -> None:
-    data = lzma.decompress((DATA / "not_async.bin.xz").read_bytes())
-    whole = cupti_file.parse(data)
-    assert whole is not None
-    files, cut, path = kept(tmp_path, "gpu", data)
-    begin = int(np.quantile(whole.records["end_ns"], 0.7))
-    for _ in range(2):
-        part = cupti_file.parse(cut(begin))
-        assert part is not None
-        assert part.names == whole.names
-        assert part.damaged == whole.damaged
-        assert (part.records == whole.records[whole.records["end_ns"] >= begin]).all()
-        files.give_back(begin)
-    assert path.exists()
+def read_out(name: str) -> bytes:
+    """A file that was recorded on an H200."""
+    return lzma.decompress((DATA / f"{name}.xz").read_bytes())
+
+
+def grown(data: bytes, size: int) -> bytes:
+    """What the file of a process that lives was when it had so many bytes."""
+    head = np.frombuffer(data, cupti_file.HEADER, 1).copy()
+    head["written"], head["pid"] = size - head.itemsize, os.getpid()
+    return head.tobytes() + data[head.itemsize : size]
+
+
+def work_of(data: bytes, since_ns: int) -> Counter[tuple[object, ...]]:
+    """Work of the GPU, faults and allocations that end after a time."""
+    file = cupti_file.parse(data)
+    assert file is not None
+    assert file.damaged == 0
+    work = cupti.combine([file], ApiCallTable.empty())
+    found = Counter[tuple[object, ...]]()
+    for table, name in ((work.operations, "name"), (work.faults, "count"), (work.memory, "size_bytes")):
+        columns = {key: column.tolist() for key, column in vars(table).items() if isinstance(column, np.ndarray)}
+        if table is work.operations:
+            columns["name"] = [work.operations.names[number] if number >= 0 else "" for number in columns["name"]]
+        time = columns["end_ns" if "end_ns" in columns else "time_ns"]
+        found.update((name, *row) for end, *row in zip(time, *columns.values(), strict=True) if end >= since_ns)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["not_async", "managed", "not_async-traced"])
+def test_work_of_the_gpu_in_windows_of_a_file_that_grows_is_that_of_the_whole(
+    tmp_path: Path, name: str, seed: int
+) -> None:
+    data, chosen = read_out(f"{name}.bin"), random.Random(seed)
+    path = tmp_path / "gpu" / "1.bin"
+    path.parent.mkdir()
+    shortened: dict[Path, Callable[[int], bytes]] = {}
+    files = AgentFiles(tmp_path, shortened)
+    size, given_back, seen = cupti_file.HEADER.itemsize, 0, 0
+    while size < len(data):
+        gained = data[size:][: chosen.randrange(1, len(data) // 400) * cupti_file.RECORD.itemsize]
+        size += len(gained)
+        with path.open("r+b" if path.exists() else "wb") as file:
+            file.write(grown(data, size)[: cupti_file.HEADER.itemsize])
+            file.seek(size - len(gained))
+            file.write(gained)
+        files.look()
+        now = parsed(grown(data, size)).records["end_ns"]
+        for begin in sorted(np.quantile(now, [chosen.random(), chosen.random()]).astype(int).tolist()):
+            if begin >= given_back:
+                wanted = work_of(grown(data, size), begin)
+                assert work_of(shortened[path](begin), begin) == wanted
+                seen += wanted.total()
+        given_back = max(given_back, begin - chosen.randrange(10**8))
+        files.give_back(given_back)
+    assert seen > 500
+
+
+def test_copies_in_a_window_have_the_calls_that_they_have_in_the_whole(tmp_path: Path) -> None:
+    folders = {"gpu": read_out("not_async-traced.bin"), "inside": read_out("not_async-traced.inside")}
+    cuts = [kept(tmp_path, folder, data)[1] for folder, data in folders.items()]
+    whole = joined(*folders.values())
+    assert len(whole) == 63
+    ends = sorted(end for _, end in whole)
+    for begin in (ends[10] - 1, ends[20], ends[40] + 1, ends[-1]):
+        part = joined(*(cut(begin) for cut in cuts))
+        assert part == {copy: call for copy, call in whole.items() if copy[1] >= begin}
+        assert part
+
+
+def joined(gpu: bytes, inside: bytes) -> dict[tuple[int, int], int]:
+    """By when copies began and ended, when their calls began."""
+    file, calls_file = parsed(gpu), inside_file.parse(inside)
+    assert calls_file is not None
+    calls = inside_calls.combine([calls_file], Resolver(recording=True)).activity.calls
+    work = cupti.combine([file], calls).operations
+    of = dict(zip(calls.correlation_id.tolist(), calls.start_ns.tolist(), strict=True))
+    rows = zip(work.start_ns.tolist(), work.end_ns.tolist(), work.correlation_id.tolist(), strict=True)
+    return {(start, end): of[call] for start, end, call in rows if call}
+
+
+def parsed(data: bytes) -> cupti_file.GpuFile:
+    file = cupti_file.parse(data)
+    assert file is not None
+    return file
 
 
 def blocks_of(data: bytes) -> list[tuple[int, int]]:
@@ -192,8 +268,6 @@ def test_what_was_lost_before_a_window_is_not_lost_in_it(tmp_path: Path) -> None
 
 
 def test_what_a_fork_inherits_is_kept_as_long_as_it_lives(tmp_path: Path) -> None:
-    import os
-
     for name, pid, token, parent in (("parent", NOBODY, 5, 0), ("child", os.getpid(), 6, 5)):
         writer = Writer(pid=pid, token=token, parent=parent)
         if name == "parent":

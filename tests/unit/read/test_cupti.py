@@ -116,6 +116,14 @@ def test_what_cannot_be_joined_with_certainty_is_not(table: ApiCallTable) -> Non
     assert causes(work((15, 64, 3), (35, 64, 9)), table) == [0, 0]
 
 
+def test_where_numbers_differ_the_copies_that_calls_wait_for_are_theirs() -> None:
+    table = calls((10, 64, 0), (30, 64, 0), (50, 64, 0), (60, 64, 0), (80, 64, 0), (95, 64, 0))
+    ends = np.array([20, 40, 70, 65, 90, 99])
+    file = work((5, 64, 1), (15, 64, 2), (39, 64, 3), (40, 64, 4), (62, 64, 5), (82, 64, 6), (84, 64, 7), (96, 64, 8))
+    # Nobody waits for the first and the fourth, two calls for the fifth, and one call for the next two.
+    assert causes(file, replace(table, end_ns=ends)) == [0, 1, 2, 0, 0, 0, 0, 6]
+
+
 BATCHES = ((15, 64, 3), (25, 100, 5), (26, 200, 5), (27, 300, 5), (45, 64, 7), (55, 50, 9))
 
 

@@ -54,6 +54,16 @@ def test_what_is_kept_says_who_there_is_and_where_code_lies(tmp_path: Path) -> N
     assert len(file.kept) == 2 * len(fork(30))
 
 
+def test_what_is_kept_of_a_long_part_is_read_in_pieces(tmp_path: Path) -> None:
+    head = described(tmp_path / "head", whole=False)
+    sample = perf.record(perf.RECORD_SAMPLE, 0, bytes(60_000))
+    (tmp_path / "file").write_bytes(head + b"".join(fork(pid) + sample for pid in range(30, 80)))
+    file = RecordsFile(tmp_path / "file")
+    file.keep_until(file.size)
+    assert bytes(file.kept) == b"".join(map(fork, range(30, 80)))
+    assert file.gathered == file.size > 2 << 20
+
+
 def test_a_file_goes_as_far_as_its_whole_records(tmp_path: Path) -> None:
     head, path = described(tmp_path / "head", whole=False), tmp_path / "file"
     path.write_bytes(head[: perf.FILE_HEAD.size - 1])

@@ -8,6 +8,7 @@ from pinprof.data import perf_format as perf
 from pinprof.streams.tasks import Tasks
 
 PARENT = 5
+ROUND = perf.record(perf.RECORD_FINISHED_ROUND, 0, b"")
 
 
 def family(kind: int, pid: int, parent: int, tid: int, time: int) -> bytes:
@@ -38,7 +39,7 @@ def mapped(pid: int, start: int, name: bytes = b"a.so") -> bytes:
 def kept(*rounds: bytes) -> bytes:
     tasks = Tasks()
     for records in rounds:
-        tasks.take(records)
+        assert tasks.take(records + ROUND) == len(records + ROUND)
     return tasks.records()
 
 
@@ -95,6 +96,19 @@ def test_thousands_of_processes_leave_nothing() -> None:
     tasks = Tasks()
     for pid in range(100, 5100):
         begin = fork(pid, pid) + named(pid, b"a", executes=True) + mapped(pid, 0x1000)
-        tasks.take(begin + ended(pid, pid + 1) if pid % 2 else ended(pid, pid + 1) + begin)
-    tasks.take(b"")
+        tasks.take((begin + ended(pid, pid + 1) if pid % 2 else ended(pid, pid + 1) + begin) + ROUND)
+    tasks.take(ROUND)
     assert tasks.records() == b""
+
+
+def test_records_may_come_in_any_pieces() -> None:
+    parent = fork(6, 1) + named(6, b"a") + mapped(6, 0x1000)
+    raw = parent + fork(7, 2, parent=6) + ROUND + ended(6, 3) + ROUND + mapped(7, 0x3000) + ROUND + fork(8, 4)
+    whole = Tasks()
+    assert whole.take(raw) == len(raw)
+    for length in (1 << 7, 200, 333):
+        tasks, begin = Tasks(), 0
+        while begin < len(raw):
+            begin += tasks.take(raw[begin : begin + length])
+        assert tasks.records() == whole.records()
+    assert whole.take(fork(9, 5) + mapped(9, 0x1000)[:-1]) == len(fork(9, 5))
