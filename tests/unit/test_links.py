@@ -1,4 +1,4 @@
-"""Links between the documents lead somewhere."""
+"""Links between the documents lead somewhere, and tables are whole."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def test_links_lead_somewhere(path: Path) -> None:
         target = (path.parent / place).resolve() if place else path
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_rows_of_a_table_follow_its_head(path: Path) -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", text(path), re.MULTILINE):
+        assert re.match(r".*\n\|[-:| ]+\|\n", table), table
