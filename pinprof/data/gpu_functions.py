@@ -491,6 +491,11 @@ def api_of(functions: Iterable[str]) -> str:
     return next(of, CUDA.name)
 
 
+def is_call(name: str) -> bool:
+    """Whether a function has a name of those that a vendor's driver or runtime exports."""
+    return any(re.fullmatch(vendor.exports, name) for vendor in VENDORS)
+
+
 def of_vendor(function: str, library: str) -> bool:
     """Whether a function is the API's own: by its library, its name, or the runtime that a compiler links in."""
     return (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pinprof.analyze.attribution.row import Category
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count
 from pinprof.collect.python_frames.interpreter import SegmentTables
+from pinprof.data.gpu_functions import is_call
 from pinprof.data.mapped import WORDS, Mapped, mapped_as
 from pinprof.data.model import KERNEL, Capture
 from pinprof.dump import agent, system, waits
@@ -24,7 +24,6 @@ from pinprof.dump.system import ENDED, RUNNING, STOPPED, ThreadLook
 from pinprof.dump.waits import Noted, WaitedFor
 from pinprof.dump.watched import WatchedProcess
 
-_CUDA = re.compile(r"cu(da)?[A-Z]\w*")
 _AS_IT_IS = ("asleep", "blocked", "idle", "inside", "ready", "stopped")
 """How the meanings of waits begin that are no name of what is waited for."""
 _MEMORY = ("pin", "fault", "free", "uvm", "dma")
@@ -56,7 +55,7 @@ class _Seen:
     def cuda_call(self) -> str:
         """The outermost call of CUDA that it is in."""
         native = [frame.function.partition("@")[0] for frame in self.stack if frame.kind == "native"]
-        return next((name for name in reversed(native) if _CUDA.fullmatch(name)), "")
+        return next((name for name in reversed(native) if is_call(name)), "")
 
     @property
     def in_memory(self) -> bool:

@@ -93,7 +93,7 @@ def test_windows_of_copies_between_all_kinds_of_memory_are_those_of_the_whole(
     recorded = Recorded(tmp_path, driver, "memory_program.py", str(seed), "100000000", str(memory))
     windows: list[tuple[int, list[bytes]]] = []
     try:
-        while len(windows) < 8:
+        while len(windows) < 4:
             begin = recorded.look(800_000_000)
             if not windows or begin > windows[-1][0] + 300_000_000:
                 windows.append((begin, [cut(begin) for cut in recorded.shortened.values()]))
@@ -114,7 +114,7 @@ def test_windows_of_copies_between_all_kinds_of_memory_are_those_of_the_whole(
             assert not too_many
             assert not lacking
             seen += table(part, *inner).total()
-    assert seen > 500
+    assert seen > 250
 
 
 def test_a_program_that_calls_without_end_takes_bounded_room(tmp_path: Path, driver: Path) -> None:
