@@ -3,7 +3,8 @@
 usage: python -I -S keeper.py FOLDER < LIFELINE
 
 The lifeline ends when pinprof lets go of it, or dies. What the trial has started is known then by FOLDER, in which it
-works or to which it writes, and by the session of such a process. What is older than the keeper is somebody else's.
+works or to which it writes, and by the session of such a process. What is older than the keeper, or has a terminal, is
+somebody else's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 PATIENCE_S, LOOK_S = 5.0, 0.02
 """For what is asked to end; between two looks whether it has."""
 _STREAMS = ("cwd", "fd/1", "fd/2")
-_SESSION, _STARTED = 3, 19
+_SESSION, _TERMINAL, _STARTED = 3, 4, 19
 """Fields of `stat` after the name, from 0."""
 
 
@@ -77,7 +78,8 @@ def _of(folder: str) -> set[int]:
         with suppress(OSError):  # it has ended, or is somebody else's
             fields = _stat(place)
             session = int(fields[_SESSION])
-            if fields[0] in (b"Z", b"X") or int(fields[_STARTED]) < int(begun) or session == os.getsid(0):
+            others = int(fields[_STARTED]) < int(begun) or int(fields[_TERMINAL]) or session == os.getsid(0)
+            if others or fields[0] in (b"Z", b"X"):
                 continue
             sessions[int(place.name)] = session
             if any(_inside(place / name, folder) for name in _STREAMS):

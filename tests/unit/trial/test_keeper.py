@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -72,3 +73,20 @@ def test_what_others_do_in_the_folder_goes_on(tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+def test_a_shell_that_looks_into_the_folder_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with keeper.kept(folder):
+        pid, terminal = pty.fork()
+        if not pid:
+            os.execvp("sh", ["sh", "-c", f"cd {folder}; echo there; sleep 600"])
+        assert os.read(terminal, 5) == b"there"
+    try:
+        assert alive(pid)
+        assert not folder.exists()
+    finally:
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
