@@ -92,9 +92,15 @@ def require_process(pid: int, *, kernel: bool) -> None:
     if sampling_errno(kernel=kernel, of=pid) in (errno.EACCES, errno.EPERM) and not sampling_errno(kernel=kernel):
         raise CollectError(
             f"pinprof is not permitted to record process {pid}, which belongs to another user or has more privileges.",
-            "Run pinprof as root, or as the process's user.",
+            others(),
             "pid",
         )
+
+
+def others() -> str:
+    """What lets pinprof look into a process of another user, or with more privileges (ptrace(2))."""
+    more = "Run pinprof with all capabilities that the process has."
+    return "Run pinprof as root, or as the process's user." if os.geteuid() else more
 
 
 def buffers_refused(tool: str) -> CollectError:

@@ -119,7 +119,7 @@ class _DumpSession:
             return
         why, remedy = permission.forbidden(), permission.allow()
         if not why:
-            why, remedy = "it belongs to another user, or has more privileges", "Run pinprof as root, or as that user."
+            why, remedy = "it belongs to another user or has more privileges", permission.others()
         self._notes.append(f"Stacks and waits of process {pid} are not readable: {why}. {remedy}")
 
     def _copied(self, process: WatchedProcess, look: ThreadLook, completer: ChainCompleter) -> SeenStack:
