@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -164,24 +164,25 @@ class _Running:
         """A portion begins."""
         if not self._open:
             self._session.resume()
+        self._sum_apart()
+        mark = self._growing.mark(begin=self._session.flush) if self._open else self._growing.mark()
         self._open += 1
-        mark = self._mark(lambda: None)
         self._session.list_mappings()
         return mark
 
     def end(self) -> Mark:
         """A portion ends."""
         self._open -= 1
+        self._sum_apart()
         if os.getpid() != self._pid:
-            return self._mark(lambda: None)
+            return self._growing.mark()
         self._session.list_mappings()
-        return self._mark(self._session.flush if self._open else self._session.pause)
+        return self._growing.mark(end=self._session.flush if self._open else self._session.pause)
 
-    def _mark(self, write: Callable[[], None]) -> Mark:
-        """How far the recording has gone; `write` has the recorders write what they hold."""
+    def _sum_apart(self) -> None:
+        """What the agent sums before this moment is not of what comes after it."""
         if self._agent:
             self._agent.part()
-        return self._growing.mark(write)
 
     def write(self, target: Path, begin: Mark, until: Mark, ended_ns: int, used: Mapping[str, int]) -> None:
         """Make the capture of what was recorded between two marks."""

@@ -51,10 +51,13 @@ class Growing:
         """One of its files of perf's records, with what is kept of it for windows that begin later."""
         return self._records.setdefault(path, RecordsFile(path))
 
-    def mark(self, write: Callable[[], None] = lambda: None) -> Mark:
-        """This moment; `write` has the recorders write what they hold."""
+    def mark(self, begin: Callable[[], None] = lambda: None, end: Callable[[], None] = lambda: None) -> Mark:
+        """This moment. Both have the recorders write what they hold: `begin` for windows that begin at it, which then
+        have little from before it; `end` for those that end at it.
+        """
+        begin()
         before, time_ns = self._sizes(), clock_ns()
-        write()
+        end()
         return Mark(time_ns, before, self._sizes())
 
     def _sizes(self) -> dict[str, int]:

@@ -140,7 +140,7 @@ def test_what_is_written_while_a_mark_is_made_is_in_both_windows(recording: Grow
     marks = []
     for number in range(3):
         write(recording.directory, 2 * number)
-        marks.append(recording.mark(partial(write, recording.directory, 2 * number + 1)))
+        marks.append(recording.mark(end=partial(write, recording.directory, 2 * number + 1)))
     for begin, lines in ((0, [1, 2, 3]), (1, [3, 4, 5])):
         part = small(tmp_path / str(begin))
         Window(recording, marks[begin], marks[begin + 1]).cut(part)
