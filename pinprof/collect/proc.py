@@ -16,18 +16,37 @@ def contents(path: str) -> bytes:
         return b""
 
 
+def stat_fields(path: str) -> list[bytes]:
+    """What follows the name in the `stat` of a process or thread (proc(5)), its state first; empty where it is gone."""
+    return contents(path).rpartition(b")")[2].split()
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and waits for its parent does not."""
-    state = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1]
+    state = stat_fields(f"/proc/{pid}/stat")[:1]
     return bool(state) and state[0] not in (b"Z", b"X")
 
 
 def state_and_cpu(pid: int) -> tuple[str, float]:
     """What a process does, as one letter, and the CPU seconds that it has used; empty and 0 where it is gone."""
-    fields = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    fields = stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 13:
         return "", 0.0
     return fields[0].decode("ascii", "replace"), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def parent(pid: int) -> int:
+    """The process that started it, 0 for none; -1 where it is gone."""
+    fields = stat_fields(f"/proc/{pid}/stat")
+    return int(fields[1]) if len(fields) > 1 else -1
+
+
+def threads(pid: int) -> list[int]:
+    """The threads of a process, ascending; none where it is gone."""
+    try:
+        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - plain strings cost least
+    except OSError:
+        return []
 
 
 def runnable() -> int:

@@ -83,20 +83,6 @@ class MappedPlace:
     path: str
 
 
-def threads(pid: int) -> list[int]:
-    """The threads of a process, ascending; none when it is gone."""
-    try:
-        return sorted(int(name) for name in os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - plain strings cost least
-    except OSError:
-        return []
-
-
-def parent(pid: int) -> int:
-    """The process that started it; 0 where it is gone."""
-    fields = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    return int(fields[1]) if len(fields) > 1 else 0
-
-
 def look(pid: int, tid: int) -> ThreadLook | None:
     """A thread; None where it is gone."""
     place = f"/proc/{pid}/task/{tid}/"

@@ -9,7 +9,7 @@ from dataclasses import field
 from pinprof.base.errors import ToolMissing
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.redaction import redacted
-from pinprof.collect.proc import contents
+from pinprof.collect.proc import contents, parent, threads
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames.interpreter import Interpreter, SegmentTables
 from pinprof.collect.python_frames.memory import Gone
@@ -55,7 +55,7 @@ class WatchedProcess:
 
     def unsettled(self) -> list[int]:
         """The threads that are there now, without those that have not run since the first look."""
-        return [tid for tid in system.threads(self.pid)[:MOST_THREADS] if tid not in self.standing]
+        return [tid for tid in threads(self.pid)[:MOST_THREADS] if tid not in self.standing]
 
     def stood(self, look: ThreadLook, stack: SeenStack) -> None:
         """A thread was seen to wait."""
@@ -66,7 +66,7 @@ class WatchedProcess:
 
     def end(self) -> None:
         """A last look; those stand that have not run since they were seen to wait."""
-        now = ((tid, system.look(self.pid, tid)) for tid in system.threads(self.pid)[:MOST_THREADS])
+        now = ((tid, system.look(self.pid, tid)) for tid in threads(self.pid)[:MOST_THREADS])
         self.last = {tid: look for tid, look in now if look}
         self.last_ns = time.monotonic_ns()
         for tid, stack in self.standing.items():
@@ -108,7 +108,7 @@ class WatchedProcess:
 
 def begin(pid: int) -> WatchedProcess | None:
     """A first look at a process; None where it has ended."""
-    present = system.threads(pid)
+    present = threads(pid)
     first = {tid: look for tid in present[:MOST_THREADS] if (look := system.look(pid, tid))}
     if not first or all(look.state in ENDED for look in first.values()):
         return None
@@ -128,7 +128,7 @@ def begin(pid: int) -> WatchedProcess | None:
     words = contents(f"/proc/{pid}/cmdline").decode("utf-8", "replace").split("\0")[:-1]
     return WatchedProcess(
         pid,
-        system.parent(pid),
+        max(parent(pid), 0),
         redacted(words),
         system.mapped(pid),
         interpreter,

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.proc import contents, tree
+from pinprof.collect.proc import stat_fields, tree
 from pinprof.collect.program import resources
 
 _FAULTS = 7, 9
@@ -107,7 +107,7 @@ def _all() -> dict[str, int]:
 
 def _used(thread: int) -> tuple[int, ...]:
     """Faults, minor and major, and CPU time, user and system, of a thread; empty where it has ended."""
-    fields = contents(f"/proc/self/task/{thread}/stat").rpartition(b")")[2].split()
+    fields = stat_fields(f"/proc/self/task/{thread}/stat")
     if len(fields) <= max(*_FAULTS, *_TIMES):
         return ()
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")

@@ -64,7 +64,7 @@ def summed(
 def overlapping(
     scopes: Scopes, events: Events, rows: Int64, length: Int64, code: NDArray[np.integer]
 ) -> Iterator[Sums]:
-    """The cells of some intervals, which begin when the events do: how much of them lies in each scope, and a nought.
+    """The cells of the intervals `rows`, which begin when the events do: the ns of them in each scope, and 0 samples.
 
     How much of several lies before an instant is a sum over those that have begun, less one over those that have ended.
     """

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pinprof.collect.proc import tree
+from pinprof.collect.proc import parent, threads, tree
 from pinprof.data import perf_format as perf
 
 _PROC = Path("/proc")
@@ -66,9 +66,9 @@ class Listing:
     def everything(self) -> Iterator[bytes]:
         """Every process, one piece each, parents first where pids ascend."""
         for pid in sorted(int(place.name) for place in _PROC.iterdir() if place.name.isdecimal()):
-            parent = _parent(pid)
-            if parent >= 0:
-                body = struct.pack("<iiiiQ", pid, parent, pid, parent, 0)
+            above = parent(pid)
+            if above >= 0:
+                body = struct.pack("<iiiiQ", pid, above, pid, above, 0)
                 yield self._record(perf.RECORD_FORK, perf.MISC_FORK_EXEC, body) + self.process(pid)
 
     def _mappings(self, pid: int) -> Iterator[bytes]:
@@ -112,20 +112,12 @@ class Listing:
         return perf.record(kind, misc, body + self._trailer)
 
 
-def threads(pid: int) -> list[int]:
-    """The threads of a process, ascending; none when it is gone."""
-    try:
-        return sorted(int(place.name) for place in (_PROC / f"{pid}/task").iterdir())
-    except OSError:
-        return []
-
-
 def descendants(pid: int) -> list[int]:
     """A process and its descendants, itself first, without those that record it."""
     own = os.getpid()
-    while (parent := _parent(own)) > 1 and parent != pid:
-        own = parent
-    ours = set(tree(own)) if parent == pid else set()
+    while (above := parent(own)) > 1 and above != pid:
+        own = above
+    ours = set(tree(own)) if above == pid else set()
     return [process for process in tree(pid) if process not in ours]
 
 
@@ -160,14 +152,6 @@ def _modules() -> Iterator[tuple[int, int, bytes]]:
         fields = line.split()
         if len(fields) >= 6 and int(fields[5], 16):
             yield int(fields[5], 16), int(fields[1]), fields[0]
-
-
-def _parent(pid: int) -> int:
-    """The parent's pid; -1 when the process is gone."""
-    try:
-        return int((_PROC / f"{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
-    except (OSError, IndexError, ValueError):
-        return -1
 
 
 def _build_id_of_file(path: bytes) -> bytes:

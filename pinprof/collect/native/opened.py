@@ -16,6 +16,7 @@ from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event, unwinding
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.ring import Ring, map_rings, share
+from pinprof.collect.proc import threads
 
 LEAST_RING_BYTES = 32 << 10
 """Room for ninety call chains between two readings."""
@@ -106,7 +107,7 @@ def _open_all(
     copies: bool,
 ) -> Opened:
     """The same for these processes; for all where there are none."""
-    targets = [thread for process in processes for thread in existing.threads(process)] if processes else [-1]
+    targets = [thread for process in processes for thread in threads(process)] if processes else [-1]
     if not targets:
         raise EventRefused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
     wanted = ev.for_target(specs, inherit=bool(processes))

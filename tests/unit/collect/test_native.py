@@ -23,6 +23,7 @@ from pinprof.collect import python as python_lines
 from pinprof.collect.native import attached, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
+from pinprof.collect.proc import threads
 from pinprof.data import perf_format as perf
 from pinprof.machine.whereabouts import Whereabouts
 from pinprof.read.perf import data as perf_data
@@ -238,7 +239,7 @@ def test_mappings_carry_the_build_ids_of_their_files(tmp_path: Path) -> None:
 
 def test_a_process_that_is_gone_is_passed_over() -> None:
     assert existing.Listing(b"").process(2**22 + 1) == b""
-    assert existing.threads(2**22 + 1) == []
+    assert threads(2**22 + 1) == []
 
 
 @pytest.mark.parametrize(
