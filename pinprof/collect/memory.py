@@ -50,7 +50,7 @@ EVENTS = (
     "pgfault", "pgmajfault", "thp_fault_alloc", "thp_fault_fallback", "compact_stall", "nr_foll_pin_acquired",
     "nr_foll_pin_released", "pswpin", "pswpout", "numa_miss",
 )  # fmt: skip
-_COUNTER = re.compile(rb"^(%s) (\d+)$" % b"|".join(name.encode() for name in (*PAGES, *EVENTS)), re.MULTILINE)
+_COUNTERS = {name.encode(): name for name in (*PAGES, *EVENTS)}
 
 
 class MemoryWatch(Tool):
@@ -178,7 +178,8 @@ class MemoryWatch(Tool):
 
 
 def _machine() -> dict[str, int]:
-    return {match[1].decode(): int(match[2]) for match in _COUNTER.finditer(contents("/proc/vmstat"))}
+    words = contents("/proc/vmstat").split()
+    return {_COUNTERS[name]: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if name in _COUNTERS}
 
 
 # Nobody waits, and so watches, while a process records itself.

@@ -6,14 +6,25 @@ import contextlib
 import os
 from math import inf
 
+_PIECE = 1 << 16
+
 
 def contents(path: str) -> bytes:
     """What a file holds; empty where it is gone or not ours to read."""
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - plain strings cost least
-            return file.read()
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a third of what an object of io costs
     except OSError:
         return b""
+    try:
+        found = piece = os.read(file, _PIECE)
+        while piece:
+            piece = os.read(file, _PIECE)
+            found += piece
+        return found
+    except OSError:
+        return b""
+    finally:
+        os.close(file)
 
 
 def stat_fields(path: str) -> list[bytes]:

@@ -19,7 +19,7 @@ from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.existing import Listing
 from pinprof.collect.native.opened import LEAST_RING_BYTES
 from pinprof.collect.native.ring import Ring, map_rings, share
-from pinprof.collect.python_frames.memory import Gather
+from pinprof.collect.python_frames.memory import gather
 from pinprof.data import perf_format as perf
 from pinprof.dump.system import MappedPlace
 
@@ -197,8 +197,9 @@ def _copy(pid: int, stack: int, places: Sequence[MappedPlace]) -> bytes:
     Gone where memory may not be read.
     """
     end = next((place.end for place in places if place.start <= stack < place.end), stack)
-    held = Gather(pid, [(stack, min(end - stack, _MOST_STACK))]) if end > stack else None
-    return bytes(held.buffer) if held and held.read() else b""
+    size = min(end - stack, _MOST_STACK)
+    held = gather(pid, [(stack, size)])
+    return held if len(held) == size else b""
 
 
 def _frame_pointers(pid: int, stack: int, held: bytes, places: Sequence[MappedPlace], lost_at: int) -> Iterator[int]:
@@ -216,12 +217,12 @@ def _frame_pointers(pid: int, stack: int, held: bytes, places: Sequence[MappedPl
     ][:_MOST_GUESSES]
     if not found:
         return
-    calls = Gather(pid, [(caller - _CALL, _CALL) for _, caller in found])
-    known = calls.read()
+    calls = gather(pid, [(caller - _CALL, _CALL) for _, caller in found])
+    known = len(calls) == _CALL * len(found)
 
     def far(number: int) -> bool:
-        opcode, distance = struct.unpack_from("<Bi", calls.buffer, _CALL * number)
-        return not (known and opcode == _CALL_OPCODE and 0 <= lost_at - found[number][1] - distance < _LARGEST_FUNCTION)
+        opcode, distance = struct.unpack_from("<Bi", calls, _CALL * number) if known else (0, 0)
+        return not (opcode == _CALL_OPCODE and 0 <= lost_at - found[number][1] - distance < _LARGEST_FUNCTION)
 
     yield from (found[number][0] for number in sorted(range(len(found)), key=lambda number: (far(number), number)))
 

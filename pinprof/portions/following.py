@@ -52,8 +52,6 @@ class Following:
 
     def look(self, run: CollectorRun | None) -> Mark:
         """Have its recorders write what they hold, if they still run, and note how far they have come."""
-        if run is not None:
-            run.flush()
         mark = self._growing.mark(end=lambda: self._written(run))
         self._marks.append(mark)
         while len(self._marks) > 1 and self._marks[1].time_ns <= mark.time_ns - self._longest_ns:

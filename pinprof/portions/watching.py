@@ -62,6 +62,8 @@ class Watching:
     def _said_by_nvtx(self, since_ns: int, until_ns: int) -> Iterator[Timed]:
         """Ranges that have ended between two times, by end."""
         files = [nvtx_file.parse(file.cut(since_ns)) for file in self._agent.of(NvtxKept)] if self._nvtx else []
+        if not files:
+            return
         table = injection.combine([file for file in files if file is not None]).ranges
         for row in np.argsort(table.end_ns, kind="stable").tolist():
             if (table.ended is None or table.ended[row]) and table.end_ns[row] < until_ns:

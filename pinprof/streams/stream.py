@@ -50,7 +50,9 @@ class Stream:
 
     def files(self, directory: Path) -> list[Path]:
         """Its files in a capture."""
-        return sorted(path for path in directory.glob(self._pattern) if path.is_file())
+        path = directory / self.name
+        found = path.glob("*.bin") if self.folder else (path,)
+        return sorted(path for path in found if path.is_file())
 
     def owns(self, name: str) -> bool:
         """Whether a file of a capture, by its path in there, is one of its files."""

@@ -49,6 +49,8 @@ enum { S_TIME = 1 << 2, S_BEHIND_TIME = 1 << 6 | 1 << 7 | 1 << 9 | S_IDENTIFIER 
 
 enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_TABLE = 64 << 20 };
 enum { MOST_FRAME_BYTES = 16 << 20, LEAST_FDE = 12 }; /* of .eh_frame without a table; with its length and its CIE */
+/* What a mapping says of its file: the build ID, or its place on the disk (PERF_RECORD_MMAP2). */
+enum { IDENTITY_AT = 32, IDENTITY_BYTES = 24 };
 /* A copy of less is not meant to hold a whole stack. */
 enum { MUCH_STACK = 4096, FEW_FRAMES = 3 };
 
@@ -61,7 +63,8 @@ struct file {
     struct file *next;
     dev_t device;
     ino_t inode;
-    int fd; /* -1: held in memory, or nothing to unwind with */
+    uint8_t identity[IDENTITY_BYTES]; /* as the latest mapping of it has it; 0 unknown */
+    int fd;                           /* -1: held in memory, or nothing to unwind with */
     const uint8_t *memory;
     size_t memory_size;
     struct segment segments[MOST_SEGMENTS];
@@ -311,7 +314,14 @@ static struct file *remember(struct unwinder *u, struct file file)
     return kept;
 }
 
-static struct file *open_file(struct unwinder *u, int32_t pid, const char *path)
+static struct file *identified(struct file *file, const uint8_t *identity)
+{
+    if (file && identity)
+        memcpy(file->identity, identity, IDENTITY_BYTES);
+    return file;
+}
+
+static struct file *open_file(struct unwinder *u, int32_t pid, const char *path, const uint8_t *identity)
 {
     if (!strcmp(path, "[vdso]")) {
         for (struct file *f = u->files; f; f = f->next)
@@ -325,6 +335,10 @@ static struct file *open_file(struct unwinder *u, int32_t pid, const char *path)
     }
     if (path[0] != '/' || (path[1] == '/' && !strncmp(path, "//anon", 6)))
         return NULL;
+    /* A program that starts hundreds of others a second maps the same few files, which were opened once. */
+    for (struct file *f = u->files; identity && f; f = f->next)
+        if (!memcmp(f->identity, identity, IDENTITY_BYTES))
+            return f;
     /* Where the process sees it, which may be a container; a process that has ended has no root any more. */
     char inside[PATH_MAX + 32];
     snprintf(inside, sizeof inside, "/proc/%d/root%s", pid, path);
@@ -341,9 +355,9 @@ static struct file *open_file(struct unwinder *u, int32_t pid, const char *path)
     for (struct file *f = u->files; f; f = f->next)
         if (!f->memory && f->device == st.st_dev && f->inode == st.st_ino) {
             close(fd);
-            return f;
+            return identified(f, identity);
         }
-    return remember(u, (struct file){.fd = fd, .device = st.st_dev, .inode = st.st_ino});
+    return identified(remember(u, (struct file){.fd = fd, .device = st.st_dev, .inode = st.st_ino}), identity);
 }
 
 /* ---- processes and their mappings ---- */
@@ -526,6 +540,8 @@ static void note_mapping(
     int32_t pid;
     uint64_t start, length, offset;
     uint32_t protection = 4;
+    static const uint8_t unknown[IDENTITY_BYTES];
+    const uint8_t *identity = NULL;
     if (size <= path_at || misc & MISC_DATA || (misc & MISC_CPUMODE) != MISC_USER ||
         !memchr(body + path_at, 0, size - path_at))
         return;
@@ -533,13 +549,15 @@ static void note_mapping(
     memcpy(&start, body + 8, 8);
     memcpy(&length, body + 16, 8);
     memcpy(&offset, body + 24, 8);
-    if (path_at == 64)
+    if (path_at == 64) {
         memcpy(&protection, body + 56, 4);
+        identity = memcmp(body + IDENTITY_AT, unknown, IDENTITY_BYTES) ? body + IDENTITY_AT : NULL;
+    }
     struct process *p = protection & 4 && start + length > start ? process_at(u, pid, time) : NULL;
     struct process *space = p ? space_at(p, time) : NULL;
     if (space)
-        add_mapping(space,
-            (struct mapping){start, start + length, offset, time, open_file(u, pid, (const char *)body + path_at)});
+        add_mapping(space, (struct mapping){start, start + length, offset, time,
+                               open_file(u, pid, (const char *)body + path_at, identity)});
 }
 
 static void note_fork(struct unwinder *u, uint64_t time, const uint8_t *body, size_t size)

@@ -35,7 +35,8 @@ MOST_ROWS = 500_000
 """The most that a segment holds, so that memory is bounded."""
 _IDLE_S, _BEGINNING_S, _RESTING_S = 0.02, 0.004, 0.004
 """Between two looks while nothing runs Python, and while something is about to; between two wakings while it rests."""
-_CHECKED_S = 0.05
+_CHECKED_S, _SEARCHED = 0.1, 5
+"""Between two looks at the machine; and in looks, how often to look for interpreters at most."""
 _CROWD = 2
 """Threads for each processor, running or waiting for it: with more, looks become fewer."""
 
@@ -45,7 +46,7 @@ class Watch:
 
     def __init__(self, pid: int, rate: int, share: float, output: Path) -> None:
         self._pid, self._period_s, self._share, self._output = pid, 1 / rate, share, output
-        self._processes = Processes(pid)
+        self._processes = Processes(pid, _SEARCHED * self._period_s)
         self._timeline = self._fresh()
         self._stopping = self._resting = False
         self._cutting = 0
@@ -78,7 +79,7 @@ class Watch:
                 self._look(round(due * 1e9))
             if looked > checked + _CHECKED_S:
                 checked = looked
-                self._waiting += 0.1 * (runnable() / (os.cpu_count() or 1) - self._waiting)
+                self._waiting += 0.2 * (runnable() / (os.cpu_count() or 1) - self._waiting)
                 if not alive(self._pid) or _hung_up():
                     break
             if self._cutting:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.layout import InterpreterLayout
-from pinprof.collect.python_frames.memory import Gather, read, word
+from pinprof.collect.python_frames.memory import gather, read, word
 
 _TEXT, _BYTES = 1 << 28, 1 << 27
 """Flags of a type: str or bytes, or one that inherits from it (Include/object.h)."""
@@ -55,18 +55,13 @@ def are_still(pid: int, layout: InterpreterLayout, codes: Mapping[int, Code]) ->
     """Whether the same code objects are at these addresses, with the same files' names; by one system call."""
     size = _identity_size(layout)
     pieces = [((address, size), (code.file_start, len(code.file_bytes))) for address, code in codes.items()]
-    found = Gather(pid, [place for pair in pieces for place in pair])
-    if not found.read():
-        return False
-    at = 0
+    found, at = gather(pid, [place for pair in pieces for place in pair]), 0
     for code in codes.values():
         # Of two programs given as text one after the other, all pointers may be the same.
-        name = at + size
-        if _identity(layout, found.buffer[at:name]) != code.identity:
+        name, end = at + size, at + size + len(code.file_bytes)
+        if len(found) < end or _identity(layout, found[at:name]) != code.identity or found[name:end] != code.file_bytes:
             return False
-        at = name + len(code.file_bytes)
-        if found.buffer[name:at] != code.file_bytes:
-            return False
+        at = end
     return True
 
 
@@ -74,7 +69,7 @@ def _identity_size(layout: InterpreterLayout) -> int:
     return max(layout.filename, layout.qualified_name, layout.line_table, layout.first_line) + 8
 
 
-def _identity(layout: InterpreterLayout, raw: bytes | bytearray) -> tuple[int, ...]:
+def _identity(layout: InterpreterLayout, raw: bytes) -> tuple[int, ...]:
     places = (layout.filename, layout.qualified_name, layout.line_table)
     first = struct.unpack_from("<i", raw, layout.first_line)[0]
     return (*(struct.unpack_from("<Q", raw, place)[0] for place in places), first)

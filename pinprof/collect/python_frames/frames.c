@@ -32,6 +32,7 @@ enum {
     KEPT_LOOKS = 16,
     MORE = 4,
     MOST_FRAMES = 1024,
+    MOST_HEADS = 64,
     MOST_FRAME_BYTES = 256
 };
 enum { ATTEMPTS = 4, LONGEST_NS = 200000 };
@@ -74,6 +75,8 @@ struct process {
     int pid;
     bool gone;
     struct layout layout;
+    struct iovec heads[MOST_HEADS]; /* where the first thread of each interpreter is noted */
+    size_t head_count;
     uint64_t look;            /* the number of this one at its thread */
     struct word innermost[3]; /* what says where the thread is: to its innermost frame, and its place there */
     uint32_t words;
@@ -288,10 +291,35 @@ EXPORT void pinprof_frames_forget(struct thread *t)
     free(t);
 }
 
-/* Look at each thread: SEEN, UNREADABLE where one has left, or GONE. */
+/* Whether each interpreter's first thread, where it has one, is among these. */
+static bool heads_are_known(const struct process *p, struct thread **threads, size_t count)
+{
+    uint64_t first[MOST_HEADS];
+    struct iovec local = {first, p->head_count * sizeof *first};
+    if (process_vm_readv(p->pid, &local, 1, p->heads, p->head_count, 0) != (ssize_t)local.iov_len)
+        return false;
+    for (size_t head = 0; head < p->head_count; head++) {
+        bool known = !first[head];
+        for (size_t i = 0; i < count && !known; i++)
+            known = threads[i]->address == first[head];
+        if (!known)
+            return false;
+    }
+    return true;
+}
+
+/* From now on a look says whether interpreters have other first threads; `count` places, MOST_HEADS at most. */
+EXPORT void pinprof_frames_heads(struct process *p, const uint64_t *places, size_t count)
+{
+    p->head_count = count < MOST_HEADS ? count : MOST_HEADS;
+    for (size_t i = 0; i < p->head_count; i++)
+        p->heads[i] = (struct iovec){(void *)(uintptr_t)places[i], sizeof *places};
+}
+
+/* Look at each thread: SEEN, UNREADABLE where one has left or a new one has come first, or GONE. */
 EXPORT int pinprof_frames_look(struct process *p, struct thread **threads, size_t count)
 {
-    int worst = SEEN;
+    int worst = heads_are_known(p, threads, count) ? SEEN : UNREADABLE;
     for (size_t i = 0; i < count; i++) {
         threads[i]->state = NOT_SEEN;
         int result = look_at(p, threads[i]);

@@ -16,7 +16,7 @@ from itertools import islice
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, identity, read_code
 from pinprof.collect.python_frames.layout import InterpreterLayout
-from pinprof.collect.python_frames.memory import Gather, Gone, read, word
+from pinprof.collect.python_frames.memory import Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
 from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Seen, SeenWindow, ThreadReader
 
@@ -24,7 +24,7 @@ NO_STACK = -1
 UNKNOWN = -2
 """A look that did not succeed: the thread's frames changed too much meanwhile."""
 
-_MOST_THREADS = 4096
+_MOST_THREADS, _MOST_INTERPRETERS = 4096, 64
 _LISTED_S = 0.1
 """Between two walks along the list of threads, if it does not say itself that it has changed."""
 _MOST_ASKED = 3
@@ -71,8 +71,6 @@ class Interpreter:
         self._reader = ThreadReader(pid, layout)
         self._threads: dict[int, _Thread] = {}
         """By address."""
-        self._heads = Gather(pid, [])
-        """Where the first thread of each interpreter is noted."""
         self._listed = 0.0
         self._codes: dict[int, Code] = {}
         self._checked: set[int] = set()
@@ -112,7 +110,7 @@ class Interpreter:
         heads: list[int] = []
         try:
             interpreter = word(pid, self._runtime + layout.interpreters)
-            while interpreter and len(heads) < 64:
+            while interpreter and len(heads) < _MOST_INTERPRETERS:
                 heads.append(interpreter + layout.threads)
                 address = word(pid, heads[-1])
                 while address and len(self._threads) < _MOST_THREADS:
@@ -129,8 +127,8 @@ class Interpreter:
             pass
         self._listed = time.monotonic()
         self._checked.clear()
-        self._heads = Gather(pid, [(head, 8) for head in heads])
-        self._reader.threads = [thread.seen for thread in self._threads.values()]
+        self._interpreters = len(heads)
+        self._reader.watch(heads, [thread.seen for thread in self._threads.values()])
 
     def look(self, tables: SegmentTables) -> Iterator[tuple[int, int]]:
         """(thread id, stack) of every thread; UNKNOWN where it could not be seen."""
@@ -139,19 +137,15 @@ class Interpreter:
             self._stacks.clear()
             for thread in self._threads.values():
                 thread.stack = UNKNOWN
-        if not self._heads.read():
-            self.list_threads()
-            if not self._heads.size:
-                raise Gone("no interpreter")
-        heads = struct.unpack(f"<{self._heads.size // 8}Q", self._heads.buffer)
         begun = time.monotonic_ns()
         all_there = self._reader.look()
         self.seen_ns = (begun + time.monotonic_ns()) // 2
         for thread in self._threads.values():
             yield thread.tid, self._stack_of(thread)
-        new = any(head and head not in self._threads for head in heads)
-        if new or not all_there or time.monotonic() - self._listed > _LISTED_S:
+        if not all_there or time.monotonic() - self._listed > _LISTED_S:
             self.list_threads()
+            if not self._interpreters:
+                raise Gone("no interpreter")
 
     def _stack_of(self, thread: _Thread) -> int:
         seen = thread.seen

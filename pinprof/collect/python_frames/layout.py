@@ -7,6 +7,7 @@ id, and PyPy has no such frames. Sources: Include/internal/pycore_{runtime,debug
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from dataclasses import replace
@@ -14,13 +15,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.collect.proc import contents
 from pinprof.collect.python_frames.memory import Gone, read, word
 from pinprof.machine import elf_headers
 from pinprof.machine.elf_headers import Headers
 
 _COOKIE = b"xdebugpy"
-_NAMED = re.compile(r"libpython3\.\d+[a-z]*\.so.*|python[\d.]*t?d?|uwsgi")
-_INTERPRETER = re.compile(r"(python|pypy)[\d.]*t?d?(-c)?|lib(python|pypy)[\d.]+\w*\.so.*")
+_NAMED = re.compile(rb"/(?:libpython3\.\d+[a-z]*\.so[^/\n]*|python[\d.]*t?d?|uwsgi)$", re.MULTILINE)
+"""The end of a line of `maps`, of a file that may hold an interpreter."""
+_INTERPRETER = re.compile(rb"/((?:python|pypy)[\d.]*t?d?(?:-c)?|lib(?:python|pypy)[\d.]+\w*\.so[^/\n]*)$", re.MULTILINE)
 _PAGE = 4096
 
 
@@ -143,26 +146,18 @@ def of_process(pid: int) -> tuple[InterpreterLayout, int] | None:
 
 def interpreter_name(pid: int) -> str:
     """The file that says that a process runs Python, known or not; empty where none does."""
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
-    names = (line.rpartition("/")[2] for line in lines if "/" in line)
-    return next((name for name in names if _INTERPRETER.fullmatch(name)), "")
+    found = _INTERPRETER.search(contents(f"/proc/{pid}/maps"))
+    return found[1].decode("utf-8", "replace") if found else ""
 
 
 def _images(pid: int) -> list[tuple[str, int, int]]:
     """(path that opens it, first address, its offset) of each file that may hold an interpreter."""
     images: dict[str, tuple[str, int, int]] = {}
-    try:
-        for line in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines():
-            fields = line.split(None, 5)
-            if len(fields) < 6 or fields[5] in images or not _NAMED.fullmatch(fields[5].rpartition("/")[2]):
-                continue
-            path = f"/proc/{pid}/root{fields[5]}"
-            images[fields[5]] = path, int(fields[0].partition("-")[0], 16), int(fields[2], 16)
-    except OSError:
-        return []
+    maps = contents(f"/proc/{pid}/maps")
+    for named in _NAMED.finditer(maps):
+        span, _, offset, _, _, name = maps[maps.rfind(b"\n", 0, named.start()) + 1 : named.end()].split(None, 5)
+        path = f"/proc/{pid}/root{os.fsdecode(name)}"
+        images.setdefault(path, (path, int(span.partition(b"-")[0], 16), int(offset, 16)))
     return sorted(images.values(), key=lambda image: "libpython" not in image[0])
 
 

@@ -8,7 +8,10 @@ import os
 import struct
 from collections.abc import Sequence
 
-_WORD = struct.Struct("<Q")
+_WORD, _PIECE = struct.Struct("<Q"), struct.Struct("<QQ")
+"""The second: `struct iovec`, where something begins and its bytes."""
+_MOST = 1024
+"""What one system call takes (IOV_MAX)."""
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -16,52 +19,55 @@ class Gone(Exception):
     """The process has ended, or its memory may not be read."""
 
 
-class _Piece(ctypes.Structure):
-    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_size_t))
+class _Buffers:
+    """What the system call reads from and writes into, the same at all calls.
+
+    Arrays of ctypes have a type for each length: to make and forget one costs ten times as much as the call.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held, self.remote, self.local = (ctypes.create_string_buffer(n) for n in (size, 16 * _MOST, 16))
+        _PIECE.pack_into(self.local, 0, ctypes.addressof(self.held), size)
 
 
-class Gather:
-    """Places in another process, read repeatedly into one buffer, end to end."""
+_buffers = _Buffers(1 << 16)
 
-    def __init__(self, pid: int, places: Sequence[tuple[int, int]]) -> None:
-        """`places`: (address, bytes), at most as many as one system call takes (IOV_MAX, 1024)."""
-        self.size = sum(length for _, length in places)
-        self.buffer = bytearray(self.size)
-        self._held = (ctypes.c_char * self.size).from_buffer(self.buffer)
-        remote = (_Piece * len(places))(*(_Piece(*place) for place in places))
-        local = (_Piece * 1)(_Piece(ctypes.addressof(self._held), self.size))
-        self._arguments = (
-            ctypes.c_int(pid),
-            local,
-            ctypes.c_ulong(1),
-            remote,
-            ctypes.c_ulong(len(places)),
-            ctypes.c_ulong(0),
-        )
 
-    def read(self) -> bool:
-        """Fill the buffer; False where a place is not mapped any more, with what lies before it read."""
-        count = _libc.process_vm_readv(*self._arguments)
-        if count < 0 and ctypes.get_errno() in (errno.ESRCH, errno.EPERM, errno.ENOSYS):
-            raise Gone(os.strerror(ctypes.get_errno()))
-        return bool(count == self.size)
+def gather(pid: int, places: Sequence[tuple[int, int]]) -> bytes:
+    """What lies at these (address, bytes), 1,024 at most, end to end; where one is not mapped, what lies before it.
+
+    For one thread at a time.
+    """
+    global _buffers
+    size = 0
+    for place, (start, length) in enumerate(places):
+        _PIECE.pack_into(_buffers.remote, 16 * place, start, length)
+        size += length
+    if size > _buffers.size:
+        _buffers = _Buffers(2 * size)
+        return gather(pid, places)
+    count = _libc.process_vm_readv(pid, _buffers.local, 1, _buffers.remote, len(places), 0)
+    if count < 0 and ctypes.get_errno() in (errno.ESRCH, errno.EPERM, errno.ENOSYS):
+        raise Gone(os.strerror(ctypes.get_errno()))
+    return ctypes.string_at(_buffers.held, max(count, 0))
 
 
 def refused() -> int:
     """The errno with which not even this process's own memory is read, as under a seccomp filter; 0 where it is."""
     own = ctypes.create_string_buffer(b"own", 3)
     try:
-        return 0 if Gather(os.getpid(), [(ctypes.addressof(own), 3)]).read() else ctypes.get_errno()
+        return 0 if gather(os.getpid(), [(ctypes.addressof(own), 3)]) else ctypes.get_errno()
     except Gone:
         return ctypes.get_errno()
 
 
 def read(pid: int, address: int, length: int) -> bytes:
     """The bytes there; LookupError where nothing is mapped."""
-    place = Gather(pid, [(address, length)])
-    if not 0 < address < 1 << 48 or not place.read():
+    found = gather(pid, [(address, length)]) if 0 < address < 1 << 48 else b""
+    if len(found) < length:
         raise LookupError(f"nothing at {address:#x}")
-    return bytes(place.buffer)
+    return found
 
 
 def word(pid: int, address: int) -> int:

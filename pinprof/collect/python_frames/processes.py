@@ -26,8 +26,9 @@ _OURS = b"\0pinprof.collect"
 class Processes:
     """A program's processes, the program itself first; `interpreters` are those to look at."""
 
-    def __init__(self, pid: int) -> None:
-        self._root = pid
+    def __init__(self, pid: int, pause_s: float = _SOON_S) -> None:
+        """`pause_s`: between two searches."""
+        self._root, self._pause_s = pid, max(pause_s, _SOON_S)
         self.interpreters: dict[int, Interpreter] = {}
         self.beginning: dict[int, Interpreter] = {}
         """Processes that will run Python but do not yet."""
@@ -62,13 +63,14 @@ class Processes:
         self.beginning = {pid: interpreter for pid, interpreter in self.beginning.items() if pid in present}
         self._unread.update(self.unknown.pop(pid) for pid in self.unknown.keys() - present)
         for pid in present - self.interpreters.keys():
-            due, pause = self._attempts.get(pid, (0.0, _SOON_S))
+            # Where looks are rare, what is gone by the next search is not worth one, nor is a copy of its parent.
+            due, pause = self._attempts.setdefault(pid, (begun + self._pause_s - _SOON_S, _SOON_S))
             if begun >= due:
                 self._attempts[pid] = begun + pause, min(2 * pause, _SELDOM_S)
                 self._try(pid)
         self._owed_s = max(self._owed_s - _SHARE / crowd * (begun - self._searched), 0.0) + time.thread_time() - used
         self._searched = begun
-        self._next = begun + min(max(_SOON_S, (self._owed_s - _AT_ONCE_S / crowd) * crowd / _SHARE), _SELDOM_S)
+        self._next = begun + min(max(self._pause_s, (self._owed_s - _AT_ONCE_S / crowd) * crowd / _SHARE), _SELDOM_S)
 
     def gone(self, pid: int) -> None:
         """A process whose interpreter is gone: it has ended, or become another program."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -123,22 +122,20 @@ class ThreadReader:
         if self._process.value is None:
             raise MemoryError
         weakref.finalize(self, library.pinprof_frames_free, self._process)
-        self._look = library.pinprof_frames_look
-        self.threads = ()
+        self._look, self._heads = library.pinprof_frames_look, library.pinprof_frames_heads
+        self._known: tuple[list[int], list[Seen]] | None = None
+        self.watch([], [])
 
-    @property
-    def threads(self) -> Sequence[Seen]:
-        """Those to look at."""
-        return self._threads
-
-    @threads.setter
-    def threads(self, threads: Sequence[Seen]) -> None:
-        self._threads = threads
-        pointers = (ctypes.POINTER(_Thread) * len(threads))(*(thread.pointer for thread in threads))
-        self._arguments = self._process, pointers, ctypes.c_size_t(len(threads))
+    def watch(self, heads: list[int], threads: list[Seen]) -> None:
+        """Look at these threads; `heads`: where the first one of each interpreter is noted, 64 at most."""
+        if (heads, threads) != self._known:
+            self._known = heads, threads
+            self._heads(self._process, (ctypes.c_uint64 * len(heads))(*heads), ctypes.c_size_t(len(heads)))
+            pointers = (ctypes.POINTER(_Thread) * len(threads))(*(thread.pointer for thread in threads))
+            self._arguments = self._process, pointers, ctypes.c_size_t(len(threads))
 
     def look(self) -> bool:
-        """Look at all of them; False where one is gone."""
+        """Look at all of them; False where one is gone, or a new one has come first."""
         result = self._look(*self._arguments)
         if result == _GONE:
             raise Gone("no process")

@@ -31,7 +31,7 @@ class Memory:
         self._held = ctypes.create_string_buffer((pages + 1) * PAGE)
         self.start = -(-ctypes.addressof(self._held) // PAGE) * PAGE
         self.reader, self.seen = ThreadReader(os.getpid(), layout), Seen(self.start)
-        self.reader.threads = [self.seen]
+        self.reader.watch([], [self.seen])
 
     def write(self, address: int, data: bytes) -> None:
         ctypes.memmove(address, data, len(data))
@@ -125,14 +125,14 @@ def test_a_look_knows_when_it_saw_a_thread(layout: InterpreterLayout) -> None:
 def test_a_thread_that_left_is_said_to_have() -> None:
     memory = Memory(NEWEST)
     gone = Seen(1 << 40)
-    memory.reader.threads = [gone, memory.seen]
+    memory.reader.watch([], [gone, memory.seen])
     assert not memory.reader.look()
     assert (gone.state, memory.seen.depth) == (NOT_SEEN, 0)
 
 
 def test_no_process_is_an_error() -> None:
     reader = ThreadReader((1 << 22) + 1, NEWEST)
-    reader.threads = [Seen(4096)]
+    reader.watch([], [Seen(4096)])
     with pytest.raises(Gone):
         reader.look()
 
