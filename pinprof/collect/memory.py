@@ -179,7 +179,9 @@ class MemoryWatch(Tool):
 
 def _machine() -> dict[str, int]:
     words = contents("/proc/vmstat").split()
-    return {_COUNTERS[name]: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if name in _COUNTERS}
+    return {
+        _COUNTERS[name]: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if name in _COUNTERS
+    }
 
 
 # Nobody waits, and so watches, while a process records itself.

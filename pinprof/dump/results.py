@@ -89,7 +89,5 @@ class Dump:
     """The program first, then its children."""
     watched_ns: int
     """For how long threads were watched."""
-    stopped_ns: int
-    """For how long the program was stopped."""
     notes: tuple[str, ...]
     """What could not be seen, and what permits it."""

@@ -75,7 +75,7 @@ class _DumpSession:
         ended = time.monotonic_ns()
         samples = completer.samples(running.records) if running else []
         processes = explain.explained(self._processes, samples, self._tables)
-        return Dump(processes, ended - began, 0, tuple(dict.fromkeys(self._notes)))
+        return Dump(processes, ended - began, tuple(dict.fromkeys(self._notes)))
 
     def _busiest(self) -> list[int]:
         """The threads that have run most since the first look, then those that have run most before."""

@@ -30,6 +30,7 @@ from typing import Any
 
 from pinprof import collect
 from pinprof.base import files
+from pinprof.base.clock import clock_ns
 from pinprof.base.errors import CollectError
 from pinprof.collect import RecordRequest, host
 from pinprof.collect.late import OwnAgent
@@ -37,7 +38,7 @@ from pinprof.collect.within import OwnRecording
 from pinprof.portions import captures
 from pinprof.scenario import ranges
 from pinprof.streams.store import INSIDE, PERF_DATA, RANGES
-from pinprof.streams.window import Growing, Mark, Window, clock_ns
+from pinprof.streams.window import Growing, Mark, Window
 
 MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
 """A recording that has grown larger, or whose records to keep have, is begun anew before the next portion."""

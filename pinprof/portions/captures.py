@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from pinprof.base import files
+from pinprof.base.clock import clock_ns
 from pinprof.streams.store import new_manifest, write_manifest
-from pinprof.streams.window import Window, clock_ns
+from pinprof.streams.window import Window
 
 
 def write(

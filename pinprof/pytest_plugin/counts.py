@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import resource
 import threading
-import time
 from collections.abc import Mapping
 
+from pinprof.base.clock import clock_ns
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.proc import stat_fields, tree
 from pinprof.collect.program import resources
@@ -22,11 +22,6 @@ _FAULTS = 7, 9
 _TIMES = 11, 12
 """utime and stime there, in clock ticks."""
 _MOST_PROCESSES, _MOST_THREADS = 256, 64
-
-
-def clock_ns() -> int:
-    """CLOCK_MONOTONIC, also in tests for which another plugin stops `time`."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pinprof import streams
 from pinprof.base import files
+from pinprof.base.clock import clock_ns
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.uvm_events import ENTRY_BYTES, HEADER_BYTES, State
 from pinprof.streams.records import RecordsFile, between, composed, size
@@ -92,11 +92,6 @@ class Window:
         """From where to where it goes in a file."""
         name = self.recording.name(source)
         return self.begin.before.get(name, 0), self.end.after.get(name, 0)
-
-
-def clock_ns() -> int:
-    """CLOCK_MONOTONIC, also where a test has stopped `time.monotonic`."""
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 def appended(source: Path, target: Path, window: Window) -> None:

@@ -179,7 +179,6 @@ def test_a_thread_that_faults_pages_is_said_to(native: Path) -> None:
     assert toucher.cause.startswith("fault.")
     assert toucher.faults_per_s > 0
     assert toucher.cpu > 0
-    assert found.stopped_ns == 0
     memory = found.processes[0].memory
     assert memory.rss is not None
     assert memory.anonymous is not None

@@ -38,10 +38,6 @@ PATIENCE_S = 240
 CLOCK_NS = 5_000_000
 
 
-def clock_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-
-
 class Recorded:
     """A program with the agent, whose files are looked at as it runs."""
 

@@ -48,7 +48,7 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         told = Path(place) / "told"
-        command = [sys.executable, "-m", "pinprof", "record", "--ring", "20s", "-o", f"{place}/ring", "--"]
+        command = [sys.executable, "-m", "pinprof", "record", "--ring", "60s", "-o", f"{place}/ring", "--"]
         command += [sys.executable, "-c", PROGRAM, str(given.rate), str(told)]
         environment = os.environ | {"TMPDIR": place}
         with subprocess.Popen(command, env=environment) as pinprof:

@@ -42,15 +42,14 @@ class DumpHead(SubjectSection[Dump]):
 
     def to_json(self) -> dict[str, Any]:
         """The figures of the look."""
-        return {"watched_ns": self.it.watched_ns, "stopped_ns": self.it.stopped_ns, "notes": list(self.it.notes)}
+        return {"watched_ns": self.it.watched_ns, "notes": list(self.it.notes)}
 
     def to_text(self, _console: Console) -> Iterator[RenderableType]:
         """In one sentence, and what could not be seen."""
         threads = sum(len(process.threads) for process in self.it.processes)
         what = f"{format_counted(threads, 'thread', 'threads')} of "
         what += format_counted(len(self.it.processes), "process", "processes")
-        stopped = format_ns(self.it.stopped_ns) if self.it.stopped_ns else "no time at all"
-        yield sentence(f"{what}, watched for {format_ns(self.it.watched_ns)}; stopped for {stopped}.", "dim")
+        yield sentence(f"{what}, watched for {format_ns(self.it.watched_ns)}.", "dim")
         for note in self.it.notes:
             yield sentence(note, "yellow")
 
