@@ -17,6 +17,7 @@ import pytest
 
 from pinprof import collect, read, recording
 from pinprof.base import files
+from pinprof.base.clock import clock_ns
 from pinprof.collect import run
 from pinprof.collect.trouble import Trouble
 from pinprof.data.activity import MemoryKind
