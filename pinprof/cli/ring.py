@@ -34,8 +34,9 @@ _OF_A_WHOLE = (
     "force", "no_report", "calibrate", "calibrate_anew", "small", "max_size", "probe_budget", "keep_report",
 )  # fmt: skip
 """Options of a recording that is one capture."""
-_PYTHON_RATE = 100
-"""Looks at Python's frames a second: they cost most of what a recorder does, which is always on."""
+_PYTHON_RATE, _MEMORY_PAUSE_S = 100, 0.5
+"""Looks at Python's frames a second, and seconds between looks at memory: they cost most of what a recorder does, which
+is always on."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def record_ring(
     from pinprof.streams import store
 
     about_request = dict(options) | {"python_rate": options["python_rate"] or _PYTHON_RATE}
+    about_request["memory_pause_s"] = _MEMORY_PAUSE_S
     labels = labels_of(about_request.pop("labels"))
     quiet, strict, output = (about_request.pop(one) for one in ("quiet", "strict", "output"))
     if output:

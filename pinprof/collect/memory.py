@@ -1,4 +1,4 @@
-"""Memory over time: what the program's processes hold and what the machine's counters say, ten times a second.
+"""Memory over time: what the program's processes hold and what the machine's counters say, ten times a second at most.
 
     memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
 
@@ -31,7 +31,7 @@ from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
 from pinprof.streams.store import MEMORY
 
-INTERVAL_S, COST = 0.1, 0.004
+COST = 0.004
 HUGE_INTERVAL_S, HUGE_COST, HUGE_LIMIT_S = 1.0, 0.001, 0.05
 TREE_INTERVAL_S = 0.3
 LONGEST_S = 60.0
@@ -66,6 +66,7 @@ class MemoryWatch(Tool):
         self._spent_apart = 0.0
         self._placement, self._mappings = Placement(), Mappings()
         self._pace = Pace(setup.request.limits.share(SIZE_SHARE), time.monotonic_ns())
+        self._pause_s = setup.request.memory_pause_s
         self._crowd = max(1 / setup.request.processors, 1.0)
         """Recordings that go on together, for each processor."""
         self._written = 0
@@ -87,7 +88,7 @@ class MemoryWatch(Tool):
             self.sample()
             spent = time.thread_time() - begin - self._spent_apart
             now = time.monotonic()
-            interval = self._crowd * max(INTERVAL_S, spent / COST)
+            interval = self._crowd * max(self._pause_s, spent / COST)
             if step := self._pace.looked(time.monotonic_ns(), self._written):
                 self._thinned = self._thinned or now
                 interval = min(interval * (1 << step), LONGEST_S)

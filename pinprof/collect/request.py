@@ -59,6 +59,8 @@ class RecordRequest:
     """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
     python_rate: int | None = None
     """Looks at Python's frames a second; None: as many as the reader is made for."""
+    memory_pause_s: float = 0.1
+    """Between two samples of memory over time, at least."""
     processors: float = float("inf")
     """Those of this machine for each of several recordings that go on together: these share what recorders may take."""
     left_out: frozenset[str] = frozenset()

@@ -33,12 +33,9 @@ def watching(directory: Path, pid: int = 0) -> MemoryWatch:
 
 
 def test_recordings_of_one_launch_look_less_often_where_they_are_more_than_the_processors(tmp_path: Path) -> None:
-    for processors, least_s in (
-        (float("inf"), memory.INTERVAL_S),
-        (4.0, memory.INTERVAL_S),
-        (0.25, 4 * memory.INTERVAL_S),
-    ):
-        watch = MemoryWatch(Setup(RecordRequest((), processors=processors), tmp_path, ExitStack(), {}))
+    for processors, pause_s, least_s in ((float("inf"), 0.1, 0.1), (4.0, 0.5, 0.5), (0.25, 0.1, 0.4)):
+        request = RecordRequest((), processors=processors, memory_pause_s=pause_s)
+        watch = MemoryWatch(Setup(request, tmp_path, ExitStack(), {}))
         watch.attach(cast("Program", SimpleNamespace(pid=os.getpid())))
         before = time.monotonic()
         watch.watch()
