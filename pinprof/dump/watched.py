@@ -81,13 +81,14 @@ class WatchedProcess:
         if self.interpreter is None:
             return
         try:
-            found = {tid: stack for tid, stack in self.interpreter.look(tables) if stack >= 0}
+            look = self.interpreter.look(tables)
             self.python_names |= self.interpreter.names()
         except Gone:
             self.interpreter = None
             return
-        for tid, stack in found.items():
-            self.python.setdefault(tid, []).append((self.interpreter.seen_ns, stack))
+        for tid, stack in look.stacks:
+            if stack >= 0:
+                self.python.setdefault(tid, []).append((look.seen_ns, stack))
 
     def python_at(self, tid: int, time_ns: int) -> tuple[int, int]:
         """The Python stacks that a thread was seen in before a time and after it; twice that of a look just then."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from pinprof.collect.proc import alive, runnable
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.collect.python_frames.processes import Processes
+from pinprof.collect.python_frames.processes import SOON_S, Processes
 from pinprof.collect.python_frames.timeline import SegmentTimeline
 
 SEGMENT_S = 60.0
@@ -36,7 +36,7 @@ MOST_ROWS = 500_000
 _IDLE_S, _BEGINNING_S, _RESTING_S = 0.02, 0.004, 0.004
 """Between two looks while nothing runs Python, and while something is about to; between two wakings while it rests."""
 _CHECKED_S, _SEARCHED = 0.1, 5
-"""Between two looks at the machine; and in looks, how often to look for interpreters at most."""
+"""Between two looks at the machine; and in looks, between two searches for interpreters at least."""
 _CROWD = 2
 """Threads for each processor, running or waiting for it: with more, looks become fewer."""
 
@@ -46,13 +46,14 @@ class Watch:
 
     def __init__(self, pid: int, rate: int, share: float, output: Path) -> None:
         self._pid, self._period_s, self._share, self._output = pid, 1 / rate, share, output
-        self._processes = Processes(pid, _SEARCHED * self._period_s)
+        self._pause_s = max(_SEARCHED * self._period_s, SOON_S)
+        self._processes = Processes(pid, self._pause_s)
         self._timeline = self._fresh()
         self._stopping = self._resting = False
         self._cutting = 0
         self._writer = 0
         self._names: dict[tuple[int, int], str] = {}
-        self._failed = 0
+        self._failed, self._mean_s = 0, self._period_s
         self._usual_s = 1e-4
         """The CPU time from one look to the next."""
         self._waiting = 0.0
@@ -68,15 +69,16 @@ class Watch:
 
     def run(self) -> int:
         """Until the program has ended or a signal asks to stop; 0 when everything seen was stored."""
-        checked = due = 0.0
+        checked, due_ns, looks = 0.0, time.monotonic_ns(), 1
         used = time.thread_time()
         while not self._stopping:
             looked = time.monotonic()
             before, used = used, time.thread_time()
             # Now and then it takes long because an interpreter was found, or this machine stood still.
-            self._usual_s += 0.05 * (min(used - before, 4 * self._usual_s) - self._usual_s)
+            self._usual_s += min(0.05 * looks, 0.5) * (min((used - before) / looks, 4 * self._usual_s) - self._usual_s)
+            following_ns, looks = 0, 1
             if not self._resting:
-                self._look(round(due * 1e9))
+                following_ns, looks = self._look(due_ns)
             if looked > checked + _CHECKED_S:
                 checked = looked
                 self._waiting += 0.2 * (runnable() / (os.cpu_count() or 1) - self._waiting)
@@ -94,9 +96,10 @@ class Watch:
             mean = _BEGINNING_S if self._processes.beginning else _IDLE_S
             if self._processes.interpreters:
                 mean = self._period_s
-            now = time.monotonic()
-            due = max(looked + random.expovariate(1 / max(mean, crowd * self._usual_s / self._share)), now)
-            time.sleep(due - now)
+            self._mean_s = max(mean, crowd * self._usual_s / self._share)
+            now_ns = time.monotonic_ns()
+            due_ns = max(following_ns or round(looked * 1e9) + self._gap_ns(), now_ns)
+            time.sleep((due_ns - now_ns) / 1e9)
         for name in sorted(self._processes.unread):
             print(UNKNOWN + name, flush=True)
         self._store(self._ended_segment())
@@ -124,18 +127,31 @@ class Watch:
         self._await_writer()
         segment.save(self._output, time.monotonic_ns())
 
-    def _look(self, due_ns: int) -> None:
-        """Look at everything once."""
-        timeline = self._timeline
+    def _look(self, due_ns: int) -> tuple[int, int]:
+        """Look at everything, again and again where that is one interpreter; when the next look is due, 0 where that is
+        to be chosen, and how many there were.
+        """
+        timeline, following_ns, looks = self._timeline, 0, 1
+        alone = len(self._processes.interpreters) == 1 and not self._processes.beginning
+        gaps = [self._gap_ns() for _ in range(round(2 * self._pause_s / self._mean_s) + 1)] if alone else [0]
+        until_ns = time.monotonic_ns() + round(self._pause_s * 1e9)
         for pid, interpreter in list(self._processes.interpreters.items()):
             try:
-                stacks = list(interpreter.look(timeline.tables))
-                if stacks:
-                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns, interpreter.windows)
+                seen, next_ns = interpreter.looks(timeline.tables, due_ns, until_ns, gaps)
+                for look in seen:
+                    if look.stacks:
+                        timeline.saw(pid, look.stacks, look.seen_ns, look.due_ns, look.windows)
+                if alone:
+                    following_ns, looks = next_ns, len(seen)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:
                 self._processes.gone(pid)
+        return following_ns, looks
+
+    def _gap_ns(self) -> int:
+        """From a look to the next one."""
+        return round(random.expovariate(1 / self._mean_s) * 1e9)
 
     def _fresh(self) -> SegmentTimeline:
         return SegmentTimeline(time.monotonic_ns(), round(self._period_s * 1e9))

@@ -51,18 +51,24 @@ def identity(pid: int, layout: InterpreterLayout, address: int) -> tuple[int, ..
     return _identity(layout, read(pid, address, _identity_size(layout)))
 
 
+def named_by(layout: InterpreterLayout, codes: Mapping[int, Code]) -> tuple[list[tuple[int, int]], bytes]:
+    """The (address, bytes) of what names code objects at addresses, their files' names too, and what has to be there.
+
+    Of two programs given as text one after the other, all pointers may be the same.
+    """
+    pieces, expected = [], []
+    for address, code in codes.items():
+        offsets = layout.filename, layout.qualified_name, layout.line_table
+        pieces += [(address + offset, 8) for offset in offsets]
+        pieces += [(address + layout.first_line, 4), (code.file_start, len(code.file_bytes))]
+        expected.append(struct.pack("<QQQi", *code.identity) + code.file_bytes)
+    return pieces, b"".join(expected)
+
+
 def are_still(pid: int, layout: InterpreterLayout, codes: Mapping[int, Code]) -> bool:
     """Whether the same code objects are at these addresses, with the same files' names; by one system call."""
-    size = _identity_size(layout)
-    pieces = [((address, size), (code.file_start, len(code.file_bytes))) for address, code in codes.items()]
-    found, at = gather(pid, [place for pair in pieces for place in pair]), 0
-    for code in codes.values():
-        # Of two programs given as text one after the other, all pointers may be the same.
-        name, end = at + size, at + size + len(code.file_bytes)
-        if len(found) < end or _identity(layout, found[at:name]) != code.identity or found[name:end] != code.file_bytes:
-            return False
-        at = end
-    return True
+    pieces, expected = named_by(layout, codes)
+    return gather(pid, pieces) == expected
 
 
 def _identity_size(layout: InterpreterLayout) -> int:

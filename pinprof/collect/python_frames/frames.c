@@ -33,12 +33,17 @@ enum {
     MORE = 4,
     MOST_FRAMES = 1024,
     MOST_HEADS = 64,
+    KNOWN_ROOM = 8192,
+    MOST_FIXED = 128,
+    MOST_FIXED_BYTES = 32768,
     MOST_FRAME_BYTES = 256
 };
 enum { ATTEMPTS = 4, LONGEST_NS = 200000 };
 enum { OWNER_GENERATOR = 1, OWNER_FRAME_OBJECT = 2, OWNER_C = 3 };
 enum { NOT_SEEN, AS_BEFORE, ANOTHER };
 enum { SEEN, TORN, UNREADABLE, GONE };
+/* Instead of a stack's number: the thread is in no function, was not seen, or where it is has no number yet. */
+enum { NO_STACK = -1, UNSEEN = -2, UNNAMED = -3 };
 
 struct layout {
     uint64_t thread_frame, frame_in_cframe, has_cframe, c_outermost; /* whether C's frame is the outermost one */
@@ -67,8 +72,36 @@ struct thread {
     int32_t state;
     uint64_t since, begun, ended; /* seen there between the first two, and again between the last two */
     uint32_t capacity, pages;
+    int32_t stack; /* the number of where it is */
     uint64_t looks;
     struct page page[REMEMBERED]; /* in the order in which a look comes to them */
+};
+
+/* What a look saw of a thread. */
+struct sample {
+    int64_t stack;
+    uint64_t since, begun, ended;
+};
+
+/* Looks that follow each other, as far as nobody has to be asked. */
+struct looks {
+    uint64_t due, until;    /* when the first was to be, then the next one; after the other time none is begun */
+    uint64_t most, done;    /* how many */
+    const uint64_t *gaps;   /* from each to the next */
+    uint64_t (*times)[2];   /* when each was to be, and was */
+    struct sample *samples; /* of each, by thread */
+};
+
+/* A stack that has a number. */
+struct known {
+    struct known *next;
+    uint64_t hash;
+    int32_t stack;
+    uint32_t depth, fixed;
+    size_t size;
+    struct place *places;
+    struct iovec *fixed_at; /* memory that has to be as it was: what names the code of modules */
+    uint8_t *fixed_bytes;
 };
 
 struct process {
@@ -84,6 +117,9 @@ struct process {
     struct page page[MOST_PAGES];
     uint8_t data[MOST_PAGES][PAGE];
     struct place places[MOST_FRAMES];
+    struct known *known[KNOWN_ROOM]; /* by hash */
+    uint32_t known_count;
+    uint8_t now[MOST_FIXED_BYTES];
 };
 
 static uint64_t now_ns(void)
@@ -275,13 +311,29 @@ EXPORT struct process *pinprof_frames_new(int pid, const struct layout *layout)
     return p;
 }
 
-EXPORT void pinprof_frames_free(struct process *p) { free(p); }
+static void forget_known(struct process *p)
+{
+    for (size_t i = 0; i < KNOWN_ROOM; i++) {
+        for (struct known *k = p->known[i], *next; k; k = next) {
+            next = k->next;
+            free(k);
+        }
+        p->known[i] = NULL;
+    }
+    p->known_count = 0;
+}
+
+EXPORT void pinprof_frames_free(struct process *p)
+{
+    forget_known(p);
+    free(p);
+}
 
 EXPORT struct thread *pinprof_frames_thread(uint64_t address)
 {
     struct thread *t = calloc(1, sizeof *t);
     if (t)
-        t->address = address;
+        t->address = address, t->stack = UNNAMED;
     return t;
 }
 
@@ -316,17 +368,108 @@ EXPORT void pinprof_frames_heads(struct process *p, const uint64_t *places, size
         p->heads[i] = (struct iovec){(void *)(uintptr_t)places[i], sizeof *places};
 }
 
-/* Look at each thread: SEEN, UNREADABLE where one has left or a new one has come first, or GONE. */
-EXPORT int pinprof_frames_look(struct process *p, struct thread **threads, size_t count)
+static uint64_t hash_of(const struct thread *t)
+{
+    uint64_t hash = t->depth;
+    for (uint32_t i = 0; i < t->depth; i++) {
+        hash = (hash ^ t->places[i].code) * 0x9e3779b97f4a7c15ull;
+        hash = (hash ^ t->places[i].instruction ^ t->places[i].copy << 48 ^ hash >> 29) * 0xbf58476d1ce4e5b9ull;
+    }
+    return hash ^ hash >> 32;
+}
+
+static bool is_as_it_was(struct process *p, const struct known *k)
+{
+    struct iovec local = {p->now, k->size};
+    return !k->fixed || (process_vm_readv(p->pid, &local, 1, k->fixed_at, k->fixed, 0) == (ssize_t)k->size &&
+                            !memcmp(p->now, k->fixed_bytes, k->size));
+}
+
+/* The number of the stack that a thread was seen in. */
+static int32_t stack_of(struct process *p, struct thread *t)
+{
+    if (t->state == NOT_SEEN)
+        return UNSEEN;
+    if (!t->depth)
+        return t->stack = NO_STACK;
+    if (t->state == AS_BEFORE && t->stack != UNNAMED)
+        return t->stack;
+    uint64_t hash = hash_of(t);
+    const struct known *k = p->known[hash % KNOWN_ROOM];
+    while (k && (k->hash != hash || k->depth != t->depth || memcmp(k->places, t->places, t->depth * sizeof *k->places)))
+        k = k->next;
+    return t->stack = k && is_as_it_was(p, k) ? k->stack : UNNAMED;
+}
+
+/* Where a thread was seen last has this number, also when it comes back while `fixed` pieces of memory are the same. */
+EXPORT void pinprof_frames_name(struct process *p, struct thread *t, int32_t stack, const struct iovec *fixed_at,
+    size_t fixed, const uint8_t *fixed_bytes, size_t size)
+{
+    t->stack = stack;
+    if (fixed > MOST_FIXED || size > MOST_FIXED_BYTES)
+        return;
+    if (p->known_count == 4 * KNOWN_ROOM)
+        forget_known(p);
+    size_t places = t->depth * sizeof *t->places;
+    struct known *k = malloc(sizeof *k + places + fixed * sizeof *fixed_at + size);
+    if (!k)
+        return;
+    uint64_t hash = hash_of(t);
+    struct known **head = &p->known[hash % KNOWN_ROOM];
+    *k = (struct known){*head, hash, stack, t->depth, (uint32_t)fixed, size, (struct place *)(k + 1), NULL, NULL};
+    k->fixed_at = (struct iovec *)(k->places + t->depth), k->fixed_bytes = (uint8_t *)(k->fixed_at + fixed);
+    memcpy(k->places, t->places, places);
+    memcpy(k->fixed_at, fixed_at, fixed * sizeof *fixed_at);
+    memcpy(k->fixed_bytes, fixed_bytes, size);
+    *head = k;
+    p->known_count++;
+}
+
+/* Numbers of stacks mean nothing any more. */
+EXPORT void pinprof_frames_forget_names(struct process *p, struct thread **threads, size_t count)
+{
+    forget_known(p);
+    for (size_t i = 0; i < count; i++)
+        threads[i]->stack = UNNAMED;
+}
+
+/* One look at each thread: SEEN, TORN where one has no number, UNREADABLE where one has left or a new one has come
+ * first, or GONE. */
+static int look_once(struct process *p, struct thread **threads, size_t count, struct sample *samples)
 {
     int worst = heads_are_known(p, threads, count) ? SEEN : UNREADABLE;
     for (size_t i = 0; i < count; i++) {
-        threads[i]->state = NOT_SEEN;
-        int result = look_at(p, threads[i]);
+        struct thread *t = threads[i];
+        t->state = NOT_SEEN;
+        int result = look_at(p, t);
         if (result == GONE)
             return GONE;
+        samples[i] = (struct sample){stack_of(p, t), t->since, t->begun, t->ended};
         if (result == UNREADABLE)
             worst = UNREADABLE;
+        else if (samples[i].stack == UNNAMED && worst == SEEN)
+            worst = TORN;
     }
     return worst;
+}
+
+/* Look again and again, until a look is not SEEN or a signal arrives; what the last one was. */
+EXPORT int pinprof_frames_look(struct process *p, struct thread **threads, size_t count, struct looks *l)
+{
+    for (l->done = 0;;) {
+        uint64_t begun = now_ns();
+        int result = look_once(p, threads, count, l->samples + l->done * count);
+        if (result == GONE)
+            return GONE;
+        uint64_t now = now_ns();
+        l->times[l->done][0] = l->due, l->times[l->done][1] = begun + (now - begun) / 2;
+        l->due = begun + l->gaps[l->done++];
+        if (l->due < now)
+            l->due = now;
+        if (result != SEEN || l->done == l->most || l->due > l->until)
+            return result;
+        struct timespec due = {(time_t)(l->due / 1000000000), (long)(l->due % 1000000000)};
+        if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL))
+            return result;
+    }
 }

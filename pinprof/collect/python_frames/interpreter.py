@@ -9,26 +9,31 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from itertools import islice
+from typing import NamedTuple
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, identity, read_code
+from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, identity, named_by, read_code
 from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
-from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Seen, SeenWindow, ThreadReader
-
-NO_STACK = -1
-UNKNOWN = -2
-"""A look that did not succeed: the thread's frames changed too much meanwhile."""
+from pinprof.collect.python_frames.reader import (
+    NO_STACK,
+    UNKNOWN,
+    UNNAMED,
+    Places,
+    Seen,
+    SeenWindow,
+    ThreadReader,
+)  # fmt: skip
 
 _MOST_THREADS, _MOST_INTERPRETERS = 4096, 64
 _LISTED_S = 0.1
 """Between two walks along the list of threads, if it does not say itself that it has changed."""
 _MOST_ASKED = 3
-_MODULE, _MOST_MODULES = "<module>", 256
+_MODULE, _MOST_MODULES = "<module>", 200
 """Code that is gone once it has run, so that another's may lie at its address at any time; a system call's worth."""
 _TRAMPOLINE = "<interpreter trampoline>"
 """The frame by which 3.12 calls `__init__`."""
@@ -55,9 +60,21 @@ class SegmentTables:
 class _Thread:
     tid: int
     seen: Seen
-    stack: int = UNKNOWN
     asked: int = 0
     """How often for its name."""
+
+
+class InterpreterLook(NamedTuple):
+    """What one look saw."""
+
+    due_ns: int
+    """When it was to be."""
+    seen_ns: int
+    """When it was."""
+    stacks: list[tuple[int, int]]
+    """(thread id, stack) of each thread; UNKNOWN where it could not be seen."""
+    windows: dict[int, SeenWindow]
+    """Thread id → when it saw that."""
 
 
 class Interpreter:
@@ -65,8 +82,6 @@ class Interpreter:
 
     def __init__(self, pid: int, layout: InterpreterLayout, runtime: int) -> None:
         self.pid = pid
-        self.seen_ns = 0
-        """When the last look was."""
         self._layout, self._runtime = layout, runtime
         self._reader = ThreadReader(pid, layout)
         self._threads: dict[int, _Thread] = {}
@@ -75,7 +90,6 @@ class Interpreter:
         self._codes: dict[int, Code] = {}
         self._checked: set[int] = set()
         """Code that was known a moment ago to be what it was."""
-        self._stacks: dict[Places, int] = {}
         self._tables = SegmentTables()
         self._thread_bytes = max(layout.next_thread, layout.native_id) + 8
         self.list_threads()
@@ -97,11 +111,6 @@ class Interpreter:
                     names[thread.tid] = thread_name(self.pid, self._layout, thread.seen.outermost)
                     thread.asked = _MOST_ASKED
         return names
-
-    @property
-    def windows(self) -> dict[int, SeenWindow]:
-        """Thread id → when the last look saw it."""
-        return {thread.tid: thread.seen.window for thread in self._threads.values()}
 
     def list_threads(self) -> None:
         """Walk along the interpreters and their threads."""
@@ -128,42 +137,45 @@ class Interpreter:
         self._listed = time.monotonic()
         self._checked.clear()
         self._interpreters = len(heads)
-        self._reader.watch(heads, [thread.seen for thread in self._threads.values()])
+        self._reader.follow(heads, [thread.seen for thread in self._threads.values()])
 
-    def look(self, tables: SegmentTables) -> Iterator[tuple[int, int]]:
-        """(thread id, stack) of every thread; UNKNOWN where it could not be seen."""
+    def look(self, tables: SegmentTables) -> InterpreterLook:
+        """Look at every thread once."""
+        return self.looks(tables)[0][-1]
+
+    def looks(
+        self, tables: SegmentTables, due_ns: int = 0, until_ns: int = 0, gaps_ns: Sequence[int] = (0,)
+    ) -> tuple[list[InterpreterLook], int]:
+        """Look at every thread, and again until something is new; when the next look is due. As `ThreadReader.look`."""
         if tables is not self._tables:
             self._tables = tables
-            self._stacks.clear()
-            for thread in self._threads.values():
-                thread.stack = UNKNOWN
-        begun = time.monotonic_ns()
-        all_there = self._reader.look()
-        self.seen_ns = (begun + time.monotonic_ns()) // 2
-        for thread in self._threads.values():
-            yield thread.tid, self._stack_of(thread)
+            self._reader.forget_names()
+        looks, due_ns, all_there = self._reader.look(due_ns, until_ns, gaps_ns)
+        threads, seen = list(self._threads.values()), []
+        for look in looks:
+            stacks, windows = [], {}
+            for thread, (stack, *window) in zip(threads, look.samples, strict=True):
+                # Only the last look has one.
+                stacks.append((thread.tid, self._stack_of(thread.seen) if stack == UNNAMED else stack))
+                windows[thread.tid] = SeenWindow(*window)
+            seen.append(InterpreterLook(look.due_ns, look.seen_ns, stacks, windows))
         if not all_there or time.monotonic() - self._listed > _LISTED_S:
             self.list_threads()
             if not self._interpreters:
                 raise Gone("no interpreter")
+        return seen, due_ns
 
-    def _stack_of(self, thread: _Thread) -> int:
-        seen = thread.seen
-        if seen.state == NOT_SEEN:
+    def _stack_of(self, seen: Seen) -> int:
+        """The number of the stack that a thread was seen in, from now on also for the reader."""
+        places = seen.places
+        try:
+            self._check_modules(places)
+            stack = self._tables.stack(self._named(places))
+        except (LookupError, ValueError):
             return UNKNOWN
-        if not seen.depth:
-            thread.stack = NO_STACK
-        elif seen.state == ANOTHER or thread.stack == UNKNOWN:
-            places = seen.places
-            try:
-                self._check_modules(places)
-                stack = self._stacks.get(places)
-                if stack is None:
-                    stack = self._stacks[places] = self._tables.stack(self._named(places))
-                thread.stack = stack
-            except (LookupError, ValueError):
-                thread.stack = UNKNOWN
-        return thread.stack
+        modules = {address: code for address in places[::3] if (code := self._codes[address]).function == _MODULE}
+        self._reader.name(seen, stack, *named_by(self._layout, modules))
+        return stack
 
     def _check_modules(self, places: Places) -> None:
         """Forget modules' code in whose place there is another."""
@@ -179,9 +191,7 @@ class Interpreter:
         """No longer take code for what it was, nor the stacks that were named by it."""
         for address in addresses:
             del self._codes[address]
-        self._stacks.clear()
-        for thread in self._threads.values():
-            thread.stack = UNKNOWN
+        self._reader.forget_names()
 
     def _named(self, places: Places) -> list[tuple[str, str, int]]:
         """Function, file and line of each frame, outermost first."""

@@ -11,7 +11,7 @@ from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames.interpreter import Interpreter
 from pinprof.collect.python_frames.memory import Gone
 
-_SOON_S, _SELDOM_S = 0.02, 0.5
+SOON_S, _SELDOM_S = 0.02, 0.5
 """Between two attempts to find an interpreter in a process: doubling from one to the other."""
 _SHARE = 0.02
 """The part of the time that the search may take in the long run."""
@@ -26,9 +26,9 @@ _OURS = b"\0pinprof.collect"
 class Processes:
     """A program's processes, the program itself first; `interpreters` are those to look at."""
 
-    def __init__(self, pid: int, pause_s: float = _SOON_S) -> None:
-        """`pause_s`: between two searches."""
-        self._root, self._pause_s = pid, max(pause_s, _SOON_S)
+    def __init__(self, pid: int, pause_s: float = SOON_S) -> None:
+        """`pause_s`: between two searches, SOON_S at least."""
+        self._root, self._pause_s = pid, pause_s
         self.interpreters: dict[int, Interpreter] = {}
         self.beginning: dict[int, Interpreter] = {}
         """Processes that will run Python but do not yet."""
@@ -64,7 +64,7 @@ class Processes:
         self._unread.update(self.unknown.pop(pid) for pid in self.unknown.keys() - present)
         for pid in present - self.interpreters.keys():
             # Where looks are rare, what is gone by the next search is not worth one, nor is a copy of its parent.
-            due, pause = self._attempts.setdefault(pid, (begun + self._pause_s - _SOON_S, _SOON_S))
+            due, pause = self._attempts.setdefault(pid, (begun + self._pause_s - SOON_S, SOON_S))
             if begun >= due:
                 self._attempts[pid] = begun + pause, min(2 * pause, _SELDOM_S)
                 self._try(pid)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import weakref
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +15,13 @@ from pinprof.machine.libraries import FRAMES
 
 NOT_SEEN, AS_BEFORE, ANOTHER = range(3)
 """How a look at a thread went."""
-_SEEN, _TORN, _UNREADABLE, _GONE = range(4)
+NO_STACK, UNKNOWN, UNNAMED = -1, -2, -3
+"""Instead of the number of a stack: the thread runs no Python; it was not seen, for its frames changed too much
+meanwhile; where it is has no number yet."""
+MOST_LOOKS, _MOST_SAMPLES = 64, 8192
+"""At all threads, until somebody is to be told; and of single threads."""
+_UNREADABLE, _GONE = 2, 3
+_PIECE, _TIMES, _SAMPLE = struct.Struct("<QQ"), struct.Struct("<QQ"), struct.Struct("<qQQQ")
 _OFFSETS = (
     "frame", "frame_in_cframe", "has_cframe", "c_outermost", "frame_bytes", "code", "previous", "instruction", "owner",
     "copy", "has_copy",
@@ -61,6 +69,24 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+class Look(NamedTuple):
+    """A look at all threads of a process."""
+
+    due_ns: int
+    """When it was to be."""
+    seen_ns: int
+    """When it was; both of CLOCK_MONOTONIC."""
+    samples: tuple[tuple[int, int, int, int], ...]
+    """By thread: the number of its stack, or what there is instead, and a `SeenWindow`."""
+
+
+class _Looks(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("due", "until", "most", "done")),
+        *((name, ctypes.c_void_p) for name in ("gaps", "times", "samples")),
+    )
+
+
 class Seen:
     """One thread, as it was seen last."""
 
@@ -76,11 +102,6 @@ class Seen:
     def state(self) -> int:
         """NOT_SEEN, AS_BEFORE, ANOTHER."""
         return int(self._thread.state)
-
-    @property
-    def window(self) -> SeenWindow:
-        """When it was seen so."""
-        return SeenWindow(self._thread.since, self._thread.begun, self._thread.ended)
 
     @property
     def depth(self) -> int:
@@ -122,21 +143,53 @@ class ThreadReader:
         if self._process.value is None:
             raise MemoryError
         weakref.finalize(self, library.pinprof_frames_free, self._process)
-        self._look, self._heads = library.pinprof_frames_look, library.pinprof_frames_heads
-        self._known: tuple[list[int], list[Seen]] | None = None
-        self.watch([], [])
+        self._library = library
+        self._followed: tuple[list[int], list[Seen]] | None = None
+        self.follow([], [])
 
-    def watch(self, heads: list[int], threads: list[Seen]) -> None:
+    def follow(self, heads: list[int], threads: list[Seen]) -> None:
         """Look at these threads; `heads`: where the first one of each interpreter is noted, 64 at most."""
-        if (heads, threads) != self._known:
-            self._known = heads, threads
-            self._heads(self._process, (ctypes.c_uint64 * len(heads))(*heads), ctypes.c_size_t(len(heads)))
-            pointers = (ctypes.POINTER(_Thread) * len(threads))(*(thread.pointer for thread in threads))
-            self._arguments = self._process, pointers, ctypes.c_size_t(len(threads))
+        if (heads, threads) == self._followed:
+            return
+        self._followed, count = (heads, threads), len(threads)
+        noted = (ctypes.c_uint64 * len(heads))(*heads)
+        self._library.pinprof_frames_heads(self._process, noted, ctypes.c_size_t(len(heads)))
+        pointers = (ctypes.POINTER(_Thread) * count)(*(thread.pointer for thread in threads))
+        self._arguments = self._process, pointers, ctypes.c_size_t(count)
+        most = max(min(MOST_LOOKS, _MOST_SAMPLES // max(count, 1)), 1)
+        self._gaps, self._times = (ctypes.c_uint64 * most)(), ctypes.create_string_buffer(_TIMES.size * most)
+        self._samples = ctypes.create_string_buffer(_SAMPLE.size * max(most * count, 1))
+        places = (ctypes.cast(place, ctypes.c_void_p) for place in (self._gaps, self._times, self._samples))
+        self._looks = _Looks(0, 0, most, 0, *places)
 
-    def look(self) -> bool:
-        """Look at all of them; False where one is gone, or a new one has come first."""
-        result = self._look(*self._arguments)
-        if result == _GONE:
+    def name(self, thread: Seen, stack: int, fixed: Sequence[tuple[int, int]], content: bytes) -> None:
+        """Give where a thread was seen a number: it has it as long as at the (address, bytes) `fixed` is `content`."""
+        places = b"".join(_PIECE.pack(*piece) for piece in fixed)
+        count, size = ctypes.c_size_t(len(fixed)), ctypes.c_size_t(len(content))
+        self._library.pinprof_frames_name(self._process, thread.pointer, stack, places, count, content, size)
+
+    def forget_names(self) -> None:
+        """No place has a number any more."""
+        self._library.pinprof_frames_forget_names(*self._arguments)
+
+    def look(self, due_ns: int = 0, until_ns: int = 0, gaps_ns: Sequence[int] = (0,)) -> tuple[list[Look], int, bool]:
+        """Look at all of them, at `due_ns`, which is now, and again after each gap.
+
+        The looks end where one finds a place without a number, a thread that is gone or a new one, where the next would
+        be after `until_ns`, or where a signal arrives. With them: when the next one is due, and whether no thread is
+        gone and no new one has come first. `Gone` where the process is.
+        """
+        looks, most = self._looks, min(len(gaps_ns), len(self._gaps))
+        looks.due, looks.until, looks.most = due_ns, until_ns, most
+        self._gaps[:most] = gaps_ns[:most]
+        result = self._library.pinprof_frames_look(*self._arguments, ctypes.byref(looks))
+        if result == _GONE and not looks.done:
             raise Gone("no process")
-        return bool(result == _SEEN)
+        count = len(self._followed[1]) if self._followed else 0
+        seen = [
+            Look(*_TIMES.unpack_from(self._times, _TIMES.size * number), tuple(
+                _SAMPLE.unpack_from(self._samples, _SAMPLE.size * (count * number + thread)) for thread in range(count)
+            ))
+            for number in range(looks.done)
+        ]  # fmt: skip
+        return seen, int(looks.due), result not in (_UNREADABLE, _GONE)

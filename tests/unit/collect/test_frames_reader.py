@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from pinprof.collect.python_frames import layout as layouts
 from pinprof.collect.python_frames.layout import InterpreterLayout
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.collect.python_frames.reader import ANOTHER, AS_BEFORE, NOT_SEEN, Seen, ThreadReader
+from pinprof.collect.python_frames.reader import (
+    ANOTHER,
+    AS_BEFORE,
+    NO_STACK,
+    NOT_SEEN,
+    UNKNOWN,
+    UNNAMED,
+    Seen,
+    ThreadReader,
+)  # fmt: skip
 
 PAGE = 4096
 IN_THREAD, GENERATOR, FRAME_OBJECT, OF_C = range(4)
@@ -31,7 +40,7 @@ class Memory:
         self._held = ctypes.create_string_buffer((pages + 1) * PAGE)
         self.start = -(-ctypes.addressof(self._held) // PAGE) * PAGE
         self.reader, self.seen = ThreadReader(os.getpid(), layout), Seen(self.start)
-        self.reader.watch([], [self.seen])
+        self.reader.follow([], [self.seen])
 
     def write(self, address: int, data: bytes) -> None:
         ctypes.memmove(address, data, len(data))
@@ -58,7 +67,8 @@ class Memory:
     def look(self) -> list[int]:
         """The code of each frame, innermost first; a look that was kept from running counts for nothing."""
         for _ in range(1000):
-            self.reader.look()
+            (look,), _, _ = self.reader.look()
+            (self.sample,) = look.samples
             if self.seen.state != NOT_SEEN:
                 break
         return list(self.seen.places[::3])
@@ -103,7 +113,7 @@ def test_a_stack_is_not_seen_where_memory_ends_or_frames_never_do() -> None:
     memory.innermost(memory.frame(3 * PAGE, 160, first))
     for caller in (1 << 40, (1 << 64) - 8, memory.start + 3 * PAGE):
         memory.frame(2 * PAGE, 80, caller)
-        assert memory.reader.look()
+        assert memory.reader.look()[2]
         assert memory.seen.state == NOT_SEEN
     memory.frame(2 * PAGE, 80, 0, OF_C)
     assert memory.look() == [160]
@@ -116,23 +126,66 @@ def test_a_look_knows_when_it_saw_a_thread(layout: InterpreterLayout) -> None:
     memory.innermost(memory.frame(3 * PAGE, 80, outermost))
     before = time.monotonic_ns()
     memory.look()
-    since, begun, ended = memory.seen.window
+    _, since, begun, ended = memory.sample
     assert before < since < begun < ended < time.monotonic_ns(), "twice in one place"
     memory.look()
-    assert memory.seen.window.since_ns > ended, "each look has its own"
+    assert memory.sample[1] > ended, "each look has its own"
+
+
+def test_looks_go_on_until_something_is_new() -> None:
+    memory = Memory(NEWEST)
+    outermost = memory.frame(2 * PAGE, 0, 0, OF_C)
+    inner = memory.frame(3 * PAGE, 80, outermost)
+    names = memory.start + PAGE
+    memory.write(names, b"module")
+    gaps = [2_000_000] * 5
+
+    def looked() -> list[int]:
+        """The numbers that looks in a row found, of those that were not kept from running."""
+        found: list[int] = []
+        while not found:
+            looks, due_ns, _ = memory.reader.look(7, 1 << 62, gaps)
+            assert looks[0].due_ns == 7
+            assert all(look.seen_ns >= look.due_ns for look in looks)
+            assert due_ns >= looks[-1].seen_ns
+            found = [look.samples[0][0] for look in looks if look.samples[0][0] != UNKNOWN]
+        return found
+
+    memory.innermost(inner)
+    memory.look()
+    memory.reader.forget_names()
+    assert looked()[-1] == UNNAMED
+    memory.reader.name(memory.seen, 5, [(names, 6)], b"module")
+    assert set(looked()) == {5}
+    assert len(memory.reader.look(7, 0, gaps)[0]) == 1, "the next one would be too late"
+    memory.innermost(memory.frame(4 * PAGE, 160, outermost))
+    assert looked()[-1] == UNNAMED
+    memory.reader.name(memory.seen, 6, [], b"")
+    assert set(looked()) == {6}
+    memory.innermost(inner)
+    assert set(looked()) == {5}, "it is known when it comes back"
+    memory.innermost(memory.frame(4 * PAGE, 160, outermost))
+    assert set(looked()) == {6}
+    memory.write(names, b"MODULE")
+    memory.innermost(inner)
+    assert looked()[-1] == UNNAMED, "another module has come in its place"
+    memory.innermost(outermost)
+    assert set(looked()) == {NO_STACK}
+    memory.reader.follow([names], [memory.seen])
+    assert not memory.reader.look(7, 1 << 62, gaps)[2], "another thread has come first"
 
 
 def test_a_thread_that_left_is_said_to_have() -> None:
     memory = Memory(NEWEST)
     gone = Seen(1 << 40)
-    memory.reader.watch([], [gone, memory.seen])
-    assert not memory.reader.look()
+    memory.reader.follow([], [gone, memory.seen])
+    assert not memory.reader.look()[2]
     assert (gone.state, memory.seen.depth) == (NOT_SEEN, 0)
 
 
 def test_no_process_is_an_error() -> None:
     reader = ThreadReader((1 << 22) + 1, NEWEST)
-    reader.watch([], [Seen(4096)])
+    reader.follow([], [Seen(4096)])
     with pytest.raises(Gone):
         reader.look()
 

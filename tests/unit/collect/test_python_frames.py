@@ -26,7 +26,7 @@ from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames import processes as searching
 from pinprof.collect.python_frames.beside import MOST_SHARE, TOGETHER_SHARE, LineRecorder
 from pinprof.collect.python_frames.code import line_starts, read_code, text
-from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, SegmentTables
+from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, InterpreterLook, SegmentTables
 from pinprof.collect.python_frames.memory import Gone, read
 from pinprof.collect.python_frames.reader import SeenWindow
 from pinprof.collect.python_frames.timeline import SegmentTimeline
@@ -100,8 +100,9 @@ def stacks(interpreter: Interpreter, looks: int, *wanted: Chain) -> tuple[dict[i
         return (*chain(caller), (function, line))
 
     while looks > 0 or (missing and time.monotonic() < deadline):
-        for tid, stack in interpreter.look(tables):
-            since, _, ended = interpreter.windows[tid]
+        look = interpreter.look(tables)
+        for tid, stack in look.stacks:
+            since, _, ended = look.windows[tid]
             # Who was kept from running within a look knows nothing; and a thread may stand still where its frames
             # change, which is one failure however many looks come by.
             failed += looks > 0 and stack == UNKNOWN != last.get(tid) and ended - since < LONGEST_NS
@@ -197,7 +198,7 @@ def test_a_module_in_the_place_of_another_is_not_taken_for_it(python: str) -> No
             # The first look may find it where it still prints: another line of the same function.
             looks: list[int] = []
             while len(looks) < 3:
-                looks += [stack for _, stack in interpreter.look(tables) if stack != UNKNOWN]
+                looks += [stack for _, stack in interpreter.look(tables).stacks if stack != UNKNOWN]
             known = list(tables.stacks)
             (module,) = {known[known[stack][0]][1] for stack in set(looks)}
             seen.append(list(tables.frames)[module][1])
@@ -309,7 +310,7 @@ def test_a_process_that_ended_is_gone() -> None:
         assert place is not None
         interpreter = Interpreter(pid, *place)
     with pytest.raises(Gone):
-        list(interpreter.look(SegmentTables()))
+        interpreter.look(SegmentTables())
 
 
 def test_another_program_has_no_interpreter() -> None:
@@ -390,13 +391,18 @@ def looked(
     watch = watching.Watch(os.getpid(), 1000, share, tmp_path / "stacks")
 
     class Seen:
-        seen_ns = 0
-
-        def look(self, _: object) -> list[tuple[int, int]]:
-            looks.append(now[0])
-            if len(looks) == 4000:
-                watch.stop()
-            return []
+        def looks(self, _: object, due_ns: int, until_ns: int, gaps_ns: list[int]) -> tuple[list[InterpreterLook], int]:
+            seen = []
+            for gap_ns in gaps_ns:
+                looks.append(now[0])
+                seen.append(InterpreterLook(due_ns, due_ns, [], {}))
+                due_ns = round(now[0] * 1e9) + gap_ns
+                if len(looks) >= 4000:
+                    watch.stop()
+                if due_ns > until_ns:
+                    break
+                sleep(due_ns / 1e9 - now[0])
+            return seen, due_ns
 
         def names(self) -> dict[int, str]:
             return {}
@@ -405,7 +411,9 @@ def looked(
         now[0] += seconds
         used[0] += round_s
 
-    clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: used[0], sleep=sleep)
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], monotonic_ns=lambda: round(now[0] * 1e9), thread_time=lambda: used[0], sleep=sleep
+    )
     processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda _: None, unread=set())
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "runnable", lambda: crowd * (os.cpu_count() or 1))
