@@ -9,6 +9,7 @@ A look sees the stack that a thread has; a sample lies between two looks. What i
 - stretches that begin after the same line's wait, or end before it, are alike: in short ones, and towards the edges of
   others, where looks on one side are missing, that look counts which came as long after such a wait, or before it. But
   only where this tells the line, unlike after waits for a lock, which come anywhere;
+- a thread that others keep from running stays where a look then saw it;
 - a wait without a look was in a line that was seen waiting like this. A line that never was is not charged with it.
 
 What all this does not tell stays undecided: the callers that both neighbours agree on, and no line.
@@ -36,11 +37,14 @@ _SHORT_PERIODS = 4
 _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
-"""Before the end of a wait: a look may have seen what came after it."""
+"""Before the end of a wait, a look may have seen what came after it; at both ends of a time in which others kept the
+thread from running, what it did beside it."""
 _TELLING = 0.3
 """The part of what is left to chance that the time since a wait must explain, to count as telling the line."""
 _BY_MISTAKE = 0.02
 """The part of the looks at a wait that saw what came some microseconds later."""
+_LEAST_SHORT = 3
+"""Looks into short waits that agree, at least, to say where such waits are."""
 _NOWHERE = -1
 _TOP = 1 << 31
 
@@ -98,10 +102,12 @@ def match(threads: list[ThreadSamples], period_ns: int, callers: Int64) -> list[
     for view in views:
         view.match_looks()
     waited = _Habits([(view.thread.wait_called, view.waits) for view in views])
+    perhaps = _Habits([view.short_waits() for view in views])
     called = CallHabits(callers, [view.near_looks() for view in views])
     for view in views:
-        view.match_waits(waited)
+        view.match_waits(waited, perhaps)
         view.match_runs(called)
+        view.match_kept()
     return [(view.runs, view.waits) for view in views]
 
 
@@ -123,6 +129,10 @@ class _Habits:
     def count(self, called: Int64, stack: Int32) -> Int64:
         """How often a function was seen under a stack."""
         return _at(self._pairs, self._count.astype(np.int64), self._packed(called, stack))
+
+    def knows(self, called: Int64) -> Bool:
+        """Whether a function is seen at all."""
+        return np.isin(called, self._called)
 
     def usual(self, called: Int64, stack: Int32) -> Bool:
         """Whether a function is seen under a stack more often than by mistake."""
@@ -221,8 +231,20 @@ class _View:
         valid[valid] = self._stretch_of_look[place[valid]] == stretch[valid]
         return np.where(valid, place, _NOWHERE)
 
-    def match_waits(self, habits: _Habits) -> None:
-        """Waits that no look fell into."""
+    def short_waits(self) -> tuple[Int64, Matched]:
+        """What waits had called that are too short for a look to have seen nothing else, and what the look in each saw.
+
+        Where it saw what came after it, looks into others of its kind do not agree.
+        """
+        thread = self.thread
+        first, last = (np.searchsorted(thread.looked, times) for times in (thread.wait_start, thread.wait_end))
+        rows = np.flatnonzero((last > first) & (thread.wait_end - thread.wait_start <= _EDGE_NS))
+        seen = Matched.nothing(len(rows))
+        seen.put(np.arange(len(rows)), thread.saw[first[rows]], CERTAIN)
+        return thread.wait_called[rows], seen
+
+    def match_waits(self, habits: _Habits, perhaps: _Habits) -> None:
+        """Waits that no look fell into; `perhaps`: what short ones have in common, of which no habits are known."""
         thread, looked = self.thread, self.thread.looked
         rows = np.flatnonzero(self.waits.how == NONE)
         if not len(rows) or not len(looked):
@@ -237,8 +259,11 @@ class _View:
         near, far, only = thread.saw[nearer], thread.saw[farther], habits.only_stack(called)
         by_near, by_far = known & habits.usual(called, near), known & habits.usual(called, far)
         by_habit = known & (only != NO_STACK)
-        chosen = np.select([by_near, by_far, by_habit], [near, far, only], near).astype(np.int32)
-        decided = by_near | by_far | by_habit
+        common = perhaps.only_stack(called)
+        in_common = known & (common != NO_STACK) & ~habits.knows(called)
+        in_common &= perhaps.count(called, common) >= _LEAST_SHORT
+        chosen = np.select([by_near, by_far, by_habit, in_common], [near, far, only, common], near).astype(np.int32)
+        decided = by_near | by_far | by_habit | in_common
         self.waits.put(rows[decided], chosen[decided], NEARER)
         open_ = known & ~decided
         self.waits.put(rows[open_], near[open_], UNDECIDED, far[open_])
@@ -280,6 +305,17 @@ class _View:
         alike = neither & (some != NO_STACK)
         self.runs.put(rows[alike], some[alike], NEARER)
         self._leave_open(rows[~decided & ~alike & ~both[rows]])
+
+    def match_kept(self) -> None:
+        """Times in which others kept the thread from running: it stayed where a look in such a time saw it."""
+        thread = self.thread
+        kept = np.searchsorted(thread.kept_start, thread.run_time, side="right") - 1
+        rows = np.flatnonzero(kept >= 0)
+        rows = rows[thread.run_time[rows] < thread.kept_end[kept[rows]]]
+        first = np.searchsorted(thread.looked, thread.kept_start[kept[rows]] + _EDGE_NS)
+        last = np.searchsorted(thread.looked, thread.kept_end[kept[rows]] - _EDGE_NS)
+        seen = last > first
+        self.runs.put(rows[seen], thread.saw[(first[seen] + last[seen] - 1) // 2], CERTAIN)
 
     def _is_short(self) -> Bool:
         """Which samples are in a short stretch."""

@@ -64,6 +64,16 @@ def test_a_wait_like_no_other_is_undecided() -> None:
     assert waits.how.tolist() == [UNDECIDED]
 
 
+@pytest.mark.parametrize(("behind", "how"), [(0, NEARER), (2, UNDECIDED)])
+def test_waits_too_short_for_a_look_are_where_looks_into_some_agree(behind: int, how: int) -> None:
+    """Waits of 0.03 ms, one each 0.05: of four looks into them, so many saw what came behind them."""
+    waits = [(0.05 * number, 0.05 * number + 0.03) for number in range(400)]
+    looks = [(2.02 + 5 * number, WORK if number < behind else SLEEP) for number in range(4)]
+    _, found = matched(thread(looks, [], waits))
+    assert set(found.how.tolist()) == {how}
+    assert behind or set(found.stack.tolist()) == {SLEEP}
+
+
 def turns(mean: float, *lengths: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Looks at random times, a sample each 0.1 ms, and its true stack: WORK and CRUNCH take turns, in ms."""
     looks, times = np.cumsum(np.random.default_rng(5).exponential(mean, 2000)), np.arange(0.05, 400, 0.1)
@@ -133,6 +143,14 @@ def test_time_in_which_others_ran_does_not_count() -> None:
     assert runs.stack.tolist() == [WORK, CRUNCH]
     runs, _ = matched(thread([(4, WORK), (8, CRUNCH), (12, WORK)], [4.9], kept=[(5, 11)]))
     assert runs.how.tolist() == [CERTAIN], "the look at 8 saw what it was kept from"
+
+
+@pytest.mark.parametrize(("seen_ms", "stack"), [(50.0, CRUNCH), (5.04, WORK)])
+def test_a_thread_that_others_keep_from_running_is_where_a_look_saw_it_then(seen_ms: float, stack: int) -> None:
+    """Others ran for 200 ms: looks before and after saw other lines; one at the edge may have seen what was before."""
+    looks = [(1.0, WORK), (seen_ms, CRUNCH), (206.0, WORK)]
+    runs, _ = matched(thread(looks, [105.0], kept=[(5, 205)], lag=0.01))
+    assert runs.stack.tolist() == [stack]
 
 
 def test_a_short_stretch_is_like_others_after_the_same_wait() -> None:
