@@ -52,6 +52,8 @@ class MetricsFile:
         self._due = 0.0
         self._reader: _Reader | None = None
         self._asked: _Asked | None = None
+        self._known: tuple[list[int], int, int] | None = None
+        """Stalls, captures and pinned bytes as they were written last: these wait for no window."""
         try:
             self._write()
         except OSError as error:
@@ -61,9 +63,11 @@ class MetricsFile:
             ) from error  # fmt: skip
 
     def look(self, recorder: FlightRecorder, captures: int) -> None:
-        """Take what the reader has said, give it the next window if it is time, and write the file."""
-        if self._asked and self._taken(0):
+        """Take what the reader has said, give it the next window if it is time, and write what has changed."""
+        known = recorder.stalls, captures, recorder.pinned_bytes
+        if (self._asked and self._taken(0)) or known != self._known:
             self._refresh(recorder, captures)
+            self._known = known
         if not self._until_ns:
             self._until_ns, self._due = recorder.following.looked_ns, time.monotonic() + SHORTEST_S
         elif time.monotonic() >= self._due and not self._asked:

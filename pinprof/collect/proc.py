@@ -6,7 +6,7 @@ import contextlib
 import os
 from math import inf
 
-_PIECE = 1 << 16
+_PIECE = 1 << 14
 
 
 def contents(path: str) -> bytes:

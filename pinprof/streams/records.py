@@ -9,8 +9,9 @@ from pinprof.streams.tasks import Tasks
 
 _FINISHED_ROUND = perf.record(perf.RECORD_FINISHED_ROUND, 0, b"")
 
-_PIECE = 1 << 20
-"""Bytes that are read at a time, more than a record has: however rarely somebody looks, it takes no more memory."""
+_PIECE = 1 << 16
+"""Bytes that are read at a time, as many as a record has at most: however rarely somebody looks, it takes no more
+memory; and so little that glibc does not map memory for it alone, after which it would make holes in the heap."""
 HEAD = ".head"
 """Ends the name of a file beside a growing one: what it has without records, with the features that name its events."""
 

@@ -10,14 +10,20 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pinprof.cli.metrics import MetricsFile
 from pinprof.collect import permission
 from pinprof.machine.libraries import compiler
 from pinprof.report.export.metrics import METRICS, Sums, text_of
 from tests.support import agent
 from tests.support.command import pinprof
+
+if TYPE_CHECKING:
+    from pinprof.portions.flight import FlightRecorder
 
 parser = pytest.importorskip("prometheus_client.parser")
 needs_samples = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
@@ -149,6 +155,22 @@ def test_pins_calls_copies_stalls_and_captures_are_counted(tmp_path: Path) -> No
     assert last["pinprof_stalls_total", (("trigger", "pinned>3MiB"),)] == 1
     assert last["pinprof_captures_total", ()] == 1
     assert any(parsed(text)["pinprof_pinned_bytes", ()] == 4 << 20 for text in texts)
+
+
+def test_stalls_captures_and_pinned_memory_wait_for_no_window(tmp_path: Path) -> None:
+    file = tmp_path / "metrics.prom"
+    metrics, shown = MetricsFile(file, tmp_path, 60.0), []
+    for stalls, captures, pinned in ((0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 4096)):
+        flight = SimpleNamespace(
+            triggers=[SimpleNamespace(text="signal:USR2")], stalls=[stalls], pinned_bytes=pinned,
+            following=SimpleNamespace(looked_ns=0),
+        )  # fmt: skip
+        metrics.look(cast("FlightRecorder", flight), captures)
+        found = parsed(file.read_text())
+        trigger = (("trigger", "signal:USR2"),)
+        shown.append((found["pinprof_stalls_total", trigger], found["pinprof_captures_total", ()]))
+        assert found["pinprof_pinned_bytes", ()] == pinned
+    assert shown == [(0, 0), (1, 0), (1, 1), (1, 1)]
 
 
 def test_every_metric_is_explained_and_labels_are_escaped() -> None:

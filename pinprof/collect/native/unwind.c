@@ -638,7 +638,7 @@ static const struct row *row_of(struct unwinder *u, const struct mapping *map, u
 {
     if (u->row_count * 2 >= u->row_room) {
         size_t room = u->row_room ? 2 * u->row_room : 4096;
-        if (room > 1u << 21) { /* forget, rather than grow for ever */
+        if (room > 1u << 17) { /* forget, rather than grow for ever */
             memset(u->rows, 0, u->row_room * sizeof *u->rows);
             u->row_count = 0;
             room = u->row_room;
