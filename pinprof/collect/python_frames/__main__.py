@@ -128,8 +128,8 @@ class Watch:
         segment.save(self._output, time.monotonic_ns())
 
     def _look(self, due_ns: int) -> tuple[int, int]:
-        """Look at everything, again and again where that is one interpreter; when the next look is due, 0 where that is
-        to be chosen, and how many there were.
+        """Look at everything, repeatedly where that is one interpreter; when to look next, 0 where nothing says so, and
+        how many looks there were.
         """
         timeline, following_ns, looks = self._timeline, 0, 1
         alone = len(self._processes.interpreters) == 1 and not self._processes.beginning

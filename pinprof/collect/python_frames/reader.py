@@ -7,6 +7,7 @@ import struct
 import weakref
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from pinprof.collect.python_frames.layout import InterpreterLayout
@@ -18,8 +19,8 @@ NOT_SEEN, AS_BEFORE, ANOTHER = range(3)
 NO_STACK, UNKNOWN, UNNAMED = -1, -2, -3
 """Instead of the number of a stack: the thread runs no Python; it was not seen, for its frames changed too much
 meanwhile; where it is has no number yet."""
-MOST_LOOKS, _MOST_SAMPLES = 64, 8192
-"""At all threads, until somebody is to be told; and of single threads."""
+_MOST_LOOKS, _MOST_SAMPLES = 64, 8192
+"""How many looks follow each other at most, and how many threads they see in all."""
 _UNREADABLE, _GONE = 2, 3
 _PIECE, _TIMES, _SAMPLE = struct.Struct("<QQ"), struct.Struct("<QQ"), struct.Struct("<qQQQ")
 _OFFSETS = (
@@ -156,7 +157,7 @@ class ThreadReader:
         self._library.pinprof_frames_heads(self._process, noted, ctypes.c_size_t(len(heads)))
         pointers = (ctypes.POINTER(_Thread) * count)(*(thread.pointer for thread in threads))
         self._arguments = self._process, pointers, ctypes.c_size_t(count)
-        most = max(min(MOST_LOOKS, _MOST_SAMPLES // max(count, 1)), 1)
+        most = max(min(_MOST_LOOKS, _MOST_SAMPLES // max(count, 1)), 1)
         self._gaps, self._times = (ctypes.c_uint64 * most)(), ctypes.create_string_buffer(_TIMES.size * most)
         self._samples = ctypes.create_string_buffer(_SAMPLE.size * max(most * count, 1))
         places = (ctypes.cast(place, ctypes.c_void_p) for place in (self._gaps, self._times, self._samples))
@@ -181,15 +182,12 @@ class ThreadReader:
         """
         looks, most = self._looks, min(len(gaps_ns), len(self._gaps))
         looks.due, looks.until, looks.most = due_ns, until_ns, most
-        self._gaps[:most] = gaps_ns[:most]
+        self._gaps[:most] = list(gaps_ns[:most])
         result = self._library.pinprof_frames_look(*self._arguments, ctypes.byref(looks))
         if result == _GONE and not looks.done:
             raise Gone("no process")
         count = len(self._followed[1]) if self._followed else 0
-        seen = [
-            Look(*_TIMES.unpack_from(self._times, _TIMES.size * number), tuple(
-                _SAMPLE.unpack_from(self._samples, _SAMPLE.size * (count * number + thread)) for thread in range(count)
-            ))
-            for number in range(looks.done)
-        ]  # fmt: skip
+        times = _TIMES.iter_unpack(ctypes.string_at(self._times, _TIMES.size * looks.done))
+        samples = _SAMPLE.iter_unpack(ctypes.string_at(self._samples, _SAMPLE.size * count * looks.done))
+        seen = [Look(due, at, tuple(islice(samples, count))) for due, at in times]
         return seen, int(looks.due), result not in (_UNREADABLE, _GONE)

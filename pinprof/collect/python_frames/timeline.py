@@ -15,8 +15,8 @@ from typing import Any
 
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, SegmentTables
-from pinprof.collect.python_frames.reader import SeenWindow
+from pinprof.collect.python_frames.interpreter import SegmentTables
+from pinprof.collect.python_frames.reader import NO_STACK, UNKNOWN, SeenWindow
 
 _WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
 _MOST_WINDOWS = 16

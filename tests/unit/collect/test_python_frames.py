@@ -26,9 +26,9 @@ from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames import processes as searching
 from pinprof.collect.python_frames.beside import MOST_SHARE, TOGETHER_SHARE, LineRecorder
 from pinprof.collect.python_frames.code import line_starts, read_code, text
-from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, InterpreterLook, SegmentTables
+from pinprof.collect.python_frames.interpreter import Interpreter, InterpreterLook, SegmentTables
 from pinprof.collect.python_frames.memory import Gone, read
-from pinprof.collect.python_frames.reader import SeenWindow
+from pinprof.collect.python_frames.reader import NO_STACK, UNKNOWN, SeenWindow
 from pinprof.collect.python_frames.timeline import SegmentTimeline
 from pinprof.collect.request import RecordRequest
 from pinprof.read.python import stacks as stored
