@@ -42,6 +42,8 @@ class Tasks:
 
     def __init__(self) -> None:
         self._processes: dict[int, _Process] = {}
+        self._heirs: dict[int, set[int]] = {}
+        """By process those that have it as `parent`."""
         self._gone: dict[tuple[int, int], int] = {}
         """By (pid, tid) when threads ended, ns on the recording's clock, in this round and the one before."""
         self._before: tuple[tuple[int, int], ...] = ()
@@ -93,7 +95,7 @@ class Tasks:
             if misc & perf.MISC_COMM_EXEC:
                 process.mapped.clear()
                 process.forked.pop(tid, None)
-                process.parent = 0
+                self._inherit(pid, process, 0)
             return
         (start,) = _START.unpack_from(record, _BODY + _IDENTITY.size)
         process.mapped.pop(start, None)
@@ -107,7 +109,7 @@ class Tasks:
             self._forget(pid, process)  # its pid is another's now
         process = self._processes.setdefault(pid, _Process())
         if pid != parent:
-            process.parent = parent
+            self._inherit(pid, process, parent)
         process.forked[tid] = numbered
         if not ended:
             process.threads.add(tid)
@@ -123,14 +125,26 @@ class Tasks:
     def _forget(self, pid: int, ended: _Process) -> None:
         """Forget one that has ended; those that it has forked go on with its code, as if they had mapped it."""
         del self._processes[pid]
-        for child, process in self._processes.items():
-            if process.parent == pid:
-                inherited = {start: _renamed(one, child) for start, one in ended.mapped.items()}
-                process.mapped = inherited | process.mapped
-                process.parent = ended.parent
-                process.forked.pop(child, None)
-                if child not in process.named and pid in ended.named:
-                    process.named[child] = _renamed(ended.named[pid], child)
+        parent = ended.parent
+        self._inherit(pid, ended, 0)
+        for child in self._heirs.pop(pid, ()):
+            process = self._processes[child]
+            inherited = {start: _renamed(one, child) for start, one in ended.mapped.items()}
+            process.mapped = inherited | process.mapped
+            self._inherit(child, process, parent)
+            process.forked.pop(child, None)
+            if child not in process.named and pid in ended.named:
+                process.named[child] = _renamed(ended.named[pid], child)
+
+    def _inherit(self, pid: int, process: _Process, parent: int) -> None:
+        """From now on a process has another one's mappings."""
+        if (before := self._heirs.get(process.parent)) is not None:
+            before.discard(pid)
+            if not before:
+                del self._heirs[process.parent]
+        process.parent = parent
+        if parent:
+            self._heirs.setdefault(parent, set()).add(pid)
 
 
 def _renamed(numbered: _Numbered, pid: int) -> _Numbered:
