@@ -18,7 +18,7 @@ MOST_LINES = 120
 _FEWEST = 4
 """Lines of any section: a blank one, its title, one of what it says, and the number of the others."""
 _NOT_LEFT_OUT = 3
-"""So few lines are shown rather than counted."""
+"""The most lines that are shown rather than counted."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class SectionLines:
     """Which of them are heads of tables: they are not the last ones that are shown."""
 
     def height(self, wanted: int) -> int:
-        """How many lines it has where it is to have about so many."""
+        """How many lines it shows where `wanted` are meant for it."""
         height = max(wanted, _FEWEST)
         height += height - 2 in self.heads
         return height if len(self.lines) - height + 1 > _NOT_LEFT_OUT else len(self.lines)
