@@ -43,7 +43,7 @@ _TELLING = 0.3
 """The part of what is left to chance that the time since a wait must explain, to count as telling the line."""
 _BY_MISTAKE = 0.02
 """The part of the looks at a wait that saw what came some microseconds later."""
-_LEAST_SHORT = 3
+_LEAST_SHORT = 2
 """Looks into short waits that agree, at least, to say where such waits are."""
 _NOWHERE = -1
 _TOP = 1 << 31
