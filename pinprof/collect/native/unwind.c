@@ -51,6 +51,8 @@ enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_TABLE = 64 << 20 
 enum { MOST_FRAME_BYTES = 16 << 20, LEAST_FDE = 12 }; /* of .eh_frame without a table; with its length and its CIE */
 /* What a mapping says of its file: the build ID, or its place on the disk (PERF_RECORD_MMAP2). */
 enum { IDENTITY_AT = 32, IDENTITY_BYTES = 24 };
+/* Places in code for which it is remembered how to leave their functions. */
+enum { ROWS = 1 << 15 };
 /* A copy of less is not meant to hold a whole stack. */
 enum { MUCH_STACK = 4096, FEW_FRAMES = 3 };
 
@@ -106,8 +108,8 @@ struct unwinder {
     struct process *processes; /* open addressing by pid, 0 is empty */
     size_t process_room, process_count;
     struct file *files;
-    struct row *rows;
-    size_t row_room, row_count;
+    struct row *rows; /* ROWS of them, by place */
+    size_t row_count;
     uint64_t samples, completed, extended;
     uint64_t copied, deep, cut; /* of samples of time: all; more than MUCH_STACK is needed; it is not there */
     uint64_t latest;            /* time of a record */
@@ -636,36 +638,18 @@ static void forget_ended(struct unwinder *u)
 
 static const struct row *row_of(struct unwinder *u, const struct mapping *map, uint64_t lookup)
 {
-    if (u->row_count * 2 >= u->row_room) {
-        size_t room = u->row_room ? 2 * u->row_room : 4096;
-        if (room > 1u << 17) { /* forget, rather than grow for ever */
-            memset(u->rows, 0, u->row_room * sizeof *u->rows);
-            u->row_count = 0;
-            room = u->row_room;
-        }
-        if (room != u->row_room) {
-            struct row *grown = calloc(room, sizeof *grown);
-            if (!grown)
-                return NULL;
-            for (size_t n = 0; n < u->row_room; n++) {
-                if (!u->rows[n].file)
-                    continue;
-                size_t at = (u->rows[n].pc ^ (uintptr_t)u->rows[n].file >> 4) * 0x9e3779b97f4a7c15ull >> 20;
-                while (grown[at &= room - 1].file)
-                    at++;
-                grown[at] = u->rows[n];
-            }
-            free(u->rows);
-            u->rows = grown;
-            u->row_room = room;
-        }
+    if (!u->rows && !(u->rows = calloc(ROWS, sizeof *u->rows)))
+        return NULL;
+    if (u->row_count * 2 >= ROWS) { /* forget, rather than grow for ever */
+        memset(u->rows, 0, ROWS * sizeof *u->rows);
+        u->row_count = 0;
     }
     uint64_t address;
     if (!map->file || !map->file->table || !address_of(map->file, lookup - map->start + map->offset, &address))
         return NULL;
     size_t at = (address ^ (uintptr_t)map->file >> 4) * 0x9e3779b97f4a7c15ull >> 20;
     for (;; at++) {
-        struct row *row = &u->rows[at &= u->row_room - 1];
+        struct row *row = &u->rows[at &= ROWS - 1];
         if (row->file == map->file && row->pc == address)
             return row->known ? row : NULL;
         if (!row->file) {
