@@ -14,7 +14,8 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -81,12 +82,19 @@ def forget(path: Path, first: int, last: int) -> None:
 
     What the file system cannot give back, it keeps (fallocate(2), FALLOC_FL_PUNCH_HOLE).
     """
+    keep_size, punch_hole = 1, 2
+    with contextlib.suppress(OSError), change(path) as file:
+        _fallocate()(file.fileno(), keep_size | punch_hole, first, last - first)
+
+
+@cache
+def _fallocate() -> Callable[[int, int, int, int], int]:
+    """The system's; each library object has types of its own, which Python does not forget at once."""
     import ctypes
 
-    keep_size, punch_hole = 1, 2
-    libc = ctypes.CDLL(None)
-    with contextlib.suppress(OSError), change(path) as file:
-        libc.fallocate(file.fileno(), keep_size | punch_hole, ctypes.c_long(first), ctypes.c_long(last - first))
+    function = ctypes.CDLL(None).fallocate
+    function.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long
+    return function
 
 
 def is_stream(path: Path) -> bool:

@@ -20,6 +20,8 @@ from pinprof.base.lazy_dataclass import dataclass
 
 _SIGSET_BYTES = _SIGINFO_BYTES = 128
 """sigset_t and siginfo_t of glibc and musl."""
+_Signals, _Information = ctypes.c_char * _SIGSET_BYTES, ctypes.c_int * (_SIGINFO_BYTES // 4)
+"""Types that Python would not forget at once, were they made for each wait."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -65,11 +67,10 @@ def wait_for(numbers: Collection[int], timeout_s: float) -> Arrived | None:
 
     The calling thread must hold them back. None comes early when another signal is handled or the process was stopped.
     """
-    chosen = ctypes.create_string_buffer(_SIGSET_BYTES)
+    chosen, information = _Signals(), _Information()
     _LIBC.sigemptyset(chosen)
     for number in numbers:
         _LIBC.sigaddset(chosen, int(number))
-    information = (ctypes.c_int * (_SIGINFO_BYTES // ctypes.sizeof(ctypes.c_int)))()
     fraction, whole = math.modf(max(timeout_s, 0.0))
     taken = _LIBC.sigtimedwait(chosen, information, ctypes.byref(_Time(int(whole), int(fraction * 1e9))))
     if taken >= 0:

@@ -23,6 +23,7 @@ _OF_A_RING = 32
 _JUDGED, _DEEP_SHARE = 50, 0.05
 """Samples by which that is decided, and the share that needs more from which on more is copied."""
 _COUNTS = ("samples", "complete", "continued", "copied", "deep", "cut")
+_Counts = ctypes.c_uint64 * len(_COUNTS)
 WAIT_STACK_BYTES = 512
 """The same where a thread leaves a processor or wakes another: that can happen 100,000 times a second."""
 
@@ -83,7 +84,7 @@ class Unwinder:
         pairs = [(number, spec.attr.sample_type) for spec, numbers in events for number in numbers]
         ids, kinds = ((ctypes.c_uint64 * len(pairs))(*column) for column in zip(*pairs, strict=True))
         self._state = ctypes.c_void_p(self._library.pinprof_unwind_new(ids, kinds, ctypes.c_size_t(len(pairs))))
-        self._out = ctypes.create_string_buffer(1 << 20)
+        self._out, self._given = ctypes.create_string_buffer(1 << 20), (_Piece * 0)()
 
     def rewrite(self, *pieces: bytes | memoryview) -> memoryview:
         """Whole records without copies of stacks; valid until the next call. Two pieces may share a record.
@@ -94,9 +95,12 @@ class Unwinder:
         if size > len(self._out):
             self._out = ctypes.create_string_buffer(2 * size)
         held = [(_first(piece), len(piece)) for piece in pieces if len(piece)]
-        given = (_Piece * len(held))(*(_Piece(ctypes.addressof(first), count) for first, count in held))
+        if len(held) > len(self._given):
+            self._given = (_Piece * len(held))()
+        for place, (first, count) in enumerate(held):
+            self._given[place] = _Piece(ctypes.addressof(first), count)
         written = self._library.pinprof_unwind_rewrite(
-            self._state, given, ctypes.c_size_t(len(given)), ctypes.byref(self._out)
+            self._state, self._given, ctypes.c_size_t(len(held)), ctypes.byref(self._out)
         )
         return memoryview(self._out).cast("B")[:written]
 
@@ -105,7 +109,7 @@ class Unwinder:
 
         Of samples of time: all; those that need more than `STACK_BYTES`; those whose copy ends before the stack.
         """
-        raw = (ctypes.c_uint64 * len(_COUNTS))()
+        raw = _Counts()
         self._library.pinprof_unwind_counts(self._state, raw)
         return dict(zip(_COUNTS, raw, strict=True))
 
