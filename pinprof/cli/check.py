@@ -252,12 +252,11 @@ def _write(
 def _init(captures: Sequence[Path], output: Path | None) -> int:
     """Write budgets from captures; UsageError where the file exists already."""
     from pinprof import read
-    from pinprof.base import files
-    from pinprof.base.errors import unwritable
     from pinprof.base.settings import OWN
     from pinprof.check.initial import initial
     from pinprof.cli import pipeline
     from pinprof.compare.sides import recordings_of
+    from pinprof.report.export.streams import text_output
 
     if not captures:
         raise click.UsageError("Missing argument 'CAPTURE…'.")
@@ -272,12 +271,8 @@ def _init(captures: Sequence[Path], output: Path | None) -> int:
     text = initial(
         analyses, [path.name for path in paths], "tool.pinprof.budget" if target.name == "pyproject.toml" else "budget"
     )
-    if shown:
-        say(text, end="")
-        return 0
-    try:
-        files.written(target, text)
-    except OSError as error:
-        raise unwritable(target, error) from error
-    say(f"Budgets: {target}")
+    with text_output(target) as file:
+        file.write(text)
+    if not shown:
+        say(f"Budgets: {target}")
     return 0

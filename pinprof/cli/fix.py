@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from pinprof.base import files
 from pinprof.base.terminal import say
 from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.progress import working
@@ -102,10 +101,12 @@ def command(
     )
     with working("Starting") as tell:
         found = session.fix(request, os.environ, tell)
+    from pinprof.report.export.streams import text_output
     from pinprof.report.fix.sections import FORMS as WRITTEN
 
     if patch is not None and found.patch:
-        files.written(patch, found.patch)
+        with text_output(patch) as file:
+            file.write(found.patch)
     form = "json" if as_json else form or form_of(output, FORMATS)
     WRITTEN.of(found).save(form, output, most=most_lines(all_lines=all_lines))
     if patch is not None:

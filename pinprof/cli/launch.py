@@ -214,7 +214,7 @@ def _rank_pages(page: Path, captures: Sequence[Path], launch: Launch, options: R
 
     place = page.with_name(f"{page.stem}-ranks")
     try:
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     except OSError:
         return {}
     links = {}
