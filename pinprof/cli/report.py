@@ -15,6 +15,7 @@ from pinprof.cli import launch
 from pinprof.cli.lines import ALL_LINES, most_lines
 from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import measured, working
+from pinprof.machine.process_limits import require_memory
 
 if TYPE_CHECKING:
     from pinprof.analyze import Run
@@ -110,6 +111,7 @@ def command(
 
     Exit status: 5 if a recording is damaged. The report says first what is missing.
     """
+    require_memory()
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.uvm import beside, driver
 from pinprof.doctor import probe
 from pinprof.doctor.check import Check, lacking
-from pinprof.doctor.rehearsal import Rehearsal
+from pinprof.doctor.rehearsal import Rehearsal, unwritable
 from pinprof.machine import small_files
 from pinprof.machine.libraries import FRAMES, INSIDE, UNWINDING, Library
 
@@ -29,22 +28,22 @@ def _unseen(name: str, found: Rehearsal, what: str, gain: str) -> Check:
     """What is permitted, and not in the rehearsal."""
     if found.problem:
         return Check(name, "info", "permitted, but not tried")
-    return Check(name, "warning", f"permitted, but a rehearsal has no {what}", _LOOK, gain)
+    problem, remedy = found.said
+    because = f": {problem}" if problem else ""
+    return Check(name, "warning", f"permitted, but a rehearsal has no {what}{because}", remedy or _LOOK, gain)
 
 
 def _recording(found: Rehearsal) -> Check:
     if found.problem:
-        return Check("recording", "problem", f"A program can't be recorded. {found.problem}", found.remedy)
+        return Check("recording", "problem", f"A rehearsal of a recording has failed. {found.problem}", found.remedy)
     return Check("recording", "ok", "a program was recorded as a rehearsal")
 
 
 def _place_of_captures(_: Rehearsal) -> Check:
-    try:
-        with tempfile.TemporaryFile(dir="."):
-            return Check("captures", "ok", "can be written into the current folder")
-    except OSError as error:
-        found = f"the current folder can't be written: {error.strerror}"
-        return Check("captures", "warning", found, "Change to a writable folder, or give -o PATH to `pinprof record`.")
+    if why := unwritable():
+        fix = "Change to a writable folder, or give -o PATH to `pinprof record`."
+        return Check("captures", "warning", f"the current folder can't be written: {why}", fix)
+    return Check("captures", "ok", "can be written into the current folder")
 
 
 def _native(found: Rehearsal) -> Check:
@@ -67,9 +66,7 @@ def _native(found: Rehearsal) -> Check:
 def _timers(found: Rehearsal) -> Check:
     """What samples where perf events are not permitted, or not the kernel's."""
     if found.timers and found.samples:
-        return Check(
-            TIMERS, "ok", "inside the program; they sample its CPU time where all of it can't be seen from outside"
-        )
+        return Check(TIMERS, "ok", "inside the program; they sample its CPU time, of which perf events see less here")
     return Check(TIMERS, "info", "not used: perf events do more" if found.samples else "not used")
 
 
