@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CaptureError, PinprofError, UsageError, system_error
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
-from pinprof.cli.lines import most_lines
+from pinprof.cli.answers import most_lines
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 
