@@ -57,7 +57,7 @@ class Rehearsal:
     """Why there is none."""
     remedy: str = ""
     said: tuple[str, str] = ("", "")
-    """The last thing that it lacks, in its own words, and what helps."""
+    """The first thing that it lacks, in its own words, and what helps."""
     timers: bool = False
     """Timers inside the program sampled it."""
     samples: int = 0
@@ -104,20 +104,17 @@ def _recorded(folder: Path) -> Rehearsal:
     command += ["--no-report", "--no-calibrate", "--", sys.executable, "-I", "-S", "-c", _PROGRAM]
     done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), finding_pinprof(), errors=True)
     lines = done.output.splitlines()
-    problem, remedy = _last_word(lines)
+    said = _said(lines)
     if done.stopped or not (folder / "rehearsal.pinprof").exists():
-        look = "Run `pinprof record -- true` to see what happens."
-        return (
-            Rehearsal(f"It {done.stopped}.", look)
-            if done.stopped
-            else Rehearsal(problem or "It left no capture.", remedy or look)
-        )
+        unsaid = (f"It {done.stopped}." if done.stopped else "It left no capture.", "")
+        problem, remedy = said[-1] if said and not done.stopped else unsaid
+        return Rehearsal(problem, remedy or "Run `pinprof record -- true` to see what happens.")
     # A program that was stopped has said nothing.
     told = next((line for line in lines if line.startswith("{")), '{"inside": false, "loaded": []}')
     program: dict[str, Any] = json.loads(told)
     require_memory()
     seen = _seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"])
-    return replace(seen, said=(problem, remedy))
+    return replace(seen, said=said[0]) if said else seen
 
 
 def _seen(capture: Path, inside: bool, loaded: Sequence[str]) -> Rehearsal:
@@ -152,9 +149,8 @@ def _found(library: Library) -> Path | None:
         return None
 
 
-def _last_word(lines: Sequence[str]) -> tuple[str, str]:
-    """The last message of pinprof's own: what is wrong, and what to do."""
-    said = [line for line in lines if line.startswith("pinprof: ")]
-    text = said[-1].removeprefix("pinprof: ") if said else ""
-    problem, _, remedy = _SLUG.sub("", text).removeprefix(f"{UNRECORDED}: ").partition(". ")
-    return f"{problem}." if remedy else problem, remedy
+def _said(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """The messages of pinprof's own: what is wrong, and what to do."""
+    said = [_SLUG.sub("", line).removeprefix("pinprof: ") for line in lines if line.startswith("pinprof: ")]
+    parted = (text.removeprefix(f"{UNRECORDED}: ").partition(". ") for text in said)
+    return [(f"{problem}." if remedy else problem, remedy) for problem, _, remedy in parted]
