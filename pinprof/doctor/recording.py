@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pinprof.base.errors import ToolMissing
-from pinprof.collect import host, kallsyms, permission, py_spy
+from pinprof.collect import host, kallsyms, permission, py_spy, python
+from pinprof.collect.collector import SAMPLES_LOST
 from pinprof.collect.cupti import candidates
 from pinprof.collect.limits import max_sample_rate
 from pinprof.collect.native import tracefs
@@ -24,12 +25,12 @@ _LOOK = "Record a program; the capture's notes and its collector.log say more."
 _EXECUTABLE = "Set XDG_CACHE_HOME to a folder that is not mounted with noexec."
 
 
-def _unseen(name: str, found: Rehearsal, what: str, gain: str) -> Check:
-    """What is permitted, and not in the rehearsal."""
+def _unseen(name: str, found: Rehearsal, what: str, gain: str, lost: str = SAMPLES_LOST) -> Check:
+    """What is permitted, and not in the rehearsal; `lost`: how that says so."""
     if found.problem:
         return Check(name, "info", "permitted, but not tried")
-    problem, remedy = found.said
-    because = f": {problem}" if problem else ""
+    problem, remedy = next((one for one in found.said if one[0].startswith(lost)), ("", ""))
+    because = problem.replace(lost, "", 1)  # `: …`
     return Check(name, "warning", f"permitted, but a rehearsal has no {what}{because}", remedy or _LOOK, gain)
 
 
@@ -112,7 +113,7 @@ def _python_lines(found: Rehearsal) -> Check:
     if not found.samples and permission.sampling_errno(kernel=False):
         return Check(name, "info", "pinprof can read them, but without samples only CUDA calls have lines")
     if not found.python:
-        return _unseen(name, found, "Python lines", gain)
+        return _unseen(name, found, "Python lines", gain, python.COLLECTOR.lost)
     path = py_spy.find_py_spy()
     if path is None:
         return Check(name, "ok", "CPython 3.11 to 3.15; older versions need py-spy", py_spy.INSTALL)

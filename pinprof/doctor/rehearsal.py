@@ -56,8 +56,8 @@ class Rehearsal:
     problem: str = ""
     """Why there is none."""
     remedy: str = ""
-    said: tuple[str, str] = ("", "")
-    """The first thing that it lacks, in its own words, and what helps."""
+    said: tuple[tuple[str, str], ...] = ()
+    """What it lacks, in its own words, each with what helps."""
     timers: bool = False
     """Timers inside the program sampled it."""
     samples: int = 0
@@ -113,8 +113,7 @@ def _recorded(folder: Path) -> Rehearsal:
     told = next((line for line in lines if line.startswith("{")), '{"inside": false, "loaded": []}')
     program: dict[str, Any] = json.loads(told)
     require_memory()
-    seen = _seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"])
-    return replace(seen, said=said[0]) if said else seen
+    return replace(_seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"]), said=said)
 
 
 def _seen(capture: Path, inside: bool, loaded: Sequence[str]) -> Rehearsal:
@@ -149,8 +148,8 @@ def _found(library: Library) -> Path | None:
         return None
 
 
-def _said(lines: Sequence[str]) -> list[tuple[str, str]]:
+def _said(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The messages of pinprof's own: what is wrong, and what to do."""
     said = [_SLUG.sub("", line).removeprefix("pinprof: ") for line in lines if line.startswith("pinprof: ")]
     parted = (text.removeprefix(f"{UNRECORDED}: ").partition(". ") for text in said)
-    return [(f"{problem}." if remedy else problem, remedy) for problem, _, remedy in parted]
+    return tuple((f"{problem}." if remedy else problem, remedy) for problem, _, remedy in parted)

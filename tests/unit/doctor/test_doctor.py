@@ -9,7 +9,8 @@ import pytest
 
 from pinprof import doctor
 from pinprof.base.errors import ToolMissing
-from pinprof.collect import host, kallsyms, permission
+from pinprof.collect import host, kallsyms, permission, python
+from pinprof.collect.collector import SAMPLES_LOST
 from pinprof.collect.trouble import UNRECORDED
 from pinprof.doctor import machine, probe, recording, rehearsal
 from pinprof.doctor.check import Check
@@ -51,10 +52,14 @@ def test_nothing_is_ticked_that_is_permitted_and_not_seen() -> None:
 
 
 def test_what_a_rehearsal_says_of_itself_is_the_reason() -> None:
-    check = checks(Rehearsal(said=("No files are left.", "Raise `ulimit -n`.")))["native collector"]
-    assert (check.found, check.fix) == (
-        "permitted, but a rehearsal has no samples: No files are left.", "Raise `ulimit -n`."
-    )  # fmt: skip
+    said = (
+        (f"{python.COLLECTOR.lost}: No memory.", "Free some."),
+        (f"{SAMPLES_LOST}: No files.", "Raise `ulimit -n`."),
+    )
+    found = checks(Rehearsal(said=said))
+    assert found["native collector"].found == "permitted, but a rehearsal has no samples: No files."
+    assert found["native collector"].fix == "Raise `ulimit -n`."
+    assert found["Python lines"].fix == "Free some."
 
 
 def test_a_folder_that_cannot_be_written_is_in_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
