@@ -79,6 +79,11 @@ def chosen(request: RecordRequest) -> tuple[Collector, ...]:
     return tuple(sorted(map(load, request.collectors), key=lambda collector: not collector.launches))
 
 
+def cuda_traced(request: RecordRequest) -> bool:
+    """Whether a collector records CUDA calls, NVTX ranges and the GPU's work by itself."""
+    return any(part.traces_cuda for part in chosen(request))
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """The collectors of a comma list, each once, `auto` among them; UsageError when they cannot be meant."""
     names = tuple(dict.fromkeys(name for name in text.split(",") if name))
