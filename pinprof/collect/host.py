@@ -179,7 +179,7 @@ def _from_proc() -> list[dict[str, Any]]:
 
 
 def _numa_node(pci: str | None) -> int | None:
-    """Of a PCI device, from sysfs."""
+    """The NUMA node of a PCI device, as sysfs has it."""
     match = re.search(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$", pci or "")
     node = number(_SYS / "bus/pci/devices" / match[0].lower() / "numa_node") if match else None
     # The kernel says -1 where the firmware does not tell.
