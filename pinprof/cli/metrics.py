@@ -55,12 +55,12 @@ class MetricsFile:
         self._known: tuple[list[int], int, int] | None = None
         """Stalls, captures and pinned bytes as they were written last: these wait for no window."""
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._write()
         except OSError as error:
             raise UsageError(
-                f"--metrics {path} can't be written: {error.strerror}.", "Give a file in a folder that exists.",
-                "metrics",
-            ) from error  # fmt: skip
+                f"--metrics {path} can't be written: {error.strerror}.", "Give a file that you can write.", "metrics"
+            ) from error
 
     def look(self, recorder: FlightRecorder, captures: int) -> None:
         """Take what the reader has said, give it the next window if it is time, and write what has changed."""
