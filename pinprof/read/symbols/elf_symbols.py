@@ -105,8 +105,8 @@ class SymbolTable:
         found = distinct[distinct >= 0]
         unread = [row for row in found.tolist() if row not in self._names]
         self._names.update(zip(unread, self._read(self._chosen[unread]), strict=True))
-        named = np.array([row if self._names.get(row) else -1 for row in distinct.tolist()], np.int32)
-        return named[which.reshape(-1)]
+        named: Int32 = np.array([row if self._names.get(row) else -1 for row in distinct.tolist()], np.int32)
+        return np.asarray(named[which.reshape(-1)])
 
     def name(self, row: int) -> str:
         """The name of a function that `find` has found, as the file spells it."""
