@@ -83,7 +83,8 @@ class ElfSymbols:
             inside = (
                 open_rows & (file_offsets >= np.uint64(offset)) & (file_offsets - np.uint64(offset) < np.uint64(size))
             )
-            rows[inside] = self.table.find(file_offsets[inside] - np.uint64(offset) + np.uint64(address))
+            if inside.any():
+                rows[inside] = self.table.find(file_offsets[inside] - np.uint64(offset) + np.uint64(address))
             open_rows &= ~inside
         return rows
 

@@ -82,7 +82,13 @@ class SymbolTable:
         self._order = np.argsort(starts, kind="stable")
         starts = starts[self._order]
         self._first = np.flatnonzero(np.append(True, starts[1:] != starts[:-1])[: len(starts)])
+        self._counts = np.diff(np.append(self._first, len(starts)))
         self.starts: UInt64 = starts[self._first]
+        next_start = np.repeat(np.append(self.starts[1:], _TOP)[: len(self.starts)], self._counts)
+        ends, sized = self._until[self._order], self._sized[self._order]
+        ends = np.where(sized, ends, np.minimum(next_start, ends))
+        self._reach = np.maximum.accumulate(np.maximum.reduceat(ends, self._first))
+        """Per row, where it and all functions before it have ended, whichever of their symbols counts."""
         self._ends = np.zeros(len(self.starts), np.uint64)
         self._chosen = np.full(len(self.starts), -1, np.int64)
         self._names: dict[int, bytes] = {}
@@ -93,8 +99,12 @@ class SymbolTable:
     def find(self, addresses: UInt64) -> Int32:
         """Per address the row of the innermost function around it, -1 if there is none, or it has no name."""
         rows = np.searchsorted(self.starts, addresses, side="right").astype(np.int32) - np.int32(1)
+        missed = np.arange(len(rows))
         for _ in range(_MAX_ENCLOSING):
-            missed = np.flatnonzero(rows >= 0)
+            missed = missed[rows[missed] >= 0]
+            lost = self._reach[rows[missed]] <= addresses[missed]
+            rows[missed[lost]] = -1
+            missed = missed[~lost]
             self._choose(rows[missed])
             missed = missed[self._ends[rows[missed]] <= addresses[missed]]
             if not missed.size:
@@ -121,10 +131,9 @@ class SymbolTable:
         rows = np.unique(rows[self._chosen[rows] < 0])
         if not rows.size:
             return
-        following = np.append(self._first, len(self._order))[rows + 1]
-        counts = following - self._first[rows]
+        counts = self._counts[rows]
         row = np.repeat(rows, counts)
-        symbol = self._order[np.arange(len(row)) + np.repeat(following - np.cumsum(counts), counts)]
+        symbol = self._order[np.arange(len(row)) + np.repeat(self._first[rows] + counts - np.cumsum(counts), counts)]
         ends, sized, binding = self._until[symbol], self._sized[symbol], self._binding[symbol]
         underscores, length = np.zeros((2, len(row)), np.int32)
         several = np.flatnonzero(np.repeat(counts > 1, counts))
