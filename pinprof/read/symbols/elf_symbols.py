@@ -52,7 +52,7 @@ class Symbols(Table):
     """Whether they only jump to the functions of these names (`NAME@plt`)."""
 
     @classmethod
-    def of_names(cls, starts: UInt64, ends: UInt64, names: Sequence[bytes], *, stubs: bool = False) -> Self:
+    def of_names(cls, starts: UInt64, ends: UInt64, names: Sequence[bytes]) -> Self:
         """Functions with a size, whose names are known."""
         count = len(starts)
         return cls(
@@ -62,7 +62,6 @@ class Symbols(Table):
             np.full(count, _GLOBAL, np.uint8),
             np.arange(count),
             lambda places: [names[place] for place in places],
-            stubs,
         )
 
 
