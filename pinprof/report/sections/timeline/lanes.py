@@ -16,7 +16,7 @@ from pinprof.analyze.extent import is_timed, timed_span
 from pinprof.analyze.groups import group
 from pinprof.base.columns import rows_of
 from pinprof.data.gpu_functions import purpose_of
-from pinprof.data.model import CONTINUED, Capture, Int32
+from pinprof.data.model import Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import pools, range_threads, thread_names
 from pinprof.report.sections.memory import Memory
@@ -273,9 +273,9 @@ def _wait_lanes(
     """What each thread waited for while it was off the CPU."""
     samples = analysis.capture.samples
     spans = analysis.capture.spans
-    if samples.wait is None or not spans.any():
+    if not spans.any():
         return
-    waiting = spans[samples.event] & (samples.weight > 0)
+    waiting, begun = spans[samples.event] & (samples.weight > 0), samples.begun
     leaves = np.unique(analysis.attribution.leaf[waiting]).tolist()
     look, text = np.zeros(len(CATEGORIES), np.int32), np.zeros(len(CATEGORIES), np.int32)
     for leaf in leaves:
@@ -286,8 +286,7 @@ def _wait_lanes(
         leaf, begin = analysis.attribution.leaf[mine], samples.time_ns[mine]
         until = np.minimum(begin + samples.weight[mine], end)
         drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
-        total = int((samples.wait[mine] & CONTINUED == 0).sum())
-        yield Lane(heading, "waits", "wait", thin(drawn, INTERVALS).spans, total or len(mine))
+        yield Lane(heading, "waits", "wait", thin(drawn, INTERVALS).spans, int(begun[mine].sum()) or len(mine))
 
 
 def _arrows(analysis: Run, start: int, chosen: Threads) -> Iterator[HeldUp]:
