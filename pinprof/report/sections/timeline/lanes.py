@@ -18,7 +18,7 @@ from pinprof.base.columns import rows_of
 from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import Capture, Int32
 from pinprof.report.flame_tables import Numbered
-from pinprof.report.rows import pools, range_threads, thread_names
+from pinprof.report.rows import pools, range_threads, thread_names, threads_in
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes, window_lanes
 from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline
@@ -147,7 +147,7 @@ def _threads(analysis: Run) -> tuple[Threads, dict[str, list[tuple[int, int]]], 
     capture = analysis.capture
     work = capture.sampled_threads
     threshold = QUIET * sum(work.values())
-    active = set(range_threads(capture))
+    active = set(threads_in(*range_threads(capture)))
     # Whom others wait for is to be seen, however little it does besides.
     held = analysis.blame.arrows[:ARROWS] if analysis.blame else ()
     active |= {thread for arrow in held for thread in (arrow.waiter, arrow.holder)} & work.keys()
@@ -236,11 +236,11 @@ def _range_lanes(
     ranges = analysis.capture.ranges
     if not len(ranges):
         return
-    pairs = np.array(range_threads(analysis.capture), np.int64)
+    of_pid, of_tid = range_threads(analysis.capture)
     name = np.array([names.add(text) for text in ranges.name], np.int32)
     style = np.full(len(ranges), styles.add(RANGE), np.int32)
     for (pid, tid), heading in chosen.items():
-        row = np.flatnonzero((pairs[:, 0] == pid) & (pairs[:, 1] == tid) & (ranges.depth < DRAWN_LEVELS))
+        row = np.flatnonzero((of_pid == pid) & (of_tid == tid) & (ranges.depth < DRAWN_LEVELS))
         spans = Spans.single(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
