@@ -244,7 +244,7 @@ def _belongs(shown: Bool, unseen: Bool) -> Bool:
     least = np.minimum(present[:, None], present[None, asked])
     knows = (together >= OFTEN * least) & (together > 0)
     never = present < OFTEN * np.median(present[present > 0]) if (present > 0).any() else present == 0
-    result = unseen & never[None, :]
+    result: Bool = unseen & never[None, :]
     result[:, asked] |= unseen[:, asked] & ((shown.astype(np.float64) @ knows.astype(np.float64)) > 0)
     return result
 

@@ -93,9 +93,8 @@ class AcrossRows:
         return replace(self, sample=row, start_ns=self.start_ns[wait], process=self.process[wait])
 
 
-NO_ACROSS = AcrossRows(
-    *(np.zeros(0, kind) for kind in (np.int32, np.int64, np.int32, np.int32, np.int64, np.int64, np.int32))
-)
+_NUMBERS, _TIMES = np.zeros(0, np.int32), np.zeros(0, np.int64)
+NO_ACROSS = AcrossRows(_NUMBERS, _TIMES, _NUMBERS, _NUMBERS, _TIMES, _TIMES, _NUMBERS)
 
 
 @dataclass(frozen=True)
