@@ -34,7 +34,7 @@ BEFORE_NS = 6_000_000
 _TURNS, _LEAST_SHIFT, _GOLDEN = 4, 0.15, 0.618
 """By which parts of a step clocks are set wrong to see what chance does: these, spread evenly over the ranks."""
 _TELLING = 32
-"""So many ranks tell what chance does: all pairs of a thousand would be a million."""
+"""At most this many ranks tell what chance does: all pairs of a thousand would be a million."""
 _LEAST_ROWS, _SURE = 5, 0.001
 SELDOM = 0.2
 """A place shows that a rank takes part where the rank is no more than this part of its own time."""
