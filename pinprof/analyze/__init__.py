@@ -11,7 +11,7 @@ from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.course.course import Around
 from pinprof.analyze.idle import idle_apart
-from pinprof.analyze.ranges.spans import cut, cut_at, resting
+from pinprof.analyze.ranges.spans import cut, cut_at
 from pinprof.analyze.recorder import recorder_apart
 from pinprof.analyze.restriction import Attributed, is_empty, restricted
 from pinprof.analyze.results import EventResult, Finding, RangeResult
@@ -37,12 +37,14 @@ def analyze(capture: Capture, *, search: bool = True, selection: Selection | Non
     """
     recorded = _on_one_clock(capture)
     part = resolve(recorded, selection) if selection else None
-    recorded = recorded if part is None else cut_at(recorded, part.window.edges)
+    recorded = recorded if part is None else cut_at(recorded, part.window.edges)[0]
     recorded, attribution = idle_apart(*recorder_apart(recorded, attribute(recorded)))
     uncut = Attributed.of(recorded, attribution)
-    whole = uncut.with_samples(*cut(recorded, attribution, resting(recorded) if part is None else None))
+    whole = uncut.with_samples(*cut(recorded, attribution))
     if part is None:
         return Run(whole, uncut=uncut, searches=search)
+    if part.ranges is not None:
+        whole = whole.with_samples(*cut(whole.capture, whole.attribution, part.ranges))
     chosen = restricted(whole, part)
     if is_empty(chosen.capture):
         raise part.nothing()

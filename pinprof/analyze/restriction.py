@@ -20,6 +20,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.ranges.membership import Events, inside, owners, samples_inside
 from pinprof.analyze.ranges.paths import enclosing
+from pinprof.analyze.ranges.spans import cut_at
 from pinprof.analyze.selection import Part
 from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
@@ -55,10 +56,7 @@ def restricted(whole: Attributed, part: Part) -> Attributed:
     """The part of a capture, whose waits were cut at its edges; what is known of its calls stays known."""
     capture, attribution, calls = whole.capture, whole.attribution, whole.calls
     chosen = chosen_samples(capture, part)
-    attribution = replace(
-        attribution,
-        **{name: getattr(attribution, name)[chosen] for name in ("leaf", "work", "groups", "heuristic")},
-    )
+    attribution = attribution.of_samples(chosen)
     smaller, rows = _restricted(capture, part, chosen)
     if calls is None or smaller.activity is None:
         return Attributed(smaller, attribution, None)
@@ -66,14 +64,14 @@ def restricted(whole: Attributed, part: Part) -> Attributed:
 
 
 def during(whole: Attributed, times: Intervals) -> Attributed:
-    """The samples of some times; all else as it is."""
-    samples, attribution = whole.capture.samples, whole.attribution
-    clocks = np.array([event.clocks for event in whole.capture.events], np.bool_)[samples.event]
+    """The samples of some times, and the parts of waits that lie in these; all else as it is."""
+    capture, row = cut_at(whole.capture, np.sort(np.concatenate([times.start, times.end])))
+    samples, attribution = capture.samples, whole.attribution
+    clocks = np.array([event.clocks for event in capture.events], np.bool_)[samples.event]
     # A sample on a processor stands for the time before it.
     chosen = times.contains(samples.time_ns - np.where(clocks, samples.weight // 2, 0))
-    columns = {name: getattr(attribution, name)[chosen] for name in ("leaf", "work", "groups", "heuristic")}
-    capture = replace(whole.capture, samples=samples.take(chosen))
-    return Attributed(capture, replace(attribution, **columns), whole.calls)
+    kept = np.flatnonzero(chosen) if row is None else row[chosen]
+    return whole.with_samples(replace(capture, samples=samples.take(chosen)), attribution.of_samples(kept))
 
 
 def part_of(capture: Capture, part: Part) -> Capture:

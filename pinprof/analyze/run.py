@@ -32,7 +32,7 @@ from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.ranges.membership import Membership, membership
-from pinprof.analyze.ranges.spans import cut
+from pinprof.analyze.ranges.spans import cut, every
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.restriction import Attributed, during
 from pinprof.analyze.results import EventResult, Finding, RangeResult, main_event
@@ -84,8 +84,8 @@ class Run:
 
     @cached_property
     def in_pieces(self) -> Run:
-        """The same with the waits of threads without work cut by ranges as well: for what counts single samples."""
-        capture, attribution = cut(self.capture, self.attribution)
+        """The same with every wait cut by all ranges that may count it: for what knows one range for each sample."""
+        capture, attribution = cut(self.capture, self.attribution, every(self.capture))
         if capture is self.capture:
             return self
         return replace(self, attributed=self.attributed.with_samples(capture, attribution))

@@ -56,7 +56,7 @@ def part_alone(capture: Capture, selection: Selection | None) -> Capture:
     from pinprof.analyze.selection import resolve
 
     part = resolve(capture, selection)
-    chosen = part_of(cut_capture(cut_at(capture, part.window.edges)), part)
+    chosen = part_of(cut_capture(cut_at(capture, part.window.edges)[0], part.ranges), part)
     if is_empty(chosen):
         raise part.nothing()
     return chosen

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL
@@ -33,6 +33,8 @@ BEFORE_NS = 6_000_000
 """So much earlier it may have gone on: who waited gets its processor late on a busy machine."""
 _TURNS, _LEAST_SHIFT, _GOLDEN = 4, 0.15, 0.618
 """By which parts of a step clocks are set wrong to see what chance does: these, spread evenly over the ranks."""
+_TELLING = 32
+"""At most this many ranks tell what chance does: all pairs of a thousand would be a million."""
 _LEAST_ROWS, _SURE = 5, 0.001
 SELDOM = 0.2
 """A place shows that a rank takes part where the rank is no more than this part of its own time."""
@@ -104,7 +106,10 @@ def _locked(runs: Sequence[RankRun], meetings: Meetings) -> Bool:
 
 
 def _by_chance(runs: Sequence[RankRun], meetings: Meetings) -> float:
-    """How likely another rank shows itself at the end of a wait where the ranks' clocks are wrong."""
+    """How likely another rank shows itself at the end of a wait where the ranks' clocks are wrong; of very many, some
+    ranks tell.
+    """
+    runs = runs[:: -(-len(runs) // _TELLING)]
     step = int(np.median(np.diff(np.unique(meetings.release_ns)))) if len(np.unique(meetings.release_ns)) > 1 else 0
     shown = trials = 0
     for turn in range(_TURNS):
@@ -165,7 +170,8 @@ def _of_threads(runs: Sequence[RankRun], numbers: dict[ProgramPlace, int]) -> Me
     found = clusters([run.waits for run in runs], LONG_NS)
     member = members(found, len(runs))
     release = np.array([one.release_ns for one in found], np.int64)
-    place = tuple(_where(runs, one) for one in found)
+    places: dict[ProgramPlace, int] = {}
+    place = numbered([_where(runs, one) for one in found], places)
     wait, resume = np.full(member.shape, np.nan), np.repeat(release[:, None], len(runs), axis=1)
     unseen = np.zeros(member.shape, np.bool_)
     for rank, run in enumerate(runs):
@@ -180,13 +186,14 @@ def _of_threads(runs: Sequence[RankRun], numbers: dict[ProgramPlace, int]) -> Me
         resume[rows, rank] = np.maximum(release[rows], run.waits.end_ns[of])
         rows = others[near == _BUSY]
         rows = rows[(release[rows] >= run.start_ns) & (release[rows] < run.end_ns)]
-        inside = _in_function(run, release[rows], [place[row] for row in rows.tolist()])
+        inside = _in_function(run, release[rows], place[rows], tuple(places))
         wait[rows[inside], rank] = 0.0
         unseen[rows[~inside], rank] = True
     shown = ~np.isnan(wait)
     wait[_belongs(shown, unseen)] = 0.0
     none = np.zeros(len(release), np.bool_)
-    return Meetings(release, wait, wait.copy(), resume, shown, numbered(place, numbers), none, ())
+    known = np.append(numbered(tuple(places), numbers), np.int32(NO_PLACE))
+    return Meetings(release, wait, wait.copy(), resume, shown, known[place], none, ())
 
 
 _BUSY, _ELSEWHERE = -1, -2
@@ -206,7 +213,7 @@ def _nearest(waits: RankWaits, release: Int64) -> Int64:
     return result
 
 
-def _in_function(run: RankRun, release: Int64, places: Sequence[ProgramPlace | None]) -> Bool:
+def _in_function(run: RankRun, release: Int64, place: Int32, places: Sequence[ProgramPlace]) -> Bool:
     """Per meeting whether the rank's samples near it lie in the function that others wait in there, or on their line.
 
     A function, or line, where the rank spends much of its own time shows nothing: there it is at any time.
@@ -214,15 +221,16 @@ def _in_function(run: RankRun, release: Int64, places: Sequence[ProgramPlace | N
     result = np.zeros(len(release), np.bool_)
     spent = run.spent
     own = np.bincount(spent.place[~spent.outside] + 1, spent.ns[~spent.outside], len(run.places) + 1)[1:]
-    for place in {one for one in places if one is not None}:
-        function = [number for number, mine in enumerate(run.places) if mine.function_key == place.function_key]
-        line = [number for number in function if run.places[number].key == place.key]
+    for wanted in np.unique(place[place != NO_PLACE]).tolist():
+        of_others = places[wanted]
+        function = [number for number, mine in enumerate(run.places) if mine.function_key == of_others.function_key]
+        line = [number for number in function if run.places[number].key == of_others.key]
         numbers = next((some for some in (function, line) if some and own[some].sum() <= SELDOM * own.sum()), None)
         if numbers is None:
             continue
         rows = np.isin(spent.place, numbers)
         start, end = spent.start_ns[rows], np.maximum.accumulate(spent.end_ns[rows])
-        of = np.flatnonzero([one == place for one in places])
+        of = np.flatnonzero(place == wanted)
         first = np.searchsorted(end, release[of] - NEAR_NS, "left")
         last = np.searchsorted(start, release[of] + NEAR_NS, "right")
         result[of] = last > first
@@ -231,13 +239,14 @@ def _in_function(run: RankRun, release: Int64, places: Sequence[ProgramPlace | N
 
 def _belongs(shown: Bool, unseen: Bool) -> Bool:
     """Which ranks take part though nothing shows it: those that meet the others elsewhere, or never wait at all."""
-    present = shown.sum(axis=0)
-    together = shown.T.astype(np.float64) @ shown.astype(np.float64)
-    least = np.minimum(present[:, None], present[None, :])
+    present, asked = shown.sum(axis=0), np.flatnonzero(unseen.any(axis=0))
+    together = shown.T.astype(np.float64) @ shown[:, asked].astype(np.float64)
+    least = np.minimum(present[:, None], present[None, asked])
     knows = (together >= OFTEN * least) & (together > 0)
     never = present < OFTEN * np.median(present[present > 0]) if (present > 0).any() else present == 0
-    met = (shown.astype(np.float64) @ knows.astype(np.float64)) > 0
-    return np.asarray(unseen & (met | never[None, :]))
+    result: Bool = unseen & never[None, :]
+    result[:, asked] |= unseen[:, asked] & ((shown.astype(np.float64) @ knows.astype(np.float64)) > 0)
+    return result
 
 
 def _where(runs: Sequence[RankRun], one: Cluster) -> ProgramPlace | None:

@@ -63,6 +63,39 @@ class RangeRows:
 
 NO_RANGES = RangeRows(*(np.zeros(0, np.int32) for _ in range(3)))
 
+EVERY_RANGE = -2
+"""Stands for the process of a kernel thread, which every range counts."""
+
+
+@dataclass(frozen=True)
+class AcrossRows:
+    """Waits that reach across edges of ranges, which are in each range for as long as they overlap; and the ranges."""
+
+    sample: Int32
+    """Row of a wait, ascending; columns with the next two."""
+    start_ns: Int64
+    """Since the first sample."""
+    process: Int32
+    """Its process, or EVERY_RANGE."""
+    path: Int32
+    """Per merged interval of a path of ranges, row of `Shared.shown`, ascending; columns with the next three."""
+    scope_start_ns: Int64
+    scope_length_ns: Int64
+    owner: Int32
+    """The process whose waits count, -1 for all but idle processors."""
+    whole: bool = True
+    """Whether all such waits are here: others count in the ranges in which they begin."""
+
+    def moved(self, kept: Int32) -> AcrossRows:
+        """The same where samples have moved: `kept` is per row the index of its wait, -1 for others."""
+        row = np.flatnonzero(kept >= 0).astype(np.int32)
+        wait = kept[row]
+        return replace(self, sample=row, start_ns=self.start_ns[wait], process=self.process[wait])
+
+
+_NUMBERS, _TIMES = np.zeros(0, np.int32), np.zeros(0, np.int64)
+NO_ACROSS = AcrossRows(_NUMBERS, _TIMES, _NUMBERS, _NUMBERS, _TIMES, _TIMES, _NUMBERS)
+
 
 @dataclass(frozen=True)
 class FlameData:
@@ -94,6 +127,7 @@ class FlameData:
     threads: tuple[Thread, ...]
     timed: bool
     ranges: RangeRows = NO_RANGES
+    across: AcrossRows = NO_ACROSS
     start_ns: int = 0
     """The first sample's time on the capture's clock."""
     step_ns: int = 0
@@ -127,7 +161,7 @@ class FlameData:
             self,
             node=node.astype(np.int32), event=event.astype(np.uint8), cause=cause.astype(np.int16),
             likely=likely.astype(np.uint8), thread=thread.astype(np.int32), weight=alike.sum(self.weight),
-            time_ns=np.zeros(len(alike), np.int64), timed=False, ranges=NO_RANGES,
+            time_ns=np.zeros(len(alike), np.int64), timed=False, ranges=NO_RANGES, across=NO_ACROSS,
         )  # fmt: skip
 
     def columns(self) -> list[tuple[str, NDArray[np.generic]]]:
@@ -152,6 +186,13 @@ class FlameData:
             ("rangePath", self.ranges.path),
             ("rangeFirst", self.ranges.first),
             ("rangeLast", self.ranges.last),
+            ("waitSample", np.diff(self.across.sample, prepend=np.int32(0))),
+            ("waitStart", np.diff(self.across.start_ns, prepend=np.int64(0))),
+            ("waitProcess", self.across.process),
+            ("scopePath", self.across.path),
+            ("scopeStart", np.diff(self.across.scope_start_ns, prepend=np.int64(0))),
+            ("scopeLength", self.across.scope_length_ns),
+            ("scopeOwner", self.across.owner),
             ("opportunity", np.repeat(np.arange(len(self.opportunities)), [len(one) for one in self.opportunities])),
             ("opportunityNode", np.diff(np.concatenate([none, *self.opportunities]), prepend=np.int32(0))),
         ]

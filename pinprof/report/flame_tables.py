@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from pinprof.analyze import Run
+from pinprof.analyze.ranges.spans import across
 from pinprof.data.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
-from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows
+from pinprof.report.flame import (
+    EVERY_RANGE,
+    KERNEL_CODE,
+    MODULE_CODE,
+    NO_ACROSS,
+    NO_RANGES,
+    ROOT,
+    USER_CODE,
+    AcrossRows,
+    FlameData,
+    RangeRows,
+)  # fmt: skip
 from pinprof.report.joined_frames import JoinedFrames
 from pinprof.report.names import NO_CALLCHAIN
 from pinprof.report.threads import numbered_threads, thread_numbers
@@ -18,6 +31,8 @@ from pinprof.report.threads import numbered_threads, thread_numbers
 _Value = TypeVar("_Value")
 _MOST_RUNS = 20_000_000
 """Runs of samples in ranges that memory shall hold."""
+MOST_ACROSS = 100_000
+"""With more waits that reach across edges of ranges, or more intervals of these, each counts where it begins."""
 
 
 class Numbered(Generic[_Value]):
@@ -34,12 +49,8 @@ class Numbered(Generic[_Value]):
 
 
 def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData | None:
-    """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`.
-
-    `shown` are the stacks of the analysis, or of all its waits in pieces: those samples are drawn.
-    """
+    """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`."""
     capture = shown.capture
-    drawn = analysis if len(analysis.capture.samples) == len(capture.samples) else analysis.in_pieces
     samples, stacks = capture.samples, capture.stacks
     if not samples.weight.any():
         return None
@@ -75,14 +86,15 @@ def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData |
         decided=decided,
         node=node,
         event=samples.event.astype(np.uint8),
-        cause=drawn.attribution.leaf.astype(np.int16),
-        likely=drawn.attribution.heuristic.astype(np.uint8),
+        cause=analysis.attribution.leaf.astype(np.int16),
+        likely=analysis.attribution.heuristic.astype(np.uint8),
         thread=thread,
         weight=samples.weight,
         time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
         threads=threads,
         timed=timed,
-        ranges=_range_rows(drawn, row_of),
+        ranges=_range_rows(analysis, row_of),
+        across=_across_rows(analysis, row_of, start),
         start_ns=start,
         names=tuple(names.index),
         dsos=tuple(dsos.index),
@@ -172,3 +184,20 @@ def _range_rows(analysis: Run, row_of: Int32) -> RangeRows:
             return NO_RANGES
     path, first, end = (np.concatenate(column) for column in zip(*runs, strict=True))
     return RangeRows(path, first, end)
+
+
+def _across_rows(analysis: Run, row_of: Int32, start: int) -> AcrossRows:
+    samples, events = analysis.capture.samples, analysis.members.samples
+    sample = np.flatnonzero(across(analysis.capture)) if (row_of >= 0).any() else np.zeros(0, np.int64)
+    if not len(sample):
+        return NO_ACROSS
+    scopes = analysis.members.of_samples.only(row_of >= 0)
+    if max(len(sample), len(scopes.path)) > MOST_ACROSS:
+        return replace(NO_ACROSS, whole=False)
+    process = samples.pid[sample]
+    if events.kernel_thread is not None:
+        process = np.where(events.kernel_thread[sample], EVERY_RANGE, process)
+    return AcrossRows(
+        sample.astype(np.int32), samples.time_ns[sample] - start, process.astype(np.int32),
+        row_of[scopes.path], scopes.start_ns - start, scopes.end_ns - scopes.start_ns, scopes.owner.astype(np.int32),
+    )  # fmt: skip

@@ -60,8 +60,7 @@ def _shared(analysis: Run, form: str, *, all_frames: bool) -> Shared:
     shown, span = shown_ranges(analysis.ranges), timed_span(analysis.capture)
     drawn, stacked = form == "html", form in ("html", "text")
     joined = stacked or analysis.blame
-    capture = analysis.in_pieces.capture if drawn else analysis.capture
-    stacks = with_frames_joined(capture, all_frames=all_frames) if joined else None
+    stacks = with_frames_joined(analysis.capture, all_frames=all_frames) if joined else None
     flame = flame_data(analysis, stacks, shown.place) if stacks and stacked else None
     return replace(
         _facts_shared(analysis),

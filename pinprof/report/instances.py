@@ -127,15 +127,15 @@ def instance_data(analysis: Run, place: Int32) -> InstanceData:
 def _range_rows(analysis: Run, place: Int32) -> EventRows:
     """The ranges that are shown."""
     ranges, group = analysis.capture.ranges, place[analysis.members.path]
-    pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
+    pid, tid = range_threads(analysis.capture)
     rows = EventRows.of(
         len(ranges),
         group=group,
         start_ns=ranges.start_ns,
         end_ns=ranges.end_ns,
         scope_ns=ranges.start_ns,
-        pid=pairs[:, 0],
-        tid=pairs[:, 1],
+        pid=pid,
+        tid=tid,
     )
     return rows.take(np.flatnonzero(group >= 0))
 

@@ -61,20 +61,20 @@ def merge_samples(capture: Capture, *columns: NDArray[np.integer]) -> MergedSamp
     return MergedSamples(tuple(merged[:, column] for column in range(len(columns))), weight)
 
 
-def range_threads(capture: Capture) -> list[tuple[int, int]]:
-    """Per range the (pid, tid) to show it under: of an unknown process the most sampled one, of unknown threads 0."""
+def range_threads(capture: Capture) -> tuple[Int32, Int32]:
+    """Per range the pid and tid to show it under: of an unknown process the most sampled one, of unknown threads 0."""
     sampled: Counter[int] = Counter()
     for (pid, _), count in capture.sampled_threads.items():
         if pid > 0:
             sampled[pid] += count
     main = max(sampled, key=lambda pid: sampled[pid], default=0)
-    pairs = zip(capture.ranges.pid.tolist(), capture.ranges.tid.tolist(), strict=True)
-    return [(pid if pid >= 0 else main, max(tid, 0)) for pid, tid in pairs]
+    ranges = capture.ranges
+    return np.where(ranges.pid >= 0, ranges.pid, np.int32(main)), np.maximum(ranges.tid, 0)
 
 
 def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
     """(pid, tid) → name of every thread with samples, ranges or calls, ascending; `thread 7` where it has no name."""
-    known = {*capture.sampled_threads, *range_threads(capture)}
+    known = {*capture.sampled_threads, *threads_in(*range_threads(capture))}
     if capture.activity is not None:
         calls = capture.activity.calls
         known.update(threads_in(calls.pid, calls.tid))

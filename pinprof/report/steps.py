@@ -1,7 +1,8 @@
 """Samples in steps of time, so that a page is bounded however long a recording is.
 
 Samples of one step that agree in stack, event, thread, cause and ranges become one row, with the sum of their weights:
-every sum over a range, a thread or whole steps stays exact. The step is the finest with which the page is small enough.
+every sum over a range, a thread or whole steps stays exact. Waits across edges of ranges stay as they are. The step is
+the finest with which the page is small enough.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pinprof.analyze.intervals import numbers
 from pinprof.base.columns import is_uniform, narrowed, slices, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64
-from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
+from pinprof.report.flame import NO_ACROSS, NO_RANGES, FlameData, RangeRows
 
 MOST_ROWS = 1_000_000
 MOST_RUNS = 300_000
@@ -45,7 +46,7 @@ def in_steps(data: FlameData, rows: int = MOST_ROWS, runs: int = MOST_RUNS, size
         made = alike.merged(step)
         if len(made.packed[1]) <= size:
             return made
-    bare = replace(data, ranges=NO_RANGES)
+    bare = replace(data, ranges=NO_RANGES, across=NO_ACROSS)
     return in_steps(bare, rows, runs, size) if len(data.ranges.path) else bare.merged()
 
 
@@ -90,6 +91,8 @@ class _Alike:
     """Per sample, which ranges it is in: equal numbers, equal ranges."""
     nested: NDArray[np.signedinteger]
     """Per sample, in how many paths of ranges."""
+    alone: Int32
+    """Per sample, which of `FlameData.across` it is, -1 for others."""
     bundles: Moments
     """A kind is what agrees in everything but time and weight; kinds ascend by `ranges`."""
     inside: Moments
@@ -98,10 +101,13 @@ class _Alike:
     @classmethod
     def of(cls, data: FlameData) -> Self:
         ranges, nested = _inside(data)
-        bundle = codes(ranges, data.event, data.thread, data.node, data.cause, data.likely)
+        # A wait that reaches across edges of ranges stays one row, for where it ends matters.
+        alone = np.full(len(data.node), -1, np.int32)
+        alone[data.across.sample] = np.arange(len(data.across.sample))
+        bundle = codes(ranges, data.event, data.thread, data.node, data.cause, data.likely, alone)
         bundles = Moments.of(bundle, data.time_ns)
         inside = Moments.of(ranges, data.time_ns) if len(data.ranges.path) else bundles
-        return cls(data, ranges, nested, bundles, inside)
+        return cls(data, ranges, nested, alone, bundles, inside)
 
     def fit(self, step: int, rows: int, runs: int) -> bool:
         """Whether there are at most `rows` rows, and surely no more runs of them in ranges."""
@@ -121,8 +127,9 @@ class _Alike:
         row = order[begin][again]
         columns = {name: getattr(data, name)[row] for name in ("node", "event", "cause", "likely", "thread")}
         weight = np.add.reduceat(taken(data.weight, order), begin)[again]
-        ranges = _runs(data, self.ranges, row)
-        return replace(data, **columns, weight=weight, time_ns=moment[again] * step, ranges=ranges, step_ns=step)
+        ranges, across = _runs(data, self.ranges, row), data.across.moved(self.alone[row])
+        time_ns = moment[again] * step
+        return replace(data, **columns, weight=weight, time_ns=time_ns, ranges=ranges, across=across, step_ns=step)
 
 
 def _inside(data: FlameData) -> tuple[NDArray[np.signedinteger], NDArray[np.signedinteger]]:

@@ -8,6 +8,7 @@ thread names, the loops of a stripped libcuda (`heuristics`), and whether a thre
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, RuleTables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.base.columns import Int8
+from pinprof.base.columns import Int8, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
@@ -73,6 +74,11 @@ class Attribution:
     """Per sample, bits of `GROUPS`."""
     heuristic: Bool
     """Per sample, whether the leaf comes from the hot-loop rule: likely, not proven by a frame's name."""
+
+    def of_samples(self, rows: Int64 | Bool) -> Attribution:
+        """The same of some samples (a mask, or an index of each)."""
+        names = ("leaf", "work", "groups", "heuristic")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:

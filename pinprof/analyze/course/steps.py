@@ -82,8 +82,9 @@ def _of_ranges(capture: Capture, critical: Critical, within: Interval, least: fl
     ranges = capture.ranges
     mine = (ranges.pid == critical.pid) & (ranges.start_ns >= within.start_ns) & ranges.closed
     by_name: dict[tuple[str, str], list[int]] = {}
+    plain = {name: _NUMBER.sub("", name) for name in set(ranges.name)}
     for row in np.flatnonzero(mine & (ranges.end_ns < within.end_ns)).tolist():
-        by_name.setdefault((ranges.domain[row], _NUMBER.sub("", ranges.name[row])), []).append(row)
+        by_name.setdefault((ranges.domain[row], plain[ranges.name[row]]), []).append(row)
     length = ranges.end_ns - ranges.start_ns
     named = sorted(
         (len(rows), -int(length[rows].sum()), name, rows)

@@ -11,7 +11,8 @@ from pinprof.analyze.blame.waits import Waits
 from pinprof.analyze.course.critical import AWAITS, Critical
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.analyze.intervals import numbers
-from pinprof.base.columns import Int32, Int64
+from pinprof.analyze.ranges.membership import EVERYBODY, owners
+from pinprof.base.columns import Int32, Int64, ascending
 from pinprof.data.model import Capture, clock_event
 
 RUNNABLE = "wait.runnable"
@@ -25,7 +26,8 @@ def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phas
     thread = (samples.pid == critical.pid) & (samples.tid == critical.tid) & (samples.weight > 0)
     starts, phase = _edges(phases)
     ran = np.flatnonzero(thread & (samples.event == clock_event(capture.events)))
-    waited = _cut(capture, np.flatnonzero(thread & spans), starts)
+    edges = ascending(np.concatenate([starts, _edges_of_others(capture, critical)]))
+    waited = _cut(capture, np.flatnonzero(thread & spans), edges)
     awaits = waited.take(AWAITS[attribution.leaf[waited.sample]])
     charged = Blame.of(capture, attribution, critical.pids).charge(critical.pid, critical.tid, awaits)
     # What others do not explain stays with the wait.
@@ -83,12 +85,20 @@ def _edges(phases: tuple[Phase, ...]) -> tuple[Int64, Int32]:
     return np.array([start for start, _ in pairs], np.int64), np.array([phase for _, phase in pairs], np.int32)
 
 
+def _edges_of_others(capture: Capture, critical: Critical) -> Int64:
+    """Where ranges of other threads begin and end that count the thread; its own have cut its waits."""
+    ranges = capture.ranges
+    owner = owners(ranges, capture.samples.pid)
+    others = ((owner == critical.pid) | (owner == EVERYBODY)) & (ranges.tid != critical.tid)
+    return np.concatenate([ranges.start_ns[others], ranges.end_ns[others]])
+
+
 def _phase_at(starts: Int64, phase: Int32, time: Int64) -> Int32:
     return phase[np.clip(np.searchsorted(starts, time, "right") - 1, 0, None)] if len(starts) else np.zeros(0, np.int32)
 
 
 def _cut(capture: Capture, rows: Int64, edges: Int64) -> Waits:
-    """The waits of one thread, in order of time without overlap, cut where phases begin."""
+    """The waits of one thread, in order of time without overlap, cut at these edges."""
     samples = capture.samples
     start, end = samples.time_ns[rows], samples.time_ns[rows] + samples.weight[rows]
     # A forged recording may let a thread wait twice at once.

@@ -20,6 +20,7 @@ MOST_LINES = 64
 """Lines that are separate at a checkpoint."""
 Key = TypeVar("Key", bound=str)
 Edge = Literal["start", "end", "mark"]
+EDGES: tuple[Edge, Edge] = ("start", "end")
 
 
 def checkpoints_of(
@@ -29,18 +30,19 @@ def checkpoints_of(
     moments: list[tuple[int, int, str, Edge, int]] = []
     if not len(allocations.table):
         return (), 0
-    closed = ranges.closed.tolist()
-    columns = (ranges.depth.tolist(), ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.pid.tolist())
     for table in marks:
         named = zip(table.time_ns.tolist(), table.name.tolist(), table.pid.tolist(), strict=True)
         moments += [(-1, time, table.names[name] if name >= 0 else "", "mark", pid) for time, name, pid in named]
-    for name, ended, depth, start, end, pid in zip(ranges.name, closed, *columns, strict=True):
-        moments.append((depth, start, name, "start", pid))
-        if ended:
-            moments.append((depth, end, name, "end", pid))
+    # Edges of the outermost ranges, as many as can be shown: each range's start, and then its end.
+    edges = np.stack([ranges.start_ns, ranges.end_ns], axis=1).reshape(-1)
+    known = np.flatnonzero(np.stack([np.ones(len(ranges), np.bool_), ranges.closed], axis=1).reshape(-1))
+    for edge in known[np.lexsort((edges[known], ranges.depth[known // 2]))][:MOST_CHECKPOINTS].tolist():
+        row, side = edge // 2, EDGES[edge % 2]
+        moments.append((int(ranges.depth[row]), int(edges[edge]), ranges.name[row], side, int(ranges.pid[row])))
+    left_out = len(known) + sum(map(len, marks)) - MOST_CHECKPOINTS
     moments.sort(key=lambda moment: (moment[0], moment[1]))
     chosen = sorted(moments[:MOST_CHECKPOINTS], key=lambda moment: moment[1])
-    return _levels(allocations, chosen), max(len(moments) - MOST_CHECKPOINTS, 0)
+    return _levels(allocations, chosen), max(left_out, 0)
 
 
 def _levels(allocations: Allocations, moments: list[tuple[int, int, str, Edge, int]]) -> tuple[Checkpoint, ...]:

@@ -12,7 +12,7 @@ from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import WHOLE, Membership
 from pinprof.analyze.ranges.own_samples import own_samples
-from pinprof.analyze.ranges.spans import resting
+from pinprof.analyze.ranges.spans import across
 from pinprof.analyze.ranges.sums import overlapping, summed
 from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import EventResult, RangeResult
@@ -112,8 +112,8 @@ def _weights(capture: Capture, tally: _Tally, members: Membership) -> list[dict[
     # An interval off the CPU that was cut counts as a sample once, where it began.
     begun = samples.begun.astype(np.int64)
     weights: list[dict[int, tuple[int, int]]] = [{} for _ in range(len(scopes))]
-    # Waits that stay whole are in a range for as long as they overlap it.
-    whole = resting(capture)
+    # Waits across the edges of ranges are in each for as long as they overlap it.
+    whole = across(capture)
     shared = np.where(whole, 0, samples.weight)
     for cells in (
         *summed(scopes, members.samples, tally.code, (shared, begun)),

@@ -69,18 +69,21 @@ def overlapping(
     How much of several lies before an instant is a sum over those that have begun, less one over those that have ended.
     """
     asleep = np.zeros(len(events), np.bool_) if events.kernel_thread is None else events.kernel_thread
-    alike = group(asleep[rows].astype(np.int8), events.pid[rows], code[rows])
-    for number, what in enumerate(alike.keys[2].tolist()):
+    alike = group(asleep[rows].astype(np.int8), events.pid[rows])
+    for number in range(len(alike)):
         mine = rows[alike.of == number]
         here = events.counted(scopes.owner, np.full(len(scopes.owner), mine[0]))
         path, start, end = union_by_key(scopes.path[here], scopes.start_ns[here], scopes.end_ns[here])
-        begin, ends = np.sort(events.time_ns[mine]), np.sort(events.time_ns[mine] + length[mine])
-        before = [_before(begin, at) - _before(ends, at) for at in (start, end)]
-        total = np.zeros(len(scopes), np.int64)
-        total[WHOLE] = length[mine].sum()
-        np.add.at(total, path + 1, before[1] - before[0])
-        scope = np.flatnonzero(total)
-        yield Sums(scope, np.full(len(scope), what), (total[scope], np.zeros(len(scope), np.int64)), None)
+        of_code = group(code[mine])
+        for place, what in enumerate(of_code.keys[0].tolist()):
+            chosen = mine[of_code.of == place]
+            begin, ends = np.sort(events.time_ns[chosen]), np.sort(events.time_ns[chosen] + length[chosen])
+            before = [_before(begin, at) - _before(ends, at) for at in (start, end)]
+            total = np.zeros(len(scopes), np.int64)
+            total[WHOLE] = length[chosen].sum()
+            np.add.at(total, path + 1, before[1] - before[0])
+            scope = np.flatnonzero(total)
+            yield Sums(scope, np.full(len(scope), what), (total[scope], np.zeros(len(scope), np.int64)), None)
 
 
 def _before(instants: Int64, at: Int64) -> Int64:

@@ -272,8 +272,8 @@ class _Thread:
 
     def _markers(self, with_ranges: bool) -> dict[str, Any]:
         ranges = self.capture.ranges
-        threads = rows.range_threads(self.capture) if with_ranges else []
-        chosen = [row for row, thread in enumerate(threads) if thread == (self.pid, self.tid)]
+        pid, tid = rows.range_threads(self.capture)
+        chosen = np.flatnonzero(with_ranges & (pid == self.pid) & (tid == self.tid)).tolist()
         return {
             "name": [self._string(ranges.name[row]) for row in chosen],
             "startTime": ((ranges.start_ns[chosen] - self.begin) / 1e6).tolist(),

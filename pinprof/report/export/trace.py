@@ -136,9 +136,9 @@ def _ranges(capture: Capture, begin: int) -> Iterator[Json]:
     """Slices where a thread's ranges nest, asynchronous ones where they overlap, as start/end ranges may."""
     ranges = capture.ranges
     open_until: dict[tuple[int, int], list[int]] = {}
-    threads = rows.range_threads(capture)
+    threads = [column.tolist() for column in rows.range_threads(capture)]
     for row in np.lexsort((-ranges.end_ns, ranges.start_ns)).tolist():
-        pid, tid = threads[row]
+        pid, tid = (column[row] for column in threads)
         start, end = int(ranges.start_ns[row]), int(ranges.end_ns[row])
         common: Json = {"name": ranges.name[row], "cat": "nvtx", "pid": pid, "tid": tid}
         common["args"] = {"domain": ranges.domain[row]}

@@ -76,7 +76,9 @@ def test_batches_hold_whole_paths(batch_rows: int, monkeypatch: pytest.MonkeyPat
 def test_waits_of_kernel_threads_are_cut_where_ranges_that_count_them_begin_and_end() -> None:
     waits = [Sample(KERNEL_THREAD, 10, 0, 70, 70, event=1), Sample(APP, 10, 0, 1, 1, event=1)]
     others = [Sample(APP, 1, time, 2, 2) for time in (0, 9)]
-    data = cut_capture(capture([*waits, *others], [Range("a", 4, 6, pid=2, tid=2)], events=(CLOCK, OFF_CPU)))
+    data = cut_capture(
+        capture([*waits, *others], [Range("a", 4, 6, pid=2, tid=2)], events=(CLOCK, OFF_CPU)), np.ones(1, np.bool_)
+    )
     columns = (data.samples.pid, data.samples.time_ns, data.samples.weight)
     pieces = sorted(zip(*(column.tolist() for column in columns), strict=True))
     assert [piece for piece in pieces if piece[0] != 2] == [(1, 0, 10), (70, 0, 4), (70, 4, 2), (70, 6, 4)]

@@ -101,7 +101,8 @@ def test_a_wait_across_the_edges_of_another_threads_range_counts_its_overlap_onc
         ("outer", 700, 1), ("inner", 300, 0),
     ]  # fmt: skip
     assert (found.events[1].total, found.events[1].samples) == (1000, 1)
-    pieces = found.capture.samples
+    assert found.capture.samples.weight.tolist() == [10, 1000]
+    pieces = found.in_pieces.capture.samples
     assert pieces.wait is not None
     rows = pieces.event == 1
     assert pieces.time_ns[rows].tolist() == [100, 300, 600, 800]
@@ -115,13 +116,14 @@ def test_pieces_keep_whether_the_thread_could_have_run() -> None:
 
 
 def test_too_many_pieces_are_counted_where_they_began_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans_module, "MOST_PIECES", 1)
-    samples = [on(5, 10), off(100, 1000, tid=101)]
-    found = told(capture(samples, [own("outer", 0, 800), own("inner", 300, 600, depth=1)], events=EVENTS))
-    assert [entry.events[1].total for entry in found.ranges] == [700, 0]
-    found = told(capture(samples, [own("one", 0, 800), own("two", 850, 900)], events=EVENTS))
-    assert [entry.events[1].total for entry in found.ranges] == [1000, 0]
-    assert any("where they began" in note for note in found.capture.losses.notes)
+    samples, ranges = [on(5, 10), off(100, 1000)], [own("outer", 0, 800), own("inner", 300, 600, depth=1)]
+    for most, outer in ((3, {"wait.sleep": 700}), (2, {"wait.sleep": 1000})):
+        monkeypatch.setattr(spans_module, "MOST_PIECES", most)
+        found = told(capture(samples, ranges, events=EVENTS))
+        assert [entry.events[1].total for entry in found.ranges] == [700, 300]
+        assert found.ranges[0].wall is not None
+        assert found.ranges[0].wall.off_cpu == outer
+        assert any("where they began" in note for note in found.capture.losses.notes) == (most == 2)
 
 
 @given(
@@ -136,7 +138,7 @@ def test_every_piece_lies_inside_or_outside_every_range_of_its_process(
         [Range(str(number), start, start + length, 0, pid, 1) for number, (start, length, pid) in enumerate(ranges)],
         events=EVENTS,
     )
-    after = spans_module.cut_capture(before).samples
+    after = spans_module.cut_capture(before, spans_module.every(before)).samples
     begin, end = after.time_ns, after.time_ns + after.weight
     assert after.weight.sum() == before.samples.weight.sum()
     assert (after.weight > 0).all()

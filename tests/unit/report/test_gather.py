@@ -110,7 +110,8 @@ def test_a_capture_without_samples_still_gives_a_report() -> None:
 
 def test_ranges_of_an_unknown_process_stand_with_the_most_sampled_one_whatever_its_number() -> None:
     samples = [Sample(("main@/app",), pid=pid) for pid in (2**31 - 1, 5, 2**31 - 1)]
-    assert range_threads(capture(samples, [Range("r", 0, 9), Range("s", 1, 2, pid=5, tid=7)])) == [
+    pid, tid = range_threads(capture(samples, [Range("r", 0, 9), Range("s", 1, 2, pid=5, tid=7)]))
+    assert list(zip(pid.tolist(), tid.tolist(), strict=True)) == [
         (2**31 - 1, 0),
         (5, 7),
     ]

@@ -245,7 +245,7 @@ def test_the_page_carries_each_opportunitys_stacks_as_nodes_of_the_flamegraph() 
     flame = build(analysis).flame
     assert flame is not None
     assert analysis.opportunities is not None
-    samples, chosen = analysis.in_pieces.capture.samples, analysis.opportunities.found[0].samples
+    samples, chosen = analysis.capture.samples, analysis.opportunities.found[0].samples
     inside = np.isin(samples.stack, list(chosen))
     assert inside.any()
     assert (np.isin(flame.node, flame.opportunities[0]) == inside).all()

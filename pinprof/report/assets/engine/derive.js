@@ -182,6 +182,7 @@ function inTime(model, query, selection) {
   const placer = new Placer(model, forest, query.edits);
   const { bundleOf, bundles } = model;
   const samples = model.samples(selection);
+  const weight = selection.inside ?? model.weight;
   const size = samples.length;
   const columns = {
     node: new Int32Array(size),
@@ -200,7 +201,7 @@ function inTime(model, query, selection) {
       columns.node[count] = node;
       columns.cause[count] = bundles.causes[bundle];
       columns.decider[count] = model.decider(bundle);
-      columns.start[count + 1] = columns.start[count] + model.weight[sample];
+      columns.start[count + 1] = columns.start[count] + weight[sample];
       count += 1;
     }
   }

@@ -1,6 +1,7 @@
 // The recording's stacks and samples, and which samples a reader has asked for. Runs in a worker; touches no document.
 
 import { summed, unpackColumns } from "../core/columns.js";
+import { Across } from "./across.js";
 import { sideWeights } from "./change.js";
 
 /** What a sample can be filtered by, beside its event, range and time. */
@@ -23,6 +24,7 @@ export class Model {
     this.weight = columns.weight;
     this.time = summed(columns.time, Float64Array);
     this.range = { path: columns.rangePath, first: columns.rangeFirst, last: columns.rangeLast };
+    this.across = new Across(columns, columns.weight);
     this.#buildTree(columns);
     this.#bundleSamples(columns);
   }
@@ -201,19 +203,24 @@ export class Model {
     return samples.subarray(0, count);
   }
 
-  /** A span of time, and a range: per sample 1 inside both, null for no such limit; and the bundles' weights there. */
+  /** A span of time, and a range: per sample what of it is in both, null for no such limit; and the bundles' weights. */
   within(span, range = -1) {
     const { bundles, bundleOf, weight } = this;
     if (range < 0 && !span) return { inside: null, amounts: bundles.weight };
-    const inside = new Uint8Array(weight.length).fill(range < 0 ? 1 : 0);
+    const inside = new Float64Array(weight.length);
+    if (range < 0) inside.set(weight);
     for (let run = 0; range >= 0 && run < this.range.path.length; run += 1) {
-      if (this.range.path[run] === range) inside.fill(1, this.range.first[run], this.range.last[run]);
+      const { path, first, last } = this.range;
+      if (path[run] === range) inside.set(weight.subarray(first[run], last[run]), first[run]);
     }
+    for (let sample = 0; span && sample < inside.length; sample += 1) {
+      if (this.time[sample] < span[0] || this.time[sample] >= span[1]) inside[sample] = 0;
+    }
+    this.across.overlaps(span, range, (sample, part) => {
+      inside[sample] = part;
+    });
     const amounts = new Float64Array(bundles.length);
-    for (let sample = 0; sample < inside.length; sample += 1) {
-      if (span && (this.time[sample] < span[0] || this.time[sample] >= span[1])) inside[sample] = 0;
-      if (inside[sample]) amounts[bundleOf[sample]] += weight[sample];
-    }
+    for (let sample = 0; sample < inside.length; sample += 1) amounts[bundleOf[sample]] += inside[sample];
     return { inside, amounts };
   }
 

@@ -10,14 +10,22 @@ export function survey(model, query) {
   const ranges = new Float64Array(model.causes * query.ranges);
   const passes = passing(model, query);
   const { inside, amounts } = model.within(query.span);
-  const { bundles, bundleOf, weight } = model;
+  const { bundles, bundleOf, across } = model;
   const { path, first, last } = model.range;
+  const weight = inside ?? model.weight;
   for (let run = 0; run < path.length; run += 1) {
     const base = path[run] * model.causes;
     for (let sample = first[run]; sample < last[run]; sample += 1) {
       const bundle = bundleOf[sample];
-      if (passes[bundle] && (!inside || inside[sample])) ranges[base + bundles.causes[bundle]] += weight[sample];
+      if (passes[bundle] && !across.member[sample]) ranges[base + bundles.causes[bundle]] += weight[sample];
     }
+  }
+  const waits = across.sample.some((sample) => passes[bundleOf[sample]]);
+  for (let range = 0; waits && range < query.ranges; range += 1) {
+    across.overlaps(query.span, range, (sample, part) => {
+      const bundle = bundleOf[sample];
+      if (passes[bundle]) ranges[range * model.causes + bundles.causes[bundle]] += part;
+    });
   }
   let whole = 0;
   for (let bundle = 0; bundle < bundles.length; bundle += 1) {

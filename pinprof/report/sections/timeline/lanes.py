@@ -16,9 +16,9 @@ from pinprof.analyze.extent import is_timed, timed_span
 from pinprof.analyze.groups import group
 from pinprof.base.columns import rows_of
 from pinprof.data.gpu_functions import purpose_of
-from pinprof.data.model import CONTINUED, Capture, Int32
+from pinprof.data.model import Capture, Int32
 from pinprof.report.flame_tables import Numbered
-from pinprof.report.rows import pools, range_threads, thread_names
+from pinprof.report.rows import pools, range_threads, thread_names, threads_in
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes, window_lanes
 from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline
@@ -147,7 +147,7 @@ def _threads(analysis: Run) -> tuple[Threads, dict[str, list[tuple[int, int]]], 
     capture = analysis.capture
     work = capture.sampled_threads
     threshold = QUIET * sum(work.values())
-    active = set(range_threads(capture))
+    active = set(threads_in(*range_threads(capture)))
     # Whom others wait for is to be seen, however little it does besides.
     held = analysis.blame.arrows[:ARROWS] if analysis.blame else ()
     active |= {thread for arrow in held for thread in (arrow.waiter, arrow.holder)} & work.keys()
@@ -236,11 +236,11 @@ def _range_lanes(
     ranges = analysis.capture.ranges
     if not len(ranges):
         return
-    pairs = np.array(range_threads(analysis.capture), np.int64)
+    of_pid, of_tid = range_threads(analysis.capture)
     name = np.array([names.add(text) for text in ranges.name], np.int32)
     style = np.full(len(ranges), styles.add(RANGE), np.int32)
     for (pid, tid), heading in chosen.items():
-        row = np.flatnonzero((pairs[:, 0] == pid) & (pairs[:, 1] == tid) & (ranges.depth < DRAWN_LEVELS))
+        row = np.flatnonzero((of_pid == pid) & (of_tid == tid) & (ranges.depth < DRAWN_LEVELS))
         spans = Spans.single(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
@@ -273,9 +273,9 @@ def _wait_lanes(
     """What each thread waited for while it was off the CPU."""
     samples = analysis.capture.samples
     spans = analysis.capture.spans
-    if samples.wait is None or not spans.any():
+    if not spans.any():
         return
-    waiting = spans[samples.event] & (samples.weight > 0)
+    waiting, begun = spans[samples.event] & (samples.weight > 0), samples.begun
     leaves = np.unique(analysis.attribution.leaf[waiting]).tolist()
     look, text = np.zeros(len(CATEGORIES), np.int32), np.zeros(len(CATEGORIES), np.int32)
     for leaf in leaves:
@@ -286,8 +286,7 @@ def _wait_lanes(
         leaf, begin = analysis.attribution.leaf[mine], samples.time_ns[mine]
         until = np.minimum(begin + samples.weight[mine], end)
         drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
-        total = int((samples.wait[mine] & CONTINUED == 0).sum())
-        yield Lane(heading, "waits", "wait", thin(drawn, INTERVALS).spans, total or len(mine))
+        yield Lane(heading, "waits", "wait", thin(drawn, INTERVALS).spans, int(begun[mine].sum()) or len(mine))
 
 
 def _arrows(analysis: Run, start: int, chosen: Threads) -> Iterator[HeldUp]:
