@@ -21,7 +21,7 @@ from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.ranges.membership import Events, inside, owners, samples_inside
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.selection import Part
-from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
+from pinprof.base.columns import Bool, Int32, Int64, looked_up, pack, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
 from pinprof.data.host_memory import LargeMemory
@@ -68,9 +68,12 @@ def restricted(whole: Attributed, part: Part) -> Attributed:
 def during(whole: Attributed, times: Intervals) -> Attributed:
     """The samples of some times; all else as it is."""
     samples, attribution = whole.capture.samples, whole.attribution
-    clocks = np.array([event.clocks for event in whole.capture.events], np.bool_)[samples.event]
-    # A sample on a processor stands for the time before it.
-    chosen = times.contains(samples.time_ns - np.where(clocks, samples.weight // 2, 0))
+    clocks = looked_up(np.array([event.clocks for event in whole.capture.events], np.bool_), samples.event)
+    chosen = np.empty(len(samples), np.bool_)
+    for part in slices(len(samples), samples.time_ns, samples.weight):
+        # A sample on a processor stands for the time before it.
+        before = np.where(clocks[part], samples.weight[part] // 2, 0)
+        chosen[part] = times.contains(samples.time_ns[part] - before)
     columns = {name: getattr(attribution, name)[chosen] for name in ("leaf", "work", "groups", "heuristic")}
     capture = replace(whole.capture, samples=samples.take(chosen))
     return Attributed(capture, replace(attribution, **columns), whole.calls)

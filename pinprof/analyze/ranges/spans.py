@@ -15,6 +15,7 @@ import numpy as np
 
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
+from pinprof.base.columns import looked_up
 from pinprof.data.model import CONTINUED, Bool, Capture, Int64
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _EVERY_RANGE = -2
 
 def resting(capture: Capture) -> Bool:
     """Per sample, whether it is a wait of a thread without work, and of none whose own time a range takes."""
-    idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)[capture.samples.event]
+    idle = looked_up(np.array([event.name == IDLE_EVENT for event in capture.events]), capture.samples.event)
     return idle & ~np.isin(capture.samples.tid, np.unique(capture.ranges.tid)) if idle.any() else idle
 
 
@@ -55,7 +56,7 @@ def _in_pieces(capture: Capture, whole: Bool | None) -> tuple[Capture, Int64 | N
     """The capture, and per sample which one it was before; None where it is the same capture."""
     samples, ranges = capture.samples, capture.ranges
     spans = capture.spans
-    chosen = spans[samples.event] & (samples.weight > 0) if spans.any() else np.zeros(len(samples), np.bool_)
+    chosen = looked_up(spans, samples.event) & (samples.weight > 0) if spans.any() else np.zeros(len(samples), np.bool_)
     rows = np.flatnonzero(chosen if whole is None else chosen & ~whole)
     if not len(rows) or not len(ranges):
         return capture, None
@@ -73,8 +74,9 @@ def _in_pieces(capture: Capture, whole: Bool | None) -> tuple[Capture, Int64 | N
 def cut_at(capture: Capture, edges: Int64) -> Capture:
     """The same capture with every interval that reaches across an instant in two."""
     samples = capture.samples
-    spans = capture.spans
-    rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
+    spans, rows = capture.spans, np.zeros(0, np.int64)
+    if spans.any():
+        rows = np.flatnonzero(looked_up(spans, samples.event) & (samples.weight > 0))
     if not len(rows) or not len(edges):
         return capture
     low = np.searchsorted(edges, samples.time_ns[rows], "right")
