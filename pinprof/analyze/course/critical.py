@@ -53,11 +53,11 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
         return None
     samples = capture.samples
     spans = looked_up(capture.spans, samples.event)
-    timed = (spans | (samples.event == clock)) & (samples.pid > 0) & (samples.tid > 0)
-    timed &= ~kernel_threads(capture)
+    threads = np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)
+    timed = (spans | (samples.event == clock)) & ~kernel_threads(capture)
+    timed &= looked_up((threads > 0).all(axis=1), capture.thread)
     pids = _program(capture, timed)
-    of_program = np.isin([pid for pid, _ in capture.sampled_threads], pids)
-    timed &= looked_up(of_program, capture.thread)
+    timed &= looked_up(np.isin(threads[:, 0], pids), capture.thread)
     if not timed.any():
         return None
     thread = _driving(calls, pids) if calls is not None else None
@@ -95,7 +95,7 @@ def system_wide(capture: Capture) -> bool:
     """Whether processes of others were recorded: said so, or seen by its idle CPUs."""
     options = [collector.get("options") for collector in capture.manifest.collectors]
     said = any(isinstance(entry, Mapping) and entry.get("system_wide") is True for entry in options)
-    return said or bool((capture.samples.pid == 0).any())
+    return said or any(pid == 0 for pid, _ in capture.sampled_threads)
 
 
 def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:

@@ -73,6 +73,8 @@ def kernel_threads(capture: Capture) -> Bool:
 
 def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:
     """Per range, the process whose events it counts among events of the processes `pids`; EVERYBODY for all."""
+    if not len(ranges):
+        return np.zeros(0, np.int64)
     return np.where(np.isin(ranges.pid, pids) & (ranges.pid > _IDLE_PID), ranges.pid, EVERYBODY).astype(np.int64)
 
 
