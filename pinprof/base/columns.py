@@ -246,16 +246,13 @@ def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
 
 
 def looked_up(values: NDArray[Any], index: NDArray[np.integer]) -> NDArray[Any]:
-    """Per row the value at its index; of a `uniform` index a uniform column, which is read-only.
+    """Per row the value at its index; of a `uniform` index a uniform column, which is read-only, as long ones are.
 
     For other indices than its own, numpy would make a column of 64 bits.
     """
     if index.strides == (0,) and len(index):
         return uniform(values[index[0]], len(index), values.dtype)
-    found = np.empty(len(index), values.dtype)
-    for part in slices(len(index), index):
-        found[part] = values[index[part]]
-    return found
+    return put_together((values[index[part]] for part in slices(len(index), index)), len(index), values.dtype)
 
 
 def in_order(start: Int64) -> Int64 | slice:

@@ -17,7 +17,7 @@ from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, RuleTables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.base.columns import Int8, looked_up, slices
+from pinprof.base.columns import Int8, looked_up, packed, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
@@ -282,7 +282,8 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     counted = looked_up(np.array([event.counted for event in capture.events], np.bool_), samples.event)
     leaf[counted] = role["no place"]
     groups[waiting | counted] = 0
-    return Attribution(leaf, work, decided, groups, loops.staging | loops.polling | loops.copying)
+    heuristic = loops.staging | loops.polling | loops.copying
+    return Attribution(leaf, packed(work), decided, packed(groups), packed(heuristic))
 
 
 def _attribute_waits(

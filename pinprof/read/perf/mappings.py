@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import starmap
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -39,8 +39,7 @@ _USER_END = 1 << 56
 """No processor gives programs addresses beyond."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """One mapped interval [start, end) of an address space."""
 
     start: int
@@ -215,9 +214,10 @@ class AddressSpaces:
         new = Mapping(record.start, record.end, shift, dso)
         version = self._current(record.pid) or self._begin(time, record.pid, [])
         place = version.overlapping(new.start, new.end)
-        displaced = version.mappings[place]
-        if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
-            version = self._begin(time, record.pid, version.mappings)
+        if place.start < place.stop:
+            displaced = version.mappings[place]
+            if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
+                version = self._begin(time, record.pid, version.mappings)
         version.put(new, place)
 
     def _seen(self, pid: int, time: int) -> bool:
