@@ -26,7 +26,7 @@ class Gap:
 
     kind: str
     """`damaged, durations, unfinished, lost, lost-calls, clock, stacks, children, outlived, thinned, timers`,
-    `unsampled`."""
+    `unsampled, switches`."""
     text: str
     """One sentence or two."""
     damaged: bool = False
@@ -112,6 +112,19 @@ def _stacks(capture: Capture) -> Iterator[Gap]:
         )
 
 
+def _switches(capture: Capture) -> Iterator[Gap]:
+    """Recording waits keeps a thread at each switch: no wait has that time, but samples of CPU time do."""
+    taken, samples = capture.losses.switching_ns, capture.samples
+    clocks = [place for place, event in enumerate(capture.events) if event.clocks]
+    spent = max((int(samples.weight[samples.event == place].sum()) for place in clocks), default=0)
+    if taken > LEAST * spent > 0:
+        yield Gap(
+            "switches",
+            f"Recording what threads wait for took at least {format_ns(taken)} of the {format_ns(spent)} of CPU time."
+            " Record with --no-off-cpu to see the program without it.",
+        )
+
+
 def _short_copies(stacks: Mapping[str, object]) -> tuple[int, int, float]:
     """Copies that end before their stack, of how many, and the share from which on that matters."""
     samples, whole, further, copied, cut = (
@@ -162,5 +175,6 @@ def _unsampled(capture: Capture) -> Iterator[Gap]:
 
 GAPS: tuple[Callable[[Capture], Iterator[Gap]], ...] = (
     _damaged, _durations, _unfinished, _processes, _lost, _jumps, _stacks, _thinned, _timers, _unsampled,
+    _switches,
 )  # fmt: skip
 """In the order in which they are shown."""

@@ -387,6 +387,8 @@ class Losses:
     """Samples without any callchain."""
     other_processes: int = 0
     """Samples of processes outside the recorded program, left out of everything else."""
+    switching_ns: int = 0
+    """Time for which the recorder kept threads that leave a processor, to take their stacks; no wait has it."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader about what this capture cannot say."""
     jumps: tuple[str, ...] = ()

@@ -19,8 +19,8 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import write
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.section import Section, ordered
-from pinprof.report.terminal.bounded import SectionLines, bounded
-from pinprof.report.terminal.layout import console_of, plain_console, print_all, rendered
+from pinprof.report.terminal.bounded import bounded, section_lines
+from pinprof.report.terminal.layout import console_of, plain_console, print_all
 
 if TYPE_CHECKING:
     from pinprof.report.page.design import Design
@@ -99,7 +99,7 @@ class Written(Generic[Subject]):
             print_all(self.to_text, console)
             return
         sections = self._chosen(ordered(self.forms.sections, "text"))
-        blocks = [SectionLines(rendered(one.to_text(console), console).splitlines(), one.room) for one in sections]
+        blocks = [section_lines(one.to_text(console), console, one.room) for one in sections]
         write(console.file, bounded([block for block in blocks if block.lines], console, most))
 
     def write(self, form: str, stream: IO[str]) -> None:

@@ -26,6 +26,8 @@ Work = Literal["kernels", "copies"]
 LostFrom = Literal["fault windows", "migration causes"]
 
 GIB = 1 << 30
+LEAST_SIZED = 64 << 10
+"""Bytes of a call on average: below, the call itself is what takes the time, not its bytes."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,10 @@ class CallResult:
 
     @property
     def ns_per_gib(self) -> float | None:
-        """Cost by size; None for calls without one."""
-        return self.time_ns.total / self.size_bytes * GIB if self.size_bytes else None
+        """Cost by size; None for calls without one, and for small ones, whose cost their size does not set."""
+        if not self.size_bytes or self.size_bytes < LEAST_SIZED * self.count:
+            return None
+        return self.time_ns.total / self.size_bytes * GIB
 
 
 @dataclass(frozen=True)

@@ -149,18 +149,19 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     nodes, wakers = np.split(stacks.node, [len(samples)])
     events, event = _events(header.sources, samples.source, off_cpu, counted)
     weights = _weights(header.sources, samples)
-    wait = None
+    clock, wait, switching_ns = samples.clock, None, 0
     if off_cpu:
-        weights = weights.copy()
-        wait = _weigh_waits(weights, samples, off_cpu, raw)
+        clock, weights = clock.copy(), weights.copy()
+        wait = _weigh_waits(clock, weights, samples, off_cpu, raw)
+        switching_ns = int((clock - samples.clock).sum())
     weights, cut = summable(weights)
     sampled = pairs_of(distinct_pairs(samples.pid, samples.tid))
     threads, inherited = kernel_names(tasks, sampled)
-    order, mapped = in_order(samples.clock), _mapped(samples, raw)
-    clock = clock_of(header.sources)
+    order, mapped = in_order(clock), _mapped(samples, raw)
+    sync = clock_of(header.sources)
     notes = [*header.notes, *notes, *of_counters, *cut]
-    if clock.source != "monotonic":
-        notes.append(_UNALIGNED.format(clock.source))
+    if sync.source != "monotonic":
+        notes.append(_UNALIGNED.format(sync.source))
     if not any(source.attr.sample_type & perf.SAMPLE_CALLCHAIN for source in header.sources):
         notes.append("The recording has no call chains. Record with `perf record -g`.")
     if not raw.timed:
@@ -170,7 +171,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
         manifest=facts,
         events=events,
         samples=SampleTable(
-            time_ns=taken(samples.clock, order) if raw.timed else np.zeros_like(samples.clock),
+            time_ns=taken(clock, order) if raw.timed else np.zeros_like(clock),
             pid=taken(samples.pid, order),
             tid=taken(samples.tid, order),
             cpu=taken(samples.cpu, order),
@@ -190,7 +191,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
         exits=_exits(raw.exits, sampled) if raw.timed else ExitTable.empty(),
         strangers=woken.strangers(tasks),
         renamed=changed_names(tasks, sampled) if raw.timed else {},
-        clock=clock,
+        clock=sync,
         losses=Losses(
             lost_samples=raw.lost_samples,
             unknown_records=raw.unknown_records,
@@ -199,6 +200,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             unresolved_frames=stacks.unresolved,
             missing_stacks=int(samples.unchained.sum()),
             other_processes=left_out,
+            switching_ns=switching_ns,
             notes=tuple(notes),
             unsampled=() if manifest else _uninherited(recording, sampled),
             damage=recording.damage,
@@ -329,12 +331,15 @@ def _may_wait(samples: RawSamples, spaces: SpaceTable, off_cpu: list[int]) -> Bo
     return ~switched | (np.isin(samples.pid, np.array(waiting, np.int32)) & (samples.tid > 0))
 
 
-def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> UInt8:
-    """Give each switch-out the time until its thread ran again; per sample READY where it could have run on."""
+def _weigh_waits(clock: Int64, weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> UInt8:
+    """Give each switch-out the moment of leaving and the time until its thread ran again; per sample READY where it
+    could have run on.
+    """
     row = np.flatnonzero(np.isin(samples.source, off_cpu))
     last = max(int(raw.switches.time_ns.max()), int(raw.samples.clock.max(initial=0)))
     waited = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
-    weights[row] = waited.end_ns - samples.clock[row]
+    clock[row] = waited.begin_ns
+    weights[row] = waited.end_ns - waited.begin_ns
     wait = np.zeros(len(weights), np.uint8)
     wait[row] = np.where(waited.ready, READY, 0)
     return wait

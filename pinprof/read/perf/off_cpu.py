@@ -5,6 +5,8 @@
 
 The kernel writes the sample first and the record after it (perf_event_task_sched_out, kernel/events/core.c), so the
 first record of the thread at or after a sample says whether it could have run on, and the next one in ends the wait.
+What lies between the sample and that record is the recorder's: it takes the stack then. So the wait begins at the
+record, unless the sample is older than that takes: thinning joins waits by it.
 The wait of a thread that never comes back ends with the thread, or with the recording.
 """
 
@@ -24,6 +26,8 @@ from pinprof.read.perf.samples import Layouts, sizes_of, words_of
 
 IN, OUT, PREEMPTED = range(3)
 """Values of `Switches.way`: onto a processor, off it to wait, off it while able to run on."""
+LONGEST_SAMPLE_NS = 100_000
+"""What the kernel takes for a stack at most; what a joined wait lasts at least is twenty times as much."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,8 +44,10 @@ class Switches(Table):
 class SwitchOuts:
     """What each switch-out became; columns of the samples' length."""
 
+    begin_ns: Int64
+    """When the thread left its processor; the sample's own time where no record says it."""
     end_ns: Int64
-    """The switch-in; the sample's own time where the thread had ended."""
+    """The switch-in; when it left where the thread had ended."""
     ready: Bool
     """Whether the thread could have run on."""
 
@@ -97,7 +103,8 @@ def waits(
     gone = np.array([exits.get(pair, -1) for pair in pairs_of(thread[mine])], np.int64)
     open_end = np.where(gone >= 0, np.maximum(gone, time_ns), max(end_ns, 0))
     end = np.where(returned, when[back], open_end)
-    return SwitchOuts(np.maximum(end, time_ns), ready)
+    begin = np.where(left & (when[place] <= time_ns + LONGEST_SAMPLE_NS), when[place], time_ns)
+    return SwitchOuts(begin, np.maximum(end, begin), ready)
 
 
 def _first_at_or_after(known: NDArray[Any], when: Int64, mine: NDArray[Any], time_ns: Int64) -> Int64:

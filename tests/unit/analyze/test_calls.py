@@ -12,7 +12,7 @@ import pytest
 from pinprof.analyze import analyze, intervals
 from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, prepare_calls
 from pinprof.analyze.activity.clock import join
-from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
+from pinprof.analyze.activity.results import LEAST_SIZED, ActivityAnalysis, CallResult
 from pinprof.base.columns import narrowed
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.gpu_functions import plain_name, purpose_of
@@ -142,6 +142,8 @@ def test_cost_is_stated_per_gib() -> None:
     found = by_name(exported("pinned"))["cudaHostAlloc"]
     assert found.ns_per_gib == pytest.approx(found.time_ns.total / (3 * 64 * MIB) * GIB)
     assert 300 * MS < found.ns_per_gib < 900 * MS
+    small = replace(found, size_bytes=found.count * (LEAST_SIZED - 1))
+    assert small.ns_per_gib is None, "what takes the time is the call"
     assert by_name(exported("both"))["cudaHostAlloc"].size_bytes is None
     assert by_name(exported("both"))["cudaHostAlloc"].ns_per_gib is None
 

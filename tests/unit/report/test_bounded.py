@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.console import Group
+from rich.text import Text
 
 from pinprof.cli import cli
 from pinprof.report.terminal import bounded as bounded_text
-from pinprof.report.terminal.bounded import MOST_LINES, SectionLines, bounded
-from pinprof.report.terminal.layout import plain_console
+from pinprof.report.terminal.bounded import MOST_LINES, SectionLines, bounded, section_lines
+from pinprof.report.terminal.layout import plain_console, plain_table, rendered, titled
 
 LONG = ("first", 400), ("second", 90), ("third", 3)
 
@@ -43,6 +45,27 @@ def test_a_section_with_more_room_has_more_lines() -> None:
     lines = fitted([*sections(("wide", 300), room=3), *sections(("narrow", 300))])
     wide, narrow = (sum(line.startswith(name) for line in lines) for name in ("wide", "narrow"))
     assert wide > 2 * narrow > 20
+
+
+def test_the_head_of_a_table_is_never_the_last_line_of_a_section() -> None:
+    table = plain_table("count", "bytes")
+    for number in range(50):
+        table.add_row(f"row {number}", "1 GiB")
+    console = plain_console(io.StringIO())
+    parts = [*titled("Blocks", Group(Text("One sentence."), table))]
+    block = section_lines(parts, console, 1)
+    assert "\n".join(block.lines) == rendered(parts, console).rstrip("\n")
+    for most in range(10, 50):
+        lines = fitted([block, *sections(("others", 100))], most)
+        assert len(lines) <= most
+        head = next((place for place, line in enumerate(lines) if "bytes" in line), None)
+        assert head is None or "row 0" in lines[head + 1]
+
+
+def test_what_is_left_over_is_used_and_few_lines_are_shown_rather_than_counted() -> None:
+    lines = fitted(sections(*((f"section {number}", 5) for number in range(3)), ("long", 300)), 40)
+    assert len(lines) == 40
+    assert {f"section {number} 4" for number in range(3)} < set(lines)
 
 
 @pytest.mark.parametrize("count", [0, 1, 29])

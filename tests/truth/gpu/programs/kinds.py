@@ -40,7 +40,7 @@ def cache() -> None:
 def forks() -> None:
     work(0, 0.5)
     memory = torch.ones(512 << 18)
-    assert not torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), 512 << 20, 0)
+    assert int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), 512 << 20, 0)) == 0
     for _ in range(10):
         child = os.fork()  # GUILTY: forks
         if not child:

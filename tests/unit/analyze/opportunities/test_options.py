@@ -59,6 +59,8 @@ EXAMPLES: dict[str, str] = {
     "numba-pinned": of("numba/cuda/cudadrv/devicearray.py", "DeviceNDArray.copy_to_host"),
     "cupy-set": of("cupy/_creation/from_data.py", "asarray"),
     "cupy-get": of("cupy/__init__.py", "asnumpy"),
+    "jax-preallocate": "tsl::BFCAllocator::RegionManager::AddAllocationRegion(void*, unsigned long)@"
+    f"{PACKAGES}/jax_plugins/xla_cuda13/xla_cuda_plugin.so",
     "jax-to-host": of("jax/_src/array.py", "ArrayImpl._value"),
     "jax-to-device": of("jax/_src/api.py", "device_put"),
     "rmm-pool": f"rmm::mr::cuda_memory_resource::do_allocate@{PACKAGES}/librmm/lib64/librmm.so",

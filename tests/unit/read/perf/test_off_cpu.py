@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from pinprof import read
 from pinprof.analyze import analyze
+from pinprof.analyze.completeness import gaps_of
 from pinprof.data import perf_format as perf
 from pinprof.data.model import READY, Capture
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, waits
+from pinprof.read.perf.off_cpu import IN, LONGEST_SAMPLE_NS, OUT, PREEMPTED, Switches, waits
 from tests.support.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer
 
 CLOCK = Spec(sample_type=BASIC | perf.SAMPLE_IDENTIFIER, ids=(1,))
@@ -55,7 +56,7 @@ def off_cpu(capture: Capture) -> list[tuple[int, int, bool]]:
 
 
 @pytest.mark.parametrize("wide", [False, True])
-def test_a_wait_lasts_from_the_sample_to_the_thread_s_next_switch_in(tmp_path: Path, wide: bool) -> None:
+def test_a_wait_lasts_from_the_switch_behind_the_sample_to_the_next_switch_in(tmp_path: Path, wide: bool) -> None:
     capture = read_back(
         tmp_path,
         leave(100), switch(OUT, time=101, wide=wide),
@@ -63,7 +64,8 @@ def test_a_wait_lasts_from_the_sample_to_the_thread_s_next_switch_in(tmp_path: P
         switch(IN, time=150, tid=8, wide=wide), switch(IN, time=400, wide=wide),
         sample(CLOCK, time=410, event_id=1),
     )  # fmt: skip
-    assert off_cpu(capture) == [(100, 300, False), (120, 30, True)]
+    assert off_cpu(capture) == [(101, 299, False), (121, 29, True)]
+    assert capture.losses.switching_ns == 2
     assert [(event.name, event.unit, event.spans) for event in capture.events] == [
         ("cpu-clock", "ns", False), ("off-cpu", "ns", True),
     ]  # fmt: skip
@@ -71,7 +73,27 @@ def test_a_wait_lasts_from_the_sample_to_the_thread_s_next_switch_in(tmp_path: P
 
 def test_a_thread_that_never_comes_back_waits_until_the_recording_ends(tmp_path: Path) -> None:
     capture = read_back(tmp_path, leave(100), switch(OUT, time=101), sample(CLOCK, time=900, tid=8, event_id=1))
-    assert off_cpu(capture) == [(100, 800, False)]
+    assert off_cpu(capture) == [(101, 799, False)]
+
+
+def test_joined_waits_begin_where_their_sample_says_and_no_recorder_has_that_time(tmp_path: Path) -> None:
+    early, late = 100, 100 + LONGEST_SAMPLE_NS + 1
+    capture = read_back(tmp_path, leave(early), switch(OUT, time=late), switch(IN, time=late + 50))
+    assert off_cpu(capture) == [(early, late + 50 - early, False)]
+    assert capture.losses.switching_ns == 0
+
+
+@pytest.mark.parametrize(("each_ns", "said"), [(50_000, "at least 500 µs of the 1 ms of CPU time"), (4_000, "")])
+def test_what_recording_switches_took_is_said_where_it_matters(tmp_path: Path, each_ns: int, said: str) -> None:
+    switches = b"".join(
+        leave(at) + switch(OUT, time=at + each_ns) + switch(IN, time=at + 90_000)
+        for at in range(1_000_000, 2_000_000, 100_000)
+    )
+    capture = read_back(tmp_path, sample(CLOCK, time=900, period=1_000_000, event_id=1), switches)
+    assert capture.losses.switching_ns == 10 * each_ns
+    texts = [gap.text for gap in gaps_of(capture) if gap.kind == "switches"]
+    assert len(texts) == bool(said)
+    assert all(said in text for text in texts)
 
 
 def test_waits_of_damaged_times_still_sum(tmp_path: Path) -> None:
@@ -87,7 +109,7 @@ def test_the_last_switch_of_a_thread_that_has_ended_is_no_wait(tmp_path: Path) -
         tmp_path, leave(50, tid=8), switch(OUT, time=51, tid=8), ends(90, tid=8),
         ends(100), leave(110), switch(OUT, time=111), sample(CLOCK, time=900, tid=9, event_id=1),
     )  # fmt: skip
-    assert off_cpu(capture) == [(50, 40, False), (110, 0, False)]
+    assert off_cpu(capture) == [(51, 39, False), (111, 0, False)]
 
 
 def test_without_switch_records_the_event_stays_what_it_is(tmp_path: Path) -> None:
@@ -114,7 +136,7 @@ def test_kernel_threads_idle_loops_and_dead_threads_do_not_wait(tmp_path: Path) 
         switch(OUT, time=103, tid=3, pid=3), leave(103, tid=-1),
         leave(104), switch(OUT, time=105), switch(IN, time=109),
     )  # fmt: skip
-    assert off_cpu(capture) == [(104, 5, False)]
+    assert off_cpu(capture) == [(105, 4, False)]
 
 
 def test_a_record_too_short_for_its_trailer_is_counted(tmp_path: Path) -> None:
