@@ -83,7 +83,7 @@ def _possible(capture: Capture, calls: Calls | None) -> bool:
     """Whether all times can be: forged ones would overflow, and every sum of them with it."""
     samples = capture.samples
     # They are ordered by time.
-    times = [samples.time_ns[[0, -1]], samples.weight]
+    times = [samples.time_ns[:: max(len(samples) - 1, 1)], samples.weight]
     if calls is not None:
         times += [calls.table.start_ns, calls.table.end_ns]
     within = all(int(column.min(initial=0)) > -LATEST_NS and int(column.max(initial=0)) < LATEST_NS for column in times)

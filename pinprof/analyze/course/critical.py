@@ -55,7 +55,7 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
     spans = looked_up(capture.spans, samples.event)
     threads = np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)
     timed = (spans | (samples.event == clock)) & ~kernel_threads(capture)
-    timed &= looked_up((threads > 0).all(axis=1), capture.thread)
+    timed &= looked_up((threads[:, 0] > 0) & (threads[:, 1] > 0), capture.thread)
     pids = _program(capture, timed)
     timed &= looked_up(np.isin(threads[:, 0], pids), capture.thread)
     if not timed.any():

@@ -31,7 +31,8 @@ _EVERY_RANGE = -2
 
 def resting(capture: Capture) -> Bool:
     """Per sample, whether it is a wait of a thread without work, and of none whose own time a range takes."""
-    idle = looked_up(np.array([event.name == IDLE_EVENT for event in capture.events]), capture.samples.event)
+    idle = np.array([event.name == IDLE_EVENT for event in capture.events], np.bool_)
+    idle = looked_up(idle, capture.samples.event)
     return idle & ~np.isin(capture.samples.tid, np.unique(capture.ranges.tid)) if idle.any() else idle
 
 
