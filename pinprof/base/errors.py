@@ -129,7 +129,7 @@ def system_error(error: OSError) -> PinprofError | None:
         return PinprofError(problem, "With -o, choose a writable place with enough space.", "disk-full")
     if error.errno == errno.EAGAIN:
         remedy = "Raise the limit of processes with `ulimit -u` or in the container's settings."
-        return PinprofError(problem, remedy, "limits")
+        return PinprofError(f"{place}No more processes can be started: {error.strerror}.", remedy, "limits")
     if error.errno == errno.EMFILE:
         return PinprofError(problem, "Raise the limit of open files: `ulimit -n 65536`.", "limits")
     if error.errno == errno.ENFILE:

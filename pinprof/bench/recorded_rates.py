@@ -22,7 +22,7 @@ from pinprof.bench.kept_rates import KeptRates
 from pinprof.data import rates
 from pinprof.data.manifest import Manifest
 from pinprof.data.rates import Rates
-from pinprof.streams import holds_recording, holds_samples
+from pinprof.streams import holds_recording
 from pinprof.streams.store import INSIDE, RATES
 
 NO_CALIBRATION_VARIABLE = "PINPROF_NO_CALIBRATE"
@@ -72,7 +72,7 @@ class RecordedRates:
         if self._calibrating is None or not holds_recording(directory):
             return []
         with_cuda = _saw_cuda(directory)
-        if not with_cuda and (self._short or not holds_samples(directory)):
+        if self._short and not with_cuda:
             return []
         return [name for name in wanted(cuda=with_cuda and not self._running) if name not in self._known.finished]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.base.errors import CollectError, PinprofError, unwritable
+from pinprof.cli.answers import FILE
 from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.progress import working
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pinprof.bench.session import Results
     from pinprof.data.rates import Rates
     from pinprof.report.bench.data import BenchReport
-
-_FILE = click.Path(path_type=Path)
 
 
 class _Group(click.Group):
@@ -54,7 +53,7 @@ class _Group(click.Group):
 @click.option(
     "-o",
     "--output",
-    type=_FILE,
+    type=FILE,
     help="Where to write the pyperf JSON; the page goes next to it (default: bench-DATE.json).",
 )
 @click.option("--force", is_flag=True, help="Replace existing files.")
@@ -102,8 +101,8 @@ def command(
 
 
 @command.command(short_help="Compare two measurements, benchmark by benchmark.")
-@click.argument("before", type=_FILE)
-@click.argument("after", type=_FILE)
+@click.argument("before", type=FILE)
+@click.argument("after", type=FILE)
 def compare(before: Path, after: Path) -> int:
     """Compare two measurements: the ratio of the means of each benchmark, and whether it is significant."""
     from pinprof.bench import compare as comparison

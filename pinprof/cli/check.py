@@ -13,7 +13,7 @@ import click
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli import interrupts
-from pinprof.cli.lines import ALL_LINES, most_lines
+from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ FORMATS = ("text", "json", "markdown", "junit", "sarif", "github", "gitlab")
 """Written out, so that --help imports no report module; a test compares it with `report.check.sections`."""
 
 INIT = "init"
-_FILE = click.Path(path_type=Path)
 _UNNOTICED = 4
 
 
@@ -47,18 +46,16 @@ class _WithProgram(click.Command):
 
 @click.command(cls=_WithProgram)
 @click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[init] CAPTURE… | -- CMD [ARG]…")
-@click.option("--budget", "file", type=_FILE, help="File with the budgets (default: the nearest one).")
-@click.option("--against", type=_FILE, multiple=True, metavar="PATH", help="A recording of the baseline. Repeatable.")
+@click.option("--budget", "file", type=FILE, help="File with the budgets (default: the nearest one).")
+@click.option("--against", type=FILE, multiple=True, metavar="PATH", help="A recording of the baseline. Repeatable.")
 @click.option(
     "--baseline", metavar="CMD", help="Command line of the baseline. Its runs alternate with those of the program."
 )
 @click.option("--time", "duration", default="10m", show_default=True, help="Time limit for running the program.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed for the order of runs.")
-@click.option("--keep", type=_FILE, metavar="FOLDER", help="Keep the captures of the program's runs in this folder.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
-)
-@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; init: pinprof.toml).")
+@click.option("--keep", type=FILE, metavar="FOLDER", help="Keep the captures of the program's runs in this folder.")
+@form_option(FORMATS)
+@click.option("-o", "--output", type=FILE, help="Where to write (default: standard output; init: pinprof.toml).")
 @ALL_LINES
 @click.option("--write", "also", multiple=True, metavar="FORM=FILE", help="Write this format too. Repeatable.")
 @click.option(
@@ -244,20 +241,18 @@ def _write(
     for other, file in files:
         answer.save(other, file)
     answer.save(form, output, most=most)
-    problem = append_summary(checked)
-    if problem:
+    if problem := append_summary(checked):
         say(f"pinprof: {problem}", error=True)
 
 
 def _init(captures: Sequence[Path], output: Path | None) -> int:
     """Write budgets from captures; UsageError where the file exists already."""
     from pinprof import read
-    from pinprof.base import files
-    from pinprof.base.errors import unwritable
     from pinprof.base.settings import OWN
     from pinprof.check.initial import initial
     from pinprof.cli import pipeline
     from pinprof.compare.sides import recordings_of
+    from pinprof.report.export.streams import text_output
 
     if not captures:
         raise click.UsageError("Missing argument 'CAPTURE…'.")
@@ -272,12 +267,8 @@ def _init(captures: Sequence[Path], output: Path | None) -> int:
     text = initial(
         analyses, [path.name for path in paths], "tool.pinprof.budget" if target.name == "pyproject.toml" else "budget"
     )
-    if shown:
-        say(text, end="")
-        return 0
-    try:
-        files.written(target, text)
-    except OSError as error:
-        raise unwritable(target, error) from error
-    say(f"Budgets: {target}")
+    with text_output(target) as file:
+        file.write(text)
+    if not shown:
+        say(f"Budgets: {target}")
     return 0

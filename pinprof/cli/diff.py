@@ -10,7 +10,7 @@ import click
 
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
-from pinprof.cli.lines import ALL_LINES, most_lines
+from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
 
 if TYPE_CHECKING:
     from pinprof.compare.results import Difference
@@ -18,21 +18,17 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "html", "json", "markdown", "folded")
 
-_FILE = click.Path(path_type=Path)
-
 
 @click.command()
-@click.argument("sides", type=_FILE, nargs=-1, metavar="BEFORE AFTER")
+@click.argument("sides", type=FILE, nargs=-1, metavar="BEFORE AFTER")
 @click.option(
-    "--before", type=_FILE, multiple=True, metavar="PATH", help="A recording from before the change. Repeatable."
+    "--before", type=FILE, multiple=True, metavar="PATH", help="A recording from before the change. Repeatable."
 )
 @click.option(
-    "--after", type=_FILE, multiple=True, metavar="PATH", help="A recording from after the change. Repeatable."
+    "--after", type=FILE, multiple=True, metavar="PATH", help="A recording from after the change. Repeatable."
 )
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
-)
-@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; html: pinprof-diff.html).")
+@form_option(FORMATS)
+@click.option("-o", "--output", type=FILE, help="Where to write (default: standard output; html: pinprof-diff.html).")
 @ALL_LINES
 @click.option(
     "--per",
@@ -42,8 +38,8 @@ _FILE = click.Path(path_type=Path)
 @click.option("--event", help="The event to fold (default: the first one).")
 @click.option("--any-program", is_flag=True, help="Compare programs with different names that do the same work.")
 @click.option("--merge-names", is_flag=True, help="Give functions that are compared as one the same name.")
-@click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
-@click.option("--symfs", type=_FILE, help="Directory that holds the recorded binaries.")
+@click.option("--kallsyms", type=FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
+@click.option("--symfs", type=FILE, help="Directory that holds the recorded binaries.")
 def command(
     sides: tuple[Path, ...],
     before: tuple[Path, ...],

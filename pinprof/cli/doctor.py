@@ -10,6 +10,7 @@ import click
 
 from pinprof.base.terminal import say
 from pinprof.cli.progress import working
+from pinprof.machine.process_limits import require_memory
 
 _COMMAND = re.compile(r"`[^`]+`")
 _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
@@ -30,6 +31,7 @@ def command(as_json: bool) -> int:
 
     from rich.text import Text
 
+    require_memory()
     from pinprof.report.terminal.layout import as_typed, console_of, plain_table, tidy
 
     table = plain_table(header=False)

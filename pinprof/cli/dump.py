@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
+from pinprof.cli.answers import FILE, form_option
+
 FORMATS = ("text", "json", "markdown")
 
 
 @click.command()
 @click.option("--pid", type=click.IntRange(1), required=True, help="A running program.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
-)
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write (default: standard output).")
+@form_option(FORMATS)
+@click.option("-o", "--output", type=FILE, help="Where to write (default: standard output).")
 def command(pid: int, form: str | None, output: Path | None) -> None:
     """Show what every thread of a program and of its children does now.
 

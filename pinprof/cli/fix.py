@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from pinprof.base import files
 from pinprof.base.terminal import say
-from pinprof.cli.lines import ALL_LINES, most_lines
+from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
 from pinprof.cli.progress import working
 from pinprof.cli.rounds import ERROR, SEED, TIME, bounds
 
@@ -20,7 +19,7 @@ FORMATS = ("text", "markdown", "json")
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option("--apply", is_flag=True, help="Write what is proven to save into the work tree.")
-@click.option("--patch", type=click.Path(path_type=Path), help="Write what is proven to save as a patch to this file.")
+@click.option("--patch", type=FILE, help="Write what is proven to save as a patch to this file.")
 @click.option("--build", metavar="CMD", help="The command that compiles a program in C or C++, for example 'make'.")
 @click.option("--test", metavar="CMD", help="A command that must succeed with each change, for example 'pytest -x'.")
 @click.option("--same-output", is_flag=True, help="Require the same output to the byte, numbers such as times too.")
@@ -28,7 +27,7 @@ FORMATS = ("text", "markdown", "json")
     "--copy",
     "copied",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="A file or folder that git ignores and the program needs. Repeatable.",
 )
 @click.option(
@@ -42,12 +41,8 @@ FORMATS = ("text", "markdown", "json")
 @ERROR
 @SEED
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
-)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Where to write the answer (default: standard output)."
-)
+@form_option(FORMATS)
+@click.option("-o", "--output", type=FILE, help="Where to write the answer (default: standard output).")
 @ALL_LINES
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[CAPTURE | -- CMD [ARG]…]")
 def command(
@@ -102,10 +97,12 @@ def command(
     )
     with working("Starting") as tell:
         found = session.fix(request, os.environ, tell)
+    from pinprof.report.export.streams import text_output
     from pinprof.report.fix.sections import FORMS as WRITTEN
 
     if patch is not None and found.patch:
-        files.written(patch, found.patch)
+        with text_output(patch) as file:
+            file.write(found.patch)
     form = "json" if as_json else form or form_of(output, FORMATS)
     WRITTEN.of(found).save(form, output, most=most_lines(all_lines=all_lines))
     if patch is not None:

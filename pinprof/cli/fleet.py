@@ -11,6 +11,7 @@ import click
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli import interrupts
+from pinprof.cli.answers import FILE, form_option
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
 FORMATS = ("html", "text", "json", "markdown")
 _PAGE = "pinprof-fleet.html"
 STORE = "pinprof-fleet"
-_FILE = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("given", nargs=-1, required=True, metavar="PATH…")
-@click.option("--store", type=_FILE, default=STORE, show_default=True, help="Folder that keeps the results of reading.")
+@click.option("--store", type=FILE, default=STORE, show_default=True, help="Folder that keeps the results of reading.")
 @click.option(
     "--scheduler", default="", metavar="ADDRESS", help="Address of a Dask scheduler whose workers read the captures."
 )
@@ -34,10 +34,8 @@ _FILE = click.Path(path_type=Path)
     help="Processes that read captures (default: one per CPU where it pays; 0: only this process).",
 )
 @click.option("--memory", default="", metavar="SIZE", help="Memory limit of each process, for example 4GB.")
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise html)."
-)
-@click.option("-o", "--output", type=_FILE, help=f"Where to write (default: {_PAGE}; others: standard output).")
+@form_option(FORMATS, "html")
+@click.option("-o", "--output", type=FILE, help=f"Where to write (default: {_PAGE}; others: standard output).")
 @click.option(
     "--pages",
     type=click.IntRange(0),

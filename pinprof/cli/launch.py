@@ -16,7 +16,7 @@ import click
 from pinprof.base.errors import CaptureError, PinprofError, UsageError, system_error
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
-from pinprof.cli.lines import most_lines
+from pinprof.cli.answers import most_lines
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 
@@ -214,7 +214,7 @@ def _rank_pages(page: Path, captures: Sequence[Path], launch: Launch, options: R
 
     place = page.with_name(f"{page.stem}-ranks")
     try:
-        place.mkdir(exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     except OSError:
         return {}
     links = {}

@@ -53,12 +53,12 @@ class MetricsFile:
         self._reader: _Reader | None = None
         self._asked: _Asked | None = None
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._write()
         except OSError as error:
             raise UsageError(
-                f"--metrics {path} can't be written: {error.strerror}.", "Give a file in a folder that exists.",
-                "metrics",
-            ) from error  # fmt: skip
+                f"--metrics {path} can't be written: {error.strerror}.", "Give a file that you can write.", "metrics"
+            ) from error
 
     def look(self, recorder: FlightRecorder, captures: int) -> None:
         """Take what the reader has said, give it the next window if it is time, and write the file."""

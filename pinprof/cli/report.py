@@ -12,9 +12,10 @@ from pinprof.base.errors import CaptureError, UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli import launch
-from pinprof.cli.lines import ALL_LINES, most_lines
+from pinprof.cli.answers import ALL_LINES, FILE, most_lines
 from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import measured, working
+from pinprof.machine.process_limits import require_memory
 
 if TYPE_CHECKING:
     from pinprof.analyze import Run
@@ -34,25 +35,24 @@ COLLAPSE_STYLES = ("pinprof", "flamegraph")
 DAMAGED = 5
 """Exit status where a recording is damaged: the report is written, and does not show all of the run."""
 
-_FILE = click.Path(path_type=Path)
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
-@click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="PATH...")
+@click.argument("paths", type=FILE, nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--format",
     "form",
     type=click.Choice(FORMATS),
     help="Write only this format (default: by the ending of -o, otherwise the summary and the page).",
 )
-@click.option("-o", "--output", type=_FILE, help="Output file (default: standard output; pages: next to PATH).")
-@click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
-@click.option("--symfs", type=_FILE, help="Directory that holds the recorded binaries.")
-@click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
+@click.option("-o", "--output", type=FILE, help="Output file (default: standard output; pages: next to PATH).")
+@click.option("--kallsyms", type=FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
+@click.option("--symfs", type=FILE, help="Directory that holds the recorded binaries.")
+@click.option("--ranges", type=FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
 @click.option(
     "--torch",
-    type=_FILE,
+    type=FILE,
     multiple=True,
     help="A memory snapshot of PyTorch, or torch.cuda.host_memory_stats() as JSON. Repeatable.",
 )
@@ -110,6 +110,7 @@ def command(
 
     Exit status: 5 if a recording is damaged. The report says first what is missing.
     """
+    require_memory()
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:

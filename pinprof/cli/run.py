@@ -10,6 +10,7 @@ import click
 from pinprof.base.terminal import say
 from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.recording import record, recording_options
+from pinprof.machine.process_limits import require_memory
 
 
 class _Command(click.Command):
@@ -64,6 +65,7 @@ def command(
     from pinprof import scenario
     from pinprof.base.units import parse_bytes
 
+    require_memory()
     name, variant = scenario.resolve(name, variant)
     chosen = scenario.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
     scenario.load(name).spec.chosen(variant)

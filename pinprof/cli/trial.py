@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from pinprof.base.terminal import say
-from pinprof.cli.lines import ALL_LINES, most_lines
+from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
 from pinprof.cli.progress import working
 from pinprof.cli.rounds import ERROR, SEED, TIME, bounds
 
@@ -34,15 +34,8 @@ FORMATS = ("text", "markdown", "json", "html")
 )
 @click.option("--same-output", is_flag=True, help="Require the same output with each cure.")
 @SEED
-@click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Where to write (default: standard output; html: pinprof-try.html).",
-)
+@form_option(FORMATS)
+@click.option("-o", "--output", type=FILE, help="Where to write (default: standard output; html: pinprof-try.html).")
 @ALL_LINES
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(

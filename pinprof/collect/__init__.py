@@ -5,10 +5,10 @@
     run.py          one run, start to end
     trouble.py      what pinprof cannot do, which never keeps the program from running
     within.py       the same of this process, by itself
-    program.py      the program behind its gate; attach.py: one that runs already
+    program.py      the program behind its gate; timed.py: for a part of its run; attach.py: one that runs already
     recorder.py     a tool's process
     own_processes.py  those of pinprof's own code
-    session.py      signals, and waiting for all processes
+    session.py      signals (signals.py), and waiting for all processes; idle.py: what is prepared meanwhile
     proc.py         what /proc says of processes
     control.py      perf's control FIFOs, which the native collector obeys too
     native/         pinprof's own collector; calls.py: CUDA calls beside any sampler
@@ -20,21 +20,22 @@
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
     inside.py       CUDA calls seen from inside the program; late.py: from inside this one
-    nvtx/           NVTX ranges without nsys
-    cupti/          what the GPU did without nsys
+    nvtx.py         NVTX ranges without nsys
+    cupti.py        what the GPU did without nsys
     uvm/            managed memory by the driver's own events
     python.py       Python functions and lines: whose work each interpreter's are
     python_frames/  the process that reads frames of CPython 3.11 to 3.15 from outside
     py_spy.py       py-spy beside the program, for older ones
     py_spy_keeper.py, py_spy_trace.py  the process that runs it; what it writes
-    memory.py       memory over time
+    memory.py       memory over time; mappings.py: what it is of; placement.py: on which nodes it lies
+    pace.py         how much may be written
     process_notes.py  processes that outlive the program, or have another clock
     kallsyms.py     the kernel's symbols
     limits.py       what no recorder of samples can record, and what the system leaves to recorders
     permission.py   what the kernel lets us do, and what to change where it does not
     cuda_libraries.py  where a program finds CUDA's functions
     counters.py     exact counters around a run
-    host.py         machine facts for the manifest
+    host.py         machine facts for the manifest; clocks.py: the time of day
 
 What it leaves behind is the capture directory (store.py).
 """
@@ -76,6 +77,11 @@ def load(name: str) -> Collector:
 def chosen(request: RecordRequest) -> tuple[Collector, ...]:
     """The collectors of a request; the one that launches the program comes first."""
     return tuple(sorted(map(load, request.collectors), key=lambda collector: not collector.launches))
+
+
+def cuda_traced(request: RecordRequest) -> bool:
+    """Whether a collector records CUDA calls, NVTX ranges and the GPU's work by itself."""
+    return any(part.traces_cuda for part in chosen(request))
 
 
 def parse_names(text: str) -> tuple[str, ...]:

@@ -14,11 +14,13 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from pinprof.base import files
 from pinprof.base.errors import CollectError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.program import HeldSignals, Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
+from pinprof.machine.libraries import INSIDE
 
 SAMPLES_LOST = "CPU time, page faults and waits are not recorded"
 
@@ -36,6 +38,16 @@ class Setup:
     """The program's."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the manifest."""
+
+    def agent(self, name: str) -> tuple[Path, Path]:
+        """The agent, and the capture's folder NAME for what it writes; ToolMissing or CollectError without these."""
+        library, folder = INSIDE.find(), (self.directory / name).resolve()
+        try:
+            folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
+        except OSError as error:
+            raise CollectError(f"{error.strerror}.", "", "output") from error
+        self.places.callback(files.remove_empty, folder)
+        return library, folder
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pinprof.base import files
-from pinprof.base.errors import CollectError, ToolMissing
-from pinprof.collect import chosen, host
+from pinprof.base.errors import CollectError, PinprofError
+from pinprof.collect import cuda_traced, host
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
@@ -61,7 +60,7 @@ def _check(request: RecordRequest) -> None:
 
 def _refusal(request: RecordRequest, environment: Mapping[str, str]) -> str:
     """Why the work of the GPU is left to another tool; empty where it is not."""
-    if any(part.traces_cuda for part in chosen(request)):
+    if cuda_traced(request):
         return "Nsight Systems already records the GPU's work, and two tools can't do so at once."
     given = environment.get(LIBRARY_VARIABLE, "")
     if given and not Path(given).name.startswith(INSIDE.prefix):
@@ -75,19 +74,15 @@ def _join(setup: Setup) -> Sequence[Tool]:
     environment = setup.environment
     for name in (FOLDER_VARIABLE, BUDGET_VARIABLE, WINDOWS_VARIABLE):
         environment.pop(name, None)  # under another pinprof they are that one's
-    if request.gpu == "off" or request.pid or request.own_process or any(part.traces_cuda for part in chosen(request)):
+    if request.gpu == "off" or request.pid or request.own_process or cuda_traced(request):
         return []
     if reason := _refusal(request, environment):
         setup.notes.append(f"The GPU's work was not recorded. {reason}")
         return []
     try:
-        library = INSIDE.find()
-        folder = (setup.directory / store.GPU).resolve()
-        folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
-    except ToolMissing as error:
+        library, folder = setup.agent(store.GPU)
+    except PinprofError as error:
         setup.notes.append(f"The GPU's work was not recorded: {error}")
-    except OSError as error:
-        setup.notes.append(f"The GPU's work was not recorded: {error.strerror}.")
     else:
         found = candidates(find_program(request.command[0]), environment)
         environment |= {
@@ -99,7 +94,6 @@ def _join(setup: Setup) -> Sequence[Tool]:
                 environment[WINDOWS_VARIABLE] = "1"
         elif records_events(request):
             environment[BUDGET_VARIABLE] = str(_ANY)
-        setup.places.callback(files.remove_empty, folder)
     return []
 
 

@@ -142,7 +142,7 @@ def nvidia_driver() -> str | None:
 
 def gpus() -> list[dict[str, Any]]:
     """Each NVIDIA GPU: what nvidia-smi says, else what the driver's /proc files say, with its place in sysfs."""
-    return [gpu | _place(gpu.get("pci")) for gpu in _from_nvidia_smi() or _from_proc()]
+    return [gpu | {"numa_node": _numa_node(gpu.get("pci"))} for gpu in _from_nvidia_smi() or _from_proc()]
 
 
 def cuda_driver() -> str | None:
@@ -178,15 +178,12 @@ def _from_proc() -> list[dict[str, Any]]:
     return cards
 
 
-def _place(pci: str | None) -> dict[str, Any]:
-    """NUMA node and link of a PCI device from sysfs; the link only where nvidia-smi is missing."""
-    match = re.search(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])$", pci or "")
-    if not match:
-        return {"numa_node": None}
-    device = _SYS / "bus/pci/devices" / f"{match[1]}:{match[2]}".lower()
-    node = number(device / "numa_node")
+def _numa_node(pci: str | None) -> int | None:
+    """The NUMA node of a PCI device, as sysfs has it."""
+    match = re.search(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$", pci or "")
+    node = number(_SYS / "bus/pci/devices" / match[0].lower() / "numa_node") if match else None
     # The kernel says -1 where the firmware does not tell.
-    return {"numa_node": node if node is not None and node >= 0 else None}
+    return node if node is not None and node >= 0 else None
 
 
 def _known(value: str) -> str | None:

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof.base import files
 from pinprof.base.errors import CollectError, ToolMissing
-from pinprof.collect import chosen, permission
+from pinprof.collect import cuda_traced, permission
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.late import LateAgent
 from pinprof.collect.program import find_program
@@ -85,7 +84,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
     if "timers" not in request.collectors:
         environment.pop(RATE_VARIABLE, None)
     sampled = RATE_VARIABLE in environment
-    traced = not request.cuda_calls or any(part.traces_cuda for part in chosen(request))
+    traced = not request.cuda_calls or cuda_traced(request)
     if request.inside == "off" or (traced and not sampled):
         return []
     if request.own_process:
@@ -95,14 +94,12 @@ def _join(setup: Setup) -> Sequence[Tool]:
     given = [path for path in environment.get(PRELOAD, "").replace(" ", ":").split(":") if path]
     others = [path for path in given if not Path(path).name.startswith(INSIDE.prefix)]
     try:
-        library = INSIDE.find()
-        folder = (setup.directory / store.INSIDE).resolve()
-        folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
+        library, folder = setup.agent(store.INSIDE)
     except ToolMissing as error:
         if request.inside == "on" or permission.probes_refused():
             setup.notes.append(f"CUDA calls were not recorded from inside: {error}")
-    except OSError as error:
-        setup.notes.append(f"CUDA calls were not recorded from inside: {error.strerror}.")
+    except CollectError as error:
+        setup.notes.append(f"CUDA calls were not recorded from inside: {error}")
     else:
         if set(str(library)) & set(" :"):
             setup.notes.append(
@@ -114,7 +111,6 @@ def _join(setup: Setup) -> Sequence[Tool]:
         environment |= {PRELOAD: ":".join([*others, for_glibc(library)]), AGENT_VARIABLE: str(folder)}
         options = [_ALLOWS_OTHERS, *filter(None, [environment.get(_SANITIZER)])]
         environment[_SANITIZER] = ":".join(dict.fromkeys(options))
-        setup.places.callback(files.remove_empty, folder)
     return []
 
 

@@ -9,9 +9,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof.base import files
-from pinprof.base.errors import ToolMissing
-from pinprof.collect import chosen
+from pinprof.base.errors import PinprofError
+from pinprof.collect import cuda_traced
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.machine.libraries import INSIDE
 from pinprof.streams import store
@@ -30,22 +29,17 @@ def _join(setup: Setup) -> Sequence[Tool]:
     given = os.environ.get(LIBRARY_VARIABLE)
     # Under another pinprof, both variables are that one's.
     nested = setup.environment.pop(FOLDER_VARIABLE, None) is not None
-    if setup.request.own_process or any(part.traces_cuda for part in chosen(setup.request)):
+    if setup.request.own_process or cuda_traced(setup.request):
         return []
     if given is not None and not (nested and Path(given).name.startswith(INSIDE.prefix)):
         reason = f"{LIBRARY_VARIABLE} is set, so NVTX ranges go to that library and not into the capture."
     else:
         try:
-            library = INSIDE.find()
-            folder = (setup.directory / store.NVTX).resolve()
-            folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
-        except ToolMissing as error:
+            library, folder = setup.agent(store.NVTX)
+        except PinprofError as error:
             reason = f"NVTX ranges are not recorded: {error}"
-        except OSError as error:
-            reason = f"NVTX ranges are not recorded: {error.strerror}."
         else:
             setup.environment.update({LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder)})
-            setup.places.callback(files.remove_empty, folder)
             return []
     if not setup.request.region_only:  # a scenario writes its ranges itself
         setup.notes.append(reason)

@@ -151,7 +151,7 @@ def find_perf() -> Perf:
             break
     else:
         raise ToolMissing(
-            "perf is not installed.",
+            f"{places[0]} does not run." if places[0] else "perf is not installed.",
             "Install it: `apt install linux-perf` (Debian), `apt install linux-tools-$(uname -r)` (Ubuntu), "
             "`dnf install perf` (Fedora, RHEL).",
             "perf-missing",

@@ -179,12 +179,19 @@ def symbols_hidden() -> CollectError:
     place, restrict = here(), small_files.number(KPTR_RESTRICT)
     no_names = "so kernel frames have no names"
     if not KALLSYMS.exists():
-        remedy = place.flags("SYSLOG") if place.kind == "gVisor" else "Use a kernel with CONFIG_KALLSYMS."
+        remedy = (
+            place.flags("SYSLOG") if place.kind == "gVisor"
+            else "Use a kernel with CONFIG_KALLSYMS." if Path("/proc/self").exists()
+            else "Run `mount -t proc proc /proc`."
+        )  # fmt: skip
         return _denied(f"There is no {KALLSYMS} here, {no_names}.", remedy)
     if restrict == _HIDDEN_FROM_ALL:
         why = f"kernel.kptr_restrict is {restrict}, which hides the kernel's addresses from root as well"
         return _denied(f"{why}, {no_names}.", place.setting("kernel.kptr_restrict=1"))
-    level = f", kernel.perf_event_paranoid is {paranoid()}" if restrict == 0 else ""
+    if place.may("SYSLOG"):
+        problem = f"{KALLSYMS} shows no addresses, although pinprof has CAP_SYSLOG, {no_names}."
+        return _denied(problem, f"Look for a mount over it (`findmnt {KALLSYMS}`), or for a security module (`dmesg`).")
+    level = f", kernel.perf_event_paranoid is {paranoid()}" if restrict == 0 and paranoid() is not None else ""
     problem = f"The kernel hides its addresses (kernel.kptr_restrict is {restrict}{level}), {no_names}."
     by_command = place.setting("kernel.kptr_restrict=0", "kernel.perf_event_paranoid=1")
     if place.user_namespace or place.slurm:

@@ -113,8 +113,6 @@ class Placement:
             changed = process.had_pages and steady and abs(size - process.seen) >= LEAST_BYTES
             if passed >= gap and (changed or passed >= max(process.interval, gap)):
                 due.append((process.looked, pid))
-        for pid in self._processes.keys() - resident.keys():
-            del self._processes[pid]
         return min(due)[1] if due and now >= self._due else None
 
     def _pages(self, pid: int, until: float) -> Iterator[Point]:

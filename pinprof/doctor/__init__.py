@@ -42,9 +42,10 @@ def verdict(results: Sequence[Check]) -> str:
         del gives["kernel symbols"]
     has = [text for name, text in gives.items() if name in given]
     lacks = [text for name, text in gives.items() if name not in given]
+    place = "" if "captures" in given else " The current folder can't take it: give -o PATH."
     if not lacks:
-        return "Recording works here, with everything."
-    return f"A recording here has {_listed(has) or 'memory over time'}, but no {_listed(lacks)}: see !."
+        return f"Recording works here, with everything.{place}"
+    return f"A recording here has {_listed(has) or 'memory over time'}, but no {_listed(lacks)}: see !.{place}"
 
 
 def _listed(words: Sequence[str]) -> str:

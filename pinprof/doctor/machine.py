@@ -75,7 +75,7 @@ def _link() -> Check:
 def _thp() -> Check:
     enabled = host.chosen(small_files.text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
     if enabled is None:
-        return Check("transparent huge pages", "info", "not in this kernel")
+        return Check("transparent huge pages", "info", "unknown: the kernel has none, or /sys is not mounted")
     if enabled == "never":
         command = "`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`"
         fix = f"{'On the host, run' if whereabouts.here().contained else 'Run'} {command}."
@@ -91,7 +91,7 @@ def _numa() -> Check:
         found += f"; GPUs at node {', '.join(map(str, places))}"
     if nodes and nodes > 1:
         return Check("NUMA", "info", found, f"Compare with `numactl -N {places[0] if places else 0} pinprof run …`.")
-    return Check("NUMA", "ok", found)
+    return Check("NUMA", "ok" if nodes else "info", found)
 
 
 def _memory() -> Check:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 
 from pinprof.base.errors import ToolMissing
-from pinprof.collect import host, kallsyms, permission, py_spy
+from pinprof.collect import host, kallsyms, permission, py_spy, python
+from pinprof.collect.collector import SAMPLES_LOST
 from pinprof.collect.cupti import candidates
 from pinprof.collect.limits import max_sample_rate
 from pinprof.collect.native import tracefs
@@ -17,7 +17,7 @@ from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.uvm import beside, driver
 from pinprof.doctor import probe
 from pinprof.doctor.check import Check, lacking
-from pinprof.doctor.rehearsal import Rehearsal
+from pinprof.doctor.rehearsal import Rehearsal, unwritable
 from pinprof.machine import small_files
 from pinprof.machine.libraries import FRAMES, INSIDE, UNWINDING, Library
 
@@ -25,26 +25,26 @@ _LOOK = "Record a program; the capture's notes and its collector.log say more."
 _EXECUTABLE = "Set XDG_CACHE_HOME to a folder that is not mounted with noexec."
 
 
-def _unseen(name: str, found: Rehearsal, what: str, gain: str) -> Check:
-    """What is permitted, and not in the rehearsal."""
+def _unseen(name: str, found: Rehearsal, what: str, gain: str, lost: str = SAMPLES_LOST) -> Check:
+    """What is permitted, and not in the rehearsal; `lost`: how that says so."""
     if found.problem:
         return Check(name, "info", "permitted, but not tried")
-    return Check(name, "warning", f"permitted, but a rehearsal has no {what}", _LOOK, gain)
+    problem, remedy = next((one for one in found.said if one[0].startswith(lost)), ("", ""))
+    because = problem.replace(lost, "", 1)  # `: …`
+    return Check(name, "warning", f"permitted, but a rehearsal has no {what}{because}", remedy or _LOOK, gain)
 
 
 def _recording(found: Rehearsal) -> Check:
     if found.problem:
-        return Check("recording", "problem", f"A program can't be recorded. {found.problem}", found.remedy)
+        return Check("recording", "problem", f"A rehearsal of a recording has failed. {found.problem}", found.remedy)
     return Check("recording", "ok", "a program was recorded as a rehearsal")
 
 
 def _place_of_captures(_: Rehearsal) -> Check:
-    try:
-        with tempfile.TemporaryFile(dir="."):
-            return Check("captures", "ok", "can be written into the current folder")
-    except OSError as error:
-        found = f"the current folder can't be written: {error.strerror}"
-        return Check("captures", "warning", found, "Change to a writable folder, or give -o PATH to `pinprof record`.")
+    if why := unwritable():
+        fix = "Change to a writable folder, or give -o PATH to `pinprof record`."
+        return Check("captures", "warning", f"the current folder can't be written: {why}", fix)
+    return Check("captures", "ok", "can be written into the current folder")
 
 
 def _native(found: Rehearsal) -> Check:
@@ -67,9 +67,7 @@ def _native(found: Rehearsal) -> Check:
 def _timers(found: Rehearsal) -> Check:
     """What samples where perf events are not permitted, or not the kernel's."""
     if found.timers and found.samples:
-        return Check(
-            TIMERS, "ok", "inside the program; they sample its CPU time where all of it can't be seen from outside"
-        )
+        return Check(TIMERS, "ok", "inside the program; they sample its CPU time, of which perf events see less here")
     return Check(TIMERS, "info", "not used: perf events do more" if found.samples else "not used")
 
 
@@ -115,7 +113,7 @@ def _python_lines(found: Rehearsal) -> Check:
     if not found.samples and permission.sampling_errno(kernel=False):
         return Check(name, "info", "pinprof can read them, but without samples only CUDA calls have lines")
     if not found.python:
-        return _unseen(name, found, "Python lines", gain)
+        return _unseen(name, found, "Python lines", gain, python.COLLECTOR.lost)
     path = py_spy.find_py_spy()
     if path is None:
         return Check(name, "ok", "CPython 3.11 to 3.15; older versions need py-spy", py_spy.INSTALL)

@@ -1,4 +1,4 @@
-"""A rehearsal: a recording of a small program in a temporary folder, and what it has.
+"""A rehearsal: a recording of a small program, made where recordings go, and what it has.
 
 It is made by `pinprof record` itself, in a process of its own with a limit of time, so nothing that can go wrong in a
 recording can stop or hang who asks.
@@ -7,20 +7,26 @@ recording can stop or hang who asks.
 from __future__ import annotations
 
 import json
+import re
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pinprof.base import files
 from pinprof.base.errors import PinprofError, ToolMissing, system_error
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.collect.trouble import UNRECORDED
 from pinprof.machine.children import Limits, finding_pinprof, ran
 from pinprof.machine.libraries import FRAMES, INSIDE, UNWINDING, Library
+from pinprof.machine.process_limits import require_memory
 
 LIMIT_S = 60.0
 """It takes a second where nothing else runs."""
 _KERNEL = 1
+_SLUG = re.compile(r" \[[\w-]+\]$")
 _CLOCK, _TIMER = "cpu-clock", "cpu-timer"
 _PROGRAM = """
 import ctypes, json, mmap, sys, threading, time
@@ -50,6 +56,8 @@ class Rehearsal:
     problem: str = ""
     """Why there is none."""
     remedy: str = ""
+    said: tuple[tuple[str, str], ...] = ()
+    """What it lacks, in its own words, each with what helps."""
     timers: bool = False
     """Timers inside the program sampled it."""
     samples: int = 0
@@ -71,11 +79,22 @@ class Rehearsal:
 def rehearsed() -> Rehearsal:
     """Record the program, and look into its capture."""
     try:
-        with files.temporary_folder() as folder:
-            return _recorded(Path(folder))
+        if not Path("/proc/self").exists():
+            return Rehearsal("/proc is not mounted.", "Run `mount -t proc proc /proc`.")
+        with files.temporary_folder(None if unwritable() else ".") as folder:
+            return _recorded(folder)
     except (OSError, PinprofError) as error:
         known = error if isinstance(error, PinprofError) else system_error(error)
         return Rehearsal(known.problem, known.remedy) if known else Rehearsal(f"{error}.", "See the message.")
+
+
+def unwritable() -> str:
+    """Why the current folder, where recordings go, can't be written; empty where it can."""
+    try:
+        with tempfile.TemporaryFile(dir="."):
+            return ""
+    except OSError as error:
+        return error.strerror or str(error)
 
 
 def _recorded(folder: Path) -> Rehearsal:
@@ -85,13 +104,16 @@ def _recorded(folder: Path) -> Rehearsal:
     command += ["--no-report", "--no-calibrate", "--", sys.executable, "-I", "-S", "-c", _PROGRAM]
     done = ran([*command, INSIDE.prefix, *libraries], Limits(LIMIT_S), finding_pinprof(), errors=True)
     lines = done.output.splitlines()
+    said = _said(lines)
     if done.stopped or not (folder / "rehearsal.pinprof").exists():
-        problem = f"It {done.stopped}." if done.stopped else _last_word(lines) or "It left no capture."
-        return Rehearsal(problem, "Run `pinprof record -- true` to see what happens.")
+        unsaid = (f"It {done.stopped}." if done.stopped else "It left no capture.", "")
+        problem, remedy = said[-1] if said and not done.stopped else unsaid
+        return Rehearsal(problem, remedy or "Run `pinprof record -- true` to see what happens.")
     # A program that was stopped has said nothing.
     told = next((line for line in lines if line.startswith("{")), '{"inside": false, "loaded": []}')
     program: dict[str, Any] = json.loads(told)
-    return _seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"])
+    require_memory()
+    return replace(_seen(folder / "rehearsal.pinprof", program["inside"], program["loaded"]), said=said)
 
 
 def _seen(capture: Path, inside: bool, loaded: Sequence[str]) -> Rehearsal:
@@ -126,7 +148,8 @@ def _found(library: Library) -> Path | None:
         return None
 
 
-def _last_word(lines: Sequence[str]) -> str:
-    """The last message of pinprof's own, without its slug."""
-    said = [line for line in lines if line.startswith("pinprof: ")]
-    return said[-1].removeprefix("pinprof: ").rpartition(" [")[0] if said else ""
+def _said(lines: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The messages of pinprof's own: what is wrong, and what to do."""
+    said = [_SLUG.sub("", line).removeprefix("pinprof: ") for line in lines if line.startswith("pinprof: ")]
+    parted = (text.removeprefix(f"{UNRECORDED}: ").partition(". ") for text in said)
+    return tuple((f"{problem}." if remedy else problem, remedy) for problem, _, remedy in parted)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.base.errors import ToolMissing
-from pinprof.collect import RecordRequest, nvtx
+from pinprof.collect import RecordRequest, collector, nvtx
 from pinprof.collect.collector import Setup
 from pinprof.machine.libraries import INSIDE, Library, compiler
 from pinprof.read import ReadOptions, read
@@ -343,7 +343,7 @@ def test_without_library_and_compiler_the_recording_goes_on_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(nvtx.LIBRARY_VARIABLE, raising=False)
-    monkeypatch.setattr(nvtx, "INSIDE", not_built(tmp_path))
+    monkeypatch.setattr(collector, "INSIDE", not_built(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     setup = joined(tmp_path)

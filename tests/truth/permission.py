@@ -40,6 +40,7 @@ SITUATIONS = {
     "Podman": f"capabilities={PODMAN} refuse=EPERM:{DENIED}",
     "Kubernetes, restricted": f"user={NOBODY} refuse=EPERM:{DENIED}",
     "rented, no ptrace": f"capabilities={DOCKER} refuse=EPERM:{DENIED},{_READING}",
+    "no reading from outside": f"capabilities={CAPABILITIES} refuse=EPERM:{_READING}",
     "nobody, level 2": f"user={NOBODY}",
     "nobody, level 3": f"user={NOBODY} paranoid=3",
     "nobody, level 4": f"user={NOBODY} paranoid=4",

@@ -6,7 +6,8 @@
     perf_file.py    the file
     existing.py     records of what existed before: processes, mappings, the kernel
     opened.py       the events, open on every CPU
-    thinning.py     fewer records with the same sums
+    unwinding.py    complete stacks on the way there; batches.py: sizes of batched calls
+    thinning.py     fewer records with the same sums; short_lived.py: of threads that end soon
     bounded.py      how many of them, so that the file keeps to its size (../pace.py)
     sampler.py      opens, reads, writes; a process of its own (`python -m pinprof.collect.native`)
     attached.py     that process as a recording tool

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pinprof import __version__
-from pinprof.collect import chosen, permission
+from pinprof.collect import cuda_traced, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.inside import AGENT_VARIABLE
@@ -34,7 +34,7 @@ _SAID_FACTS = ("recording_cpu_ns", "lost_records", "probes")
 def _join(setup: Setup) -> Sequence[Tool]:
     """A tracer, unless there is no CUDA, nothing is wanted, or a collector records calls itself."""
     request = setup.request
-    if not request.cuda_calls or not tracefs.supported() or any(part.traces_cuda for part in chosen(request)):
+    if not request.cuda_calls or not tracefs.supported() or cuda_traced(request):
         return []
     if AGENT_VARIABLE in setup.environment or request.own_process:
         return []  # the agent sees them, or says why not

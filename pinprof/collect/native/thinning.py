@@ -3,7 +3,7 @@
     samples with a period       of a thread, one in 2^n; its period becomes the sum of all since the one before
     samples without             the same; the upper half of its CPU field counts the samples left out (samples.py)
     waits                       of a thread, short ones are joined until they are 4 ms together, or 8: the last one
-                                is kept, and begins earlier by the length of those left out
+                                is kept, and begins earlier by the length of those left out, its sample with it
     wake-ups                    those that end a wait which is kept, or one that began before thinning
 
 All threads are thinned alike, and the sums of every thread with a kept sample stay what they were: what is left over
@@ -85,7 +85,10 @@ class _Wait:
     """A wait that has begun."""
 
     since_ns: int
+    """When the stack was taken, and then when the thread left."""
     sample: bytes
+    sampling_ns: int = 0
+    """From the one to the other: the recorder's own, as off_cpu.py says, and in no wait."""
     out: bytes = b""
     wakings: list[bytes] = field(default_factory=list)
 
@@ -317,7 +320,7 @@ class Thinner:
             elif wait is None or (what == _IN and not wait.out) or (what == _OUT and wait.out):
                 yield record
             elif what == _OUT:
-                wait.out = record
+                wait.out, wait.sampling_ns, wait.since_ns = record, when - wait.since_ns, when
             else:
                 del self._open[tid]
                 yield from self._back(tid, wait, when, record, longest)
@@ -355,13 +358,15 @@ class Thinner:
         joined = self._joined.get(tid, _Joined())
         self._joined[tid] = _Joined(kept=True)
         self.counts.add(OFF_CPU, kept=True)
-        yield _earlier(wait.sample, self._sample_time(wait.sample), joined.ns)
-        yield _earlier(wait.out, len(wait.out) - self._time_back, joined.ns)
-        yield from wait.wakings
+        yield from self._begun_earlier(wait, joined.ns)
         yield record
 
-    def _sample_time(self, sample: bytes) -> int:
-        return self._kinds[_WORD.unpack_from(sample, 8)[0]].time
+    def _begun_earlier(self, wait: _Wait, ns: int) -> Iterator[bytes]:
+        """A wait, but for its end; where others are in it, its sample is as old as its beginning."""
+        time = self._kinds[_WORD.unpack_from(wait.sample, 8)[0]].time
+        yield _earlier(wait.sample, time, ns - wait.sampling_ns if ns else 0)
+        yield _earlier(wait.out, len(wait.out) - self._time_back, ns)
+        yield from wait.wakings
 
     def _ended(self, tid: int, pid: int | None = None) -> Iterator[bytes]:
         """What stands for the rest of a thread; those of `pid` are gone, and share what is kept where none was."""
@@ -417,10 +422,8 @@ class Thinner:
     def _as_long_as(self, joined: _Joined, ns: int) -> Iterator[bytes]:
         """The last of joined waits, of this length."""
         assert joined.last is not None
-        (wait, record), before = joined.last, ns - joined.last_ns
-        yield _earlier(wait.sample, self._sample_time(wait.sample), before)
-        yield _earlier(wait.out, len(wait.out) - self._time_back, before)
-        yield from wait.wakings
+        wait, record = joined.last
+        yield from self._begun_earlier(wait, ns - joined.last_ns)
         yield record
 
 

@@ -8,6 +8,7 @@ second. `python -m pinprof.collect.python_frames` runs it; the program does noth
     timeline.py      what was seen when, as the lines of `python-stacks.jsonl.gz`
     processes.py     which processes run an interpreter
     __main__.py      the process that does this: keeps the pace
+    reader.py        looks at the threads of a process; names.py: what `threading` calls them
     beside.py        that process as a tool of a recording
 """
 

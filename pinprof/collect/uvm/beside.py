@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from pinprof import __version__
 from pinprof.base import files
 from pinprof.base.errors import CollectError
-from pinprof.collect import chosen
+from pinprof.collect import cuda_traced
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import await_word, said, started
 from pinprof.collect.permission import allow, forbidden
@@ -33,7 +32,7 @@ class ManagedMemoryTool(Tool):
         self._own_process, self._asked = setup.request.own_process, setup.request.gpu == "uvm"
         self._budget = BUDGET if setup.request.gpu in ("auto", "windows") else math.inf
         self._folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
-        setup.places.callback(self._remove_empty)
+        setup.places.callback(files.remove_empty, self._folder)
 
     def attach(self, program: Program) -> None:
         """Start the follower; it finds an address space soon after the program opens it."""
@@ -65,10 +64,6 @@ class ManagedMemoryTool(Tool):
             notes.append("The follower of managed memory ended before the program. Later events are missing.")
         return ToolResult(facts, tuple(notes))
 
-    def _remove_empty(self) -> None:
-        with contextlib.suppress(OSError):  # it holds files
-            self._folder.rmdir()
-
 
 def problem() -> tuple[str, str]:
     """Why the driver's events are not available here, and what to do; empty where they can."""
@@ -88,7 +83,7 @@ def _check(request: RecordRequest) -> None:
     """Raise where the events are asked for and not available."""
     if request.gpu != "uvm":
         return
-    if _left_to_nsys(request):
+    if cuda_traced(request):
         text = "Nsight Systems already records managed memory."
         raise CollectError(text, "Leave out --gpu uvm, or nsys.", "gpu")
     text, remedy = problem()
@@ -96,13 +91,9 @@ def _check(request: RecordRequest) -> None:
         raise CollectError(text, remedy, "gpu")
 
 
-def _left_to_nsys(request: RecordRequest) -> bool:
-    return any(part.traces_cuda for part in chosen(request))
-
-
 def records_events(request: RecordRequest) -> bool:
     """Whether the driver's events are recorded: where they are available and no other tool records managed memory."""
-    return request.gpu == "uvm" or (request.gpu != "off" and not _left_to_nsys(request) and not problem()[0])
+    return request.gpu == "uvm" or (request.gpu != "off" and not cuda_traced(request) and not problem()[0])
 
 
 def _join(setup: Setup) -> Sequence[Tool]:

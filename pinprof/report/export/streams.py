@@ -21,7 +21,8 @@ STANDARD_OUTPUT = Path("-")
 def binary_output(output: Path | None) -> Iterator[IO[bytes]]:
     """A file, compressed where its name ends in `.gz`, or standard output for None and `-`.
 
-    A file is written beside its place and renamed when whole: what cannot be exported leaves nothing behind.
+    A file is written beside its place and renamed when whole: what cannot be exported leaves nothing behind. A folder
+    that does not exist is made.
     CollectError when it cannot be written.
     """
     if output is None or output == STANDARD_OUTPUT:
@@ -36,6 +37,7 @@ def binary_output(output: Path | None) -> Iterator[IO[bytes]]:
             with files.stream(output) as device:
                 yield device
             return
+        output.parent.mkdir(parents=True, exist_ok=True)
         with files.replacing(output) as file:
             if output.name.endswith(".gz"):
                 # Neither name nor time in the header: the same report gives the same bytes.

@@ -43,7 +43,6 @@ def _written(path: str, folder: Path) -> Path | None:
         name = hashlib.blake2b(f"{source.path}\0{source.stamp}".encode("utf-8", "surrogateescape"), digest_size=12)
         target = folder / f"{name.hexdigest()}.html"
         if not target.exists():
-            folder.mkdir(exist_ok=True)
             with fetched(source) as place:
                 capture = replace(read.read(place), path=source.path)
             write_html(build(analyze.analyze(capture)), target, folder)

@@ -20,7 +20,7 @@ from pinprof.collect import host
 from pinprof.data import rates
 from pinprof.data.manifest import Manifest
 from pinprof.data.rates import Rate, Rates
-from pinprof.streams.store import PERF_DATA
+from pinprof.streams.store import INSIDE, PERF_DATA
 
 GPU = len(CUDA)
 EVERYTHING = len(HOST) + GPU
@@ -61,6 +61,10 @@ class Machine:
     ) -> RecordedRates:
         """A recording that has ended, and has the rates that are known."""
         (self.capture / PERF_DATA).write_bytes(mapped)
+        return self.ended(wanted=wanted, anew=anew, ns=ns)
+
+    def ended(self, *, wanted: bool = True, anew: bool = False, ns: int = SHORTEST_NS) -> RecordedRates:
+        """The same of one whose files lie there."""
         (self.capture / "rates.json").unlink(missing_ok=True)
         made = RecordedRates(Calibrating(lambda _: None, anew) if wanted else None, ns, running=False)
         made.store(self.capture, Manifest(1, "0", (), {}, self.facts, (), {}))
@@ -90,6 +94,16 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def kept() -> Path:
     (file,) = cache.place().glob("calibration-*.json")
     return file
+
+
+def test_a_machine_whose_kernel_shows_nothing_is_measured(machine: Machine) -> None:
+    """Where timers inside the program sample, the agent's files alone hold what an answer rests on."""
+    (machine.capture / INSIDE).mkdir()
+    (machine.capture / INSIDE / "7-0123456789abcdef.bin").write_bytes(b"samples")
+    recorded = machine.ended()
+    recorded.measure(machine.capture)
+    assert machine.asked == [len(HOST)]
+    assert machine.brought() is not None
 
 
 def test_a_second_recording_measures_nothing_and_has_the_same_rates(machine: Machine) -> None:

@@ -38,6 +38,13 @@ def test_a_place_that_cannot_be_written_is_an_error_of_one_sentence(
     assert told.endswith("Choose another place with -o. [output]\n")
 
 
+@pytest.mark.parametrize("form", ["html", "text", "json", "folded", "markdown", "pprof", "csv"])
+def test_the_folder_of_an_output_is_made(form: str, recording: Path, tmp_path: Path) -> None:
+    place = tmp_path / "new" / "folder" / "out"
+    cli.main(["report", str(recording), "--format", form, "-o", str(place)], standalone_mode=False)
+    assert place.exists()
+
+
 @pytest.mark.parametrize("form", ["text", "json", "folded", "speedscope", "pprof"])
 def test_a_file_whose_name_ends_in_gz_is_compressed(form: str, recording: Path, tmp_path: Path) -> None:
     plain, packed = tmp_path / "out", tmp_path / "out.gz"

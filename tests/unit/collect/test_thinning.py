@@ -53,9 +53,9 @@ def trailer(tid: int, time: int) -> bytes:
 
 
 def wait(tid: int, start: int, end: int) -> list[bytes]:
-    """A thread leaves a processor, and returns."""
-    left = record(perf.RECORD_SWITCH, trailer(tid, start + 10), perf.MISC_SWITCH_OUT)
-    return [sample(WAITS, tid, start), left, record(perf.RECORD_SWITCH, trailer(tid, end))]
+    """A thread's stack is taken, it leaves a processor, and returns."""
+    left = record(perf.RECORD_SWITCH, trailer(tid, start), perf.MISC_SWITCH_OUT)
+    return [sample(WAITS, tid, start - 10), left, record(perf.RECORD_SWITCH, trailer(tid, end))]
 
 
 def gone(tid: int, time: int) -> bytes:
@@ -168,7 +168,7 @@ def test_what_is_rare_keeps_its_share(tmp_path: Path) -> None:
 
 
 def test_short_waits_are_joined_and_long_ones_stay(tmp_path: Path) -> None:
-    short = [raw for at in range(100) for raw in wait(7, at * MS, at * MS + MS // 2)]
+    short = [raw for at in range(1, 101) for raw in wait(7, at * MS, at * MS + MS // 2)]
     long = wait(7, 200 * MS, 290 * MS)
     few, names = table(tmp_path, thinned(1, [[*short, *long]]))
     off_cpu = names.index("off-cpu")
@@ -197,12 +197,12 @@ def test_wake_ups_go_with_the_waits_that_they_end() -> None:
     thinner = Thinner([*EVENTS, (spec, [50])], seed=3)
     thinner.step = 6
     records: list[bytes] = []
-    for at in range(400):
+    for at in range(1, 401):
         left, out, back = wait(7, at * MS, at * MS + MS // 2)
         records += [left, out, waking(8, 7, at * MS + MS // 2 - 500), waking(8, 7, at * MS + MS // 2 - 400), back]
         # Threads that are no concern of this recording are woken as well.
         records.append(waking(8, 99, at * MS + MS // 2))
-    long, out, back = wait(9, 0, 900 * MS)
+    long, out, back = wait(9, MS, 900 * MS)
     records += [long, out]
     written = b"".join(map(bytes, thinner.thin(bytearray(b"".join(records)), 600 * MS)))
     last = waking(7, 9, 899 * MS)
@@ -261,7 +261,7 @@ def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) 
         pid, now = 100 + number, (1 + number) * step
         fork = struct.pack("<IIIIQ", pid, 7, pid, 7, now) + trailer(pid, now)
         named = struct.pack("<ii", pid, pid) + b"true".ljust(8, b"\0") + trailer(pid, now + 1)
-        samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 3, now + MS))]
+        samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 13, now + MS))]
         end = record(perf.RECORD_EXIT, struct.pack("<iiiiQ", pid, 7, pid, 7, now + 2 * MS) + trailer(pid, now + 2 * MS))
         records = [record(perf.RECORD_FORK, fork), record(perf.RECORD_COMM, named), *samples, end]
         out += map(bytes, thinner.thin(bytearray(b"".join(records)), now))
@@ -269,7 +269,7 @@ def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) 
     out += thinner.flush()
     kinds = Counter(raw[0] for raw in _apart(b"".join(out)))
     samples, _ = table(tmp_path, out)
-    assert sums(samples, threads=False) == {(CLOCK, 0): many * MS, (WAITS, 0): many * (MS - 3)}
+    assert sums(samples, threads=False) == {(CLOCK, 0): many * MS, (WAITS, 0): many * (MS - 13)}
     # Of single samples one in 32 is kept, and one for 32 of the others. Waits of a millisecond are kept when they are
     # 64 together, and where their process is told of anyway.
     assert np.count_nonzero(samples.event == CLOCK) == pytest.approx(2 * many / 32, abs=25)
@@ -312,7 +312,7 @@ def test_short_processes_take_no_memory_once_they_are_gone() -> None:
         for number in range(6000):
             pid, now = 100 + number, (1 + number) * step
             fork = struct.pack("<IIIIQ", pid, 7, pid, 7, now) + trailer(pid, now)
-            samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 3, now + MS))]
+            samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 13, now + MS))]
             end = struct.pack("<iiiiQ", pid, 7, pid, 7, now + 2 * MS) + trailer(pid, now + 2 * MS)
             records = [record(perf.RECORD_FORK, fork), *samples, record(perf.RECORD_EXIT, end)]
             thinner.thin(bytearray(b"".join(records)), now)

@@ -9,7 +9,9 @@ import pytest
 
 from pinprof import doctor
 from pinprof.base.errors import ToolMissing
-from pinprof.collect import host, kallsyms, permission
+from pinprof.collect import host, kallsyms, permission, python
+from pinprof.collect.collector import SAMPLES_LOST
+from pinprof.collect.trouble import UNRECORDED
 from pinprof.doctor import machine, probe, recording, rehearsal
 from pinprof.doctor.check import Check
 from pinprof.doctor.rehearsal import Rehearsal
@@ -49,10 +51,26 @@ def test_nothing_is_ticked_that_is_permitted_and_not_seen() -> None:
     assert doctor.verdict([*results.values()]).startswith("A recording here has names of kernel functions and NVTX")
 
 
+def test_what_a_rehearsal_says_of_itself_is_the_reason() -> None:
+    said = (
+        (f"{python.COLLECTOR.lost}: No memory.", "Free some."),
+        (f"{SAMPLES_LOST}: No files.", "Raise `ulimit -n`."),
+    )
+    found = checks(Rehearsal(said=said))
+    assert found["native collector"].found == "permitted, but a rehearsal has no samples: No files."
+    assert found["native collector"].fix == "Raise `ulimit -n`."
+    assert found["Python lines"].fix == "Free some."
+
+
+def test_a_folder_that_cannot_be_written_is_in_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "unwritable", lambda: "Read-only file system")
+    assert doctor.verdict([*checks(WHOLE).values()]).endswith("The current folder can't take it: give -o PATH.")
+
+
 def test_where_nothing_can_be_recorded_the_reason_and_its_cure_are_shown() -> None:
     results = checks(Rehearsal("There is no room.", "Make some."))
     assert results["recording"] == Check(
-        "recording", "problem", "A program can't be recorded. There is no room.", "Make some."
+        "recording", "problem", "A rehearsal of a recording has failed. There is no room.", "Make some."
     )
     assert {results[name].found for name in TICKED - {"kernel symbols", "wake-ups"}} == {"permitted, but not tried"}
     assert doctor.verdict([*results.values()]) == "Recording does not work here: see ✗."
@@ -88,22 +106,25 @@ def test_refused_probes_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ended", "problem"),
+    ("ended", "problem", "remedy"),
     [
-        (Ended(None, "", "took more than 60 seconds"), "It took more than 60 seconds."),
-        (Ended(7, "pinprof: The program runs without a recording: Full. Free some. [disk-full]\n"), "Full. Free some."),
-        (Ended(0, ""), "It left no capture."),
+        (Ended(None, "", "took more than 60 seconds"), "It took more than 60 seconds.", "Run `pinprof record -- true`"),
+        (Ended(7, f"pinprof: {UNRECORDED}: Full. Free some. Or not. [disk-full]\n"), "Full.", "Free some. Or not."),
+        (Ended(0, ""), "It left no capture.", "Run `pinprof record -- true`"),
     ],
 )
 def test_a_rehearsal_that_fails_or_hangs_is_a_problem(
-    ended: Ended, problem: str, monkeypatch: pytest.MonkeyPatch
+    ended: Ended, problem: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rehearsal, "ran", lambda *_, **__: ended)
-    assert rehearsal.rehearsed().problem.endswith(problem)
+    found = rehearsal.rehearsed()
+    assert found.problem == problem
+    assert found.remedy.startswith(remedy)
 
 
 def test_no_place_for_a_rehearsal_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nothing"))
+    monkeypatch.setattr(rehearsal, "unwritable", lambda: "Read-only file system")
     found = rehearsal.rehearsed()
     assert "No such file or directory" in found.problem
     assert found.remedy
