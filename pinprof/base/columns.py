@@ -252,6 +252,8 @@ def looked_up(values: NDArray[Any], index: NDArray[np.integer]) -> NDArray[Any]:
     """
     if index.strides == (0,) and len(index):
         return uniform(values[index[0]], len(index), values.dtype)
+    if len(index) < ROWS_AT_ONCE:
+        return np.asarray(values[index])
     return put_together((values[index[part]] for part in slices(len(index), index)), len(index), values.dtype)
 
 
