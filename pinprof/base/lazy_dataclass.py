@@ -9,6 +9,8 @@ by `dataclasses`, whole.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -76,9 +78,17 @@ def _compiled_init(cls: Any) -> Any:
     return method
 
 
+_VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
+"""What gives the fields of a class's instances by which they are compared."""
+
+
 def _values(instance: Any) -> tuple[Any, ...]:
-    fields = instance.__dataclass_fields__.values()
-    return tuple([getattr(instance, field.name) for field in fields if field.compare])
+    if (given := _VALUES.get(type(instance))) is None:
+        names = [field.name for field in dataclasses.fields(instance) if field.compare]
+        one = len(names) < 2
+        given = (lambda own: tuple([getattr(own, name) for name in names])) if one else attrgetter(*names)
+        _VALUES[type(instance)] = given
+    return given(instance)
 
 
 def _text(instance: Any) -> str:

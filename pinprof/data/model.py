@@ -197,8 +197,24 @@ class FrameTable:
         return dso.path if dso.kind == "python" else self.source[index] if self.source else ""
 
     def named(self, pattern: re.Pattern[str]) -> Bool:
-        """Per frame, whether all of its name matches."""
-        return np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in self.function], np.bool_)
+        """Per frame, whether all of its name matches; read-only."""
+        if pattern not in self._named:
+            names, which = self._names
+            self._named[pattern] = np.array([pattern.fullmatch(name) is not None for name in names], np.bool_)[which]
+            self._named[pattern].flags.writeable = False
+        return self._named[pattern]
+
+    @cached_property
+    def _named(self) -> dict[re.Pattern[str], Bool]:
+        """What was asked before."""
+        return {}
+
+    @cached_property
+    def _names(self) -> tuple[list[str], Int64]:
+        """The distinct names, and per frame the place of its own."""
+        names: dict[str, int] = {}
+        which = [names.setdefault(name[:LONGEST_NAME], len(names)) for name in self.function]
+        return list(names), np.array(which, np.int64)
 
     def __getitem__(self, index: int) -> Frame:
         return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))

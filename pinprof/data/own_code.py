@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _SCENARIO = re.compile(r"/pinprof/workloads/\w+\.py$")
 """Scenarios are programs, also where they are installed; the backends that they run on are a library."""
@@ -31,6 +32,7 @@ def is_text(path: str) -> bool:
     return path.startswith("<") and path.endswith(">") and not path.startswith("<frozen ")
 
 
+@lru_cache(1 << 14)
 def library_part(path: str) -> str:
     """The path of a source file within its library; empty for the program's own code."""
     library = None if _SCENARIO.search(path) else _LIBRARY.search(path) or _HEADERS.search(path)

@@ -122,7 +122,7 @@ def program(path: Path, _thorough: Thorough, _known: Known) -> bool:
     """Functions and lines of addresses all over a program's file."""
     offsets = np.arange(0, path.stat().st_size + 64, 16, dtype=np.uint64)
     with quiet():
-        found = read_elf(path, "", path.parent)
+        found = read_elf(path, path.parent)
         rows = [] if found is None else [row for row in set(found.find(offsets).tolist()) if row >= 0]
         for row in rows:
             demangle(found.name(row))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from functools import cache, lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT, RETURN_TO_USER
-from pinprof.analyze.attribution.row import Frames, Scope
-from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, RuleTables, matcher
+from pinprof.analyze.attribution.row import Scope
+from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, RuleTables, matcher
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
 from pinprof.base.columns import Bool, Int8, Int16, Int32, Table
 from pinprof.base.lazy_dataclass import dataclass
@@ -91,14 +92,22 @@ def prepare(tables: RuleTables = TABLES) -> None:
     for claims in tables.claims.values():
         for claim in claims:
             claim.matches("")
-
-
-@cache
-def _matchers(frames: tuple[Frames, ...], scope: Scope) -> Matcher:
-    return matcher(frames, scope) or (lambda _: None)
+    for scope in {scope for contest, scope in tables.claims if contest == "D"}:
+        _asked(tables, scope)("")
 
 
 _RECLAIM = dict(WORK)["reclaim"]
+
+
+@cache
+def _asked(tables: RuleTables, scope: Scope) -> Callable[[str], list[bool]]:
+    """Whether a name is one of HELPERS, INTERRUPT, RETURN_TO_USER and _RECLAIM, of each of WORK, and of each set of
+    frames in `tables.beneath` and `tables.shown_by`.
+    """
+    work = (frames for _, frames in WORK)
+    asked = (HELPERS, INTERRUPT, RETURN_TO_USER, _RECLAIM, *work, *tables.beneath, *tables.shown_by)
+    matchers = [matcher(frames, scope) or (lambda _: None) for frames in asked]
+    return lambda name: [matches(name) is not None for matches in matchers]
 
 
 @lru_cache(maxsize=65536)
@@ -109,12 +118,11 @@ def kernel_frame(symbol: str, module: str, tables: RuleTables = TABLES) -> Kerne
     def claims(contest: str) -> Sequence[Claim]:
         return tables.claims.get((contest, scope), ())
 
-    def is_one_of(frames: tuple[Frames, ...]) -> bool:
-        return _matchers(frames, scope)(name) is not None
-
-    work, helper = NONE, is_one_of(HELPERS)
-    if not helper:
-        work = next((WORK_ATTRIBUTES.index(attribute) for attribute, frames in WORK if is_one_of(frames)), NONE)
+    helper, interrupt, return_to_user, reclaim, *others = _asked(tables, scope)(name)
+    at_work, others = others[: len(WORK)], others[len(WORK) :]
+    beneath, shows = others[: len(tables.beneath)], others[len(tables.beneath) :]
+    attributes = (attribute for (attribute, _), there in zip(WORK, at_work, strict=True) if there and not helper)
+    work = next(map(WORK_ATTRIBUTES.index, attributes), NONE)
     remainder = _strongest(claims("D"), name)
     if module:
         # A module's function is at least its module's.
@@ -129,13 +137,13 @@ def kernel_frame(symbol: str, module: str, tables: RuleTables = TABLES) -> Kerne
         kinds=(0, *(1 + _strongest(claims(f"kind {context}"), name) for context in tables.context)),
         remainder=remainder,
         wait=max(0, _strongest(claims("W"), name)),
-        beneath=sum(bit for frames, bit in tables.beneath.items() if is_one_of(frames)),
-        shows=sum(bit for frames, bit in tables.shown_by.items() if is_one_of(frames)),
+        beneath=sum(compress(tables.beneath.values(), beneath)),
+        shows=sum(compress(tables.shown_by.values(), shows)),
         work=work,
         helper=helper,
-        interrupt=is_one_of(INTERRUPT),
-        return_to_user=is_one_of(RETURN_TO_USER),
-        reclaim=is_one_of(_RECLAIM),
+        interrupt=interrupt,
+        return_to_user=return_to_user,
+        reclaim=reclaim,
     )
 
 

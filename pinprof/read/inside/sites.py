@@ -6,6 +6,9 @@ innermost function that is not CUDA's own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache, partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -43,41 +46,47 @@ class NativeFunction(NamedTuple):
     line: int
 
 
+Named = Mapping[NativeFrame, list[NativeFunction]]
+"""The functions at places in native code, inlined ones first."""
+
 NOWHERE = KnownSite(None, NO_NODE, (), "")
 
 
 def sites_of(file: InsideFile, resolver: Resolver, stacks: StackBuilder) -> dict[int, KnownSite]:
     """The sites of a process by number; their stacks are added to those that are being built."""
     names = named_frames({frame for site in file.sites.values() for frame in site.native}, file.pid, resolver)
-    nodes = stacks.stacks([_chain(site, names, stacks) for site in file.sites.values()])
+    # Each frame is in many sites.
+    numbers, callers = cache(partial(_numbers, names=names, stacks=stacks)), cache(partial(_callers, names=names))
+    # Native code was called by Python.
+    outermost = ((*reversed(site.python), *reversed(site.native)) for site in file.sites.values())
+    nodes = stacks.stacks([[*chain.from_iterable(map(numbers, frames))] for frames in outermost])
     return {
-        number: KnownSite(_caller(site, names), node, _frames(site, names), _runtime(site, names))
+        number: KnownSite(
+            _caller(site, names),
+            node,
+            (*chain.from_iterable(map(callers, site.native)), *chain.from_iterable(map(callers, site.python))),
+            _runtime(site, names),
+        )
         for (number, site), node in zip(file.sites.items(), nodes.tolist(), strict=True)
     }
 
 
-def _chain(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]], stacks: StackBuilder) -> list[int]:
-    """Its frames, outermost first: native code was called by Python."""
-    chain = [
-        stacks.frame(frame.function, Dso(frame.file, "", "python"), USER, line=frame.line)
-        for frame in reversed(site.python)
-    ]
-    for frame in reversed(site.native):
-        dso, functions = at_place(frame, names)
-        chain += [stacks.frame(function.name, dso, USER, function.file, function.line) for function in functions]
-    return chain
+def _numbers(frame: PythonFrame | NativeFrame, names: Named, stacks: StackBuilder) -> list[int]:
+    """What stands at a place among the frames that are being built, outermost first."""
+    if isinstance(frame, PythonFrame):
+        return [stacks.frame(frame.function, Dso(frame.file, "", "python"), USER, line=frame.line)]
+    dso, functions = at_place(frame, names)
+    return [stacks.frame(function.name, dso, USER, function.file, function.line) for function in functions]
 
 
-def _frames(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> tuple[Caller, ...]:
-    """Native code first, which Python called."""
-    native = [function for frame in site.native for function in names.get(frame, [])]
-    return (
-        *(Caller(function.name, "", function.line, function.file) for function in native),
-        *(Caller(frame.function, "", frame.line, frame.file) for frame in site.python),
-    )
+def _callers(frame: PythonFrame | NativeFrame, names: Named) -> tuple[Caller, ...]:
+    """The same by name, innermost first; nothing where nothing is known."""
+    if isinstance(frame, PythonFrame):
+        return (Caller(frame.function, "", frame.line, frame.file),)
+    return tuple(Caller(function.name, "", function.line, function.file) for function in names.get(frame, []))
 
 
-def _runtime(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> str:
+def _runtime(site: AgentSite, names: Named) -> str:
     """The outermost of the vendor's functions that lead to the call without others in between."""
     found = ""
     for frame in site.native:
@@ -98,7 +107,7 @@ def dso_of(frame: NativeFrame) -> Dso:
     return Dso(frame.file, "", "file") if frame.file.startswith("/") else Dso("[anon]", "", "jit")
 
 
-def at_place(frame: NativeFrame, names: dict[NativeFrame, list[NativeFunction]]) -> tuple[Dso, list[NativeFunction]]:
+def at_place(frame: NativeFrame, names: Named) -> tuple[Dso, list[NativeFunction]]:
     """The object that holds a place, and the functions there, outermost first; a stand-in where none is known."""
     dso = dso_of(frame)
     unnamed = [NativeFunction(f"[{dso.name}]" if dso.kind != "jit" else "[anon]", "", 0)]
@@ -126,7 +135,7 @@ def named_frames(frames: set[NativeFrame], pid: int, resolver: Resolver) -> dict
     return found
 
 
-def _caller(site: AgentSite, names: dict[NativeFrame, list[NativeFunction]]) -> Caller | None:
+def _caller(site: AgentSite, names: Named) -> Caller | None:
     native = [
         (function, frame.file.rpartition("/")[2])
         for frame in site.native

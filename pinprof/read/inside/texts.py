@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -80,15 +82,20 @@ def without_texts(
 
 def _site(text: str) -> AgentSite:
     """A site by its text; what is cut off is left out."""
-    python: list[PythonFrame] = []
-    native: list[NativeFrame] = []
-    for line in text.split("\n")[:-1]:
-        fields = line.split("\t")
-        try:
-            if fields[0] == "P" and len(fields) == 4:
-                python.append(PythonFrame(fields[2], fields[3], min(max(int(fields[1]), 0), 2**31 - 1)))
-            elif fields[0] == "N" and len(fields) == 3:
-                native.append(NativeFrame(fields[2], min(max(int(fields[1], 16), 0), 2**63)))
-        except ValueError:
-            continue
-    return AgentSite(tuple(python), tuple(native))
+    frames = [*map(_frame, text.split("\n")[:-1])]
+    return AgentSite(
+        tuple([frame for frame in frames if isinstance(frame, PythonFrame)]),
+        tuple([frame for frame in frames if isinstance(frame, NativeFrame)]),
+    )
+
+
+@lru_cache(1 << 14)
+def _frame(line: str) -> PythonFrame | NativeFrame | None:
+    """The frame in a line of a site's text, of which each is in many; None for damage."""
+    fields = line.split("\t")
+    with suppress(ValueError):
+        if fields[0] == "P" and len(fields) == 4:
+            return PythonFrame(fields[2], fields[3], min(max(int(fields[1]), 0), 2**31 - 1))
+        if fields[0] == "N" and len(fields) == 3:
+            return NativeFrame(fields[2], min(max(int(fields[1], 16), 0), 2**63))
+    return None

@@ -23,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -199,6 +200,7 @@ class _Grafting:
         self._beginnings = Roots(frames, kinds.loop)
         self._chains: dict[int, list[int]] = {}
         self._python: dict[int, list[int]] = {}
+        self._function = cache(self._made)
 
     def run(self, seen: Int32) -> _Grafted:
         """`seen`: per sample its Python stack, or NO_STACK."""
@@ -275,8 +277,7 @@ class _Grafting:
     def _python_chain(self, stack: int) -> list[int]:
         chain = self._python.get(stack)
         if chain is None:
-            frames = self._stacks.frames
-            chain = [self._function(*frames[frame]) for frame in self._stacks.chain(stack)]
+            chain = [self._function(*self._stacks.frames[frame]) for frame in self._stacks.chain(stack)]
             self._python[stack] = chain
         return chain
 
@@ -300,7 +301,7 @@ class _Grafting:
         made.append(self._function(*last, lines[place]) if last else self._native[chain[-1]])
         return made
 
-    def _function(self, name: str, file: str, line: int) -> int:
+    def _made(self, name: str, file: str, line: int) -> int:
         return self._builder.frame(name, Dso(file, "", "python"), USER, line=line)
 
 

@@ -1,20 +1,22 @@
 """Function symbols as sorted intervals over addresses, from the bytes of an ELF symbol table.
 
+PyTorch's libraries have 400,000 functions with 80 MB of names: aliases are compared, and names read, of those alone
+that somebody asks for.
+
 Sources: System V gABI chapter 4 "Symbol Table", perf `tools/perf/util/symbol-elf.c` (elf_sym__filter) and
 `symbol.c` (choose_best_symbol, symbols__fixup_end).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Bool, Int32, Int64, UInt64
+from pinprof.data.model import Bool, Int32, Int64, UInt8, UInt64
 
 _SYM64 = np.dtype("<u4, u1, u1, <u2, <u8, <u8")
 _SYM64.names = ("name", "info", "other", "section", "value", "size")
@@ -31,120 +33,162 @@ _MAX_ENCLOSING = 64
 _MAX_UNDERSCORES = 16
 _TOP = ~np.uint64(0)
 
+Names = Callable[[Sequence[int]], list[bytes]]
+"""The names that begin at some places of a string section; empty ones where it can't be read."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymbolTable(Table):
-    """Functions ordered by address, one row per distinct start; half-open intervals [starts, ends) that may nest."""
+class Symbols(Table):
+    """Functions as a file lists them: in any order, and several at one address."""
 
     starts: UInt64
     ends: UInt64
+    """Of one without a size, where it ends at the latest: it ends where another one starts."""
+    sized: Bool
+    binding: UInt8
     name_at: Int64
-    """Byte offset of each NUL-terminated name in `strings`."""
-    stub: Bool
-    """Whether it only jumps to the function of this name (`NAME@plt`)."""
-    strings: bytes = b""
+    names: Names
+    stubs: bool = False
+    """Whether they only jump to the functions of these names (`NAME@plt`)."""
 
     @classmethod
-    def of_names(cls, starts: UInt64, size: int, names: Sequence[bytes]) -> Self:
-        """Functions of one size at distinct ascending addresses."""
-        lengths = np.array([0, *(len(name) + 1 for name in names)], np.int64)
-        strings = b"".join(name + b"\0" for name in names)
-        return cls(starts, starts + np.uint64(size), np.cumsum(lengths)[:-1], np.zeros(len(starts), np.bool_), strings)
-
-    @classmethod
-    def merged(cls, tables: Sequence[SymbolTable]) -> Self:
-        """All functions of several tables; at one address the first table's."""
-        # Tables of one file may have their names in common.
-        strings = {id(table.strings): table.strings for table in tables}
-        shifts = dict(zip(strings, np.cumsum([0, *map(len, strings.values())]).tolist(), strict=False))
-        starts = np.concatenate([table.starts for table in tables])
-        kept = np.unique(starts, return_index=True)[1]
+    def of_names(cls, starts: UInt64, ends: UInt64, names: Sequence[bytes]) -> Self:
+        """Functions with a size, whose names are known."""
+        count = len(starts)
         return cls(
-            starts[kept],
-            np.concatenate([table.ends for table in tables])[kept],
-            np.concatenate([table.name_at + shifts[id(table.strings)] for table in tables])[kept],
-            np.concatenate([table.stub for table in tables])[kept],
-            next(iter(strings.values()), b"") if len(strings) < 2 else b"".join(strings.values()),
+            starts,
+            ends,
+            np.ones(count, np.bool_),
+            np.full(count, _GLOBAL, np.uint8),
+            np.arange(count),
+            lambda places: [names[place] for place in places],
         )
+
+
+class SymbolTable:
+    """Functions ordered by address, one row per distinct start; half-open intervals that may nest."""
+
+    def __init__(self, *parts: Symbols) -> None:
+        """At one address the first part's functions count."""
+        parts = parts or (Symbols.of_names(np.zeros(0, np.uint64), np.zeros(0, np.uint64), ()),)
+        self._parts = parts
+        self._until, self._sized, self._binding, self._name_at = (
+            np.concatenate([getattr(part, column) for part in parts])
+            for column in ("ends", "sized", "binding", "name_at")
+        )
+        self._part = np.repeat(np.arange(len(parts), dtype=np.uint8), [len(part) for part in parts])
+        starts = np.concatenate([part.starts for part in parts])
+        self._order = np.argsort(starts, kind="stable")
+        starts = starts[self._order]
+        self._first = np.flatnonzero(np.append(True, starts[1:] != starts[:-1])[: len(starts)])
+        self._counts = np.diff(np.append(self._first, len(starts)))
+        self.starts: UInt64 = starts[self._first]
+        next_start = np.repeat(np.append(self.starts[1:], _TOP)[: len(self.starts)], self._counts)
+        ends, sized = self._until[self._order], self._sized[self._order]
+        ends = np.where(sized, ends, np.minimum(next_start, ends))
+        self._reach = np.maximum.accumulate(np.maximum.reduceat(ends, self._first))
+        """Per row, where it and all functions before it have ended, whichever of their symbols counts."""
+        self._ends = np.zeros(len(self.starts), np.uint64)
+        self._chosen = np.full(len(self.starts), -1, np.int64)
+        self._names: dict[int, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self.starts)
 
     def find(self, addresses: UInt64) -> Int32:
-        """Per address the row of the innermost function around it, -1 if there is none."""
+        """Per address the row of the innermost function around it, -1 if there is none, or it has no name."""
         rows = np.searchsorted(self.starts, addresses, side="right").astype(np.int32) - np.int32(1)
+        missed = np.arange(len(rows))
         for _ in range(_MAX_ENCLOSING):
-            missed = np.flatnonzero(rows >= 0)
-            missed = missed[self.ends[rows[missed]] <= addresses[missed]]
+            missed = missed[rows[missed] >= 0]
+            lost = self._reach[rows[missed]] <= addresses[missed]
+            rows[missed[lost]] = -1
+            missed = missed[~lost]
+            self._choose(rows[missed])
+            missed = missed[self._ends[rows[missed]] <= addresses[missed]]
             if not missed.size:
-                return rows
+                break
             rows[missed] -= 1
         rows[missed] = -1
-        return rows
+        distinct, which = np.unique(rows, return_inverse=True)
+        found = distinct[distinct >= 0]
+        unread = [row for row in found.tolist() if row not in self._names]
+        self._names.update(zip(unread, self._read(self._chosen[unread]), strict=True))
+        named: Int32 = np.array([row if self._names.get(row) else -1 for row in distinct.tolist()], np.int32)
+        return np.asarray(named[which.reshape(-1)])
 
     def name(self, row: int) -> str:
-        """The function's name as the file spells it."""
-        at = int(self.name_at[row])
-        return self.strings[at : self.strings.find(b"\0", at)].decode("utf-8", "replace") + "@plt" * bool(
-            self.stub[row]
+        """The name of a function that `find` has found, as the file spells it."""
+        return self._names[row].decode("utf-8", "replace")
+
+    def _choose(self, rows: Int32) -> None:
+        """Choose among the symbols of some functions, as perf does.
+
+        It prefers a symbol with a size, then one that is not weak, global, with fewer leading underscores, and with the
+        longest name.
+        """
+        rows = np.unique(rows[self._chosen[rows] < 0])
+        if not rows.size:
+            return
+        counts = self._counts[rows]
+        row = np.repeat(rows, counts)
+        symbol = self._order[np.arange(len(row)) + np.repeat(self._first[rows] + counts - np.cumsum(counts), counts)]
+        ends, sized, binding = self._until[symbol], self._sized[symbol], self._binding[symbol]
+        underscores, length = np.zeros((2, len(row)), np.int32)
+        several = np.flatnonzero(np.repeat(counts > 1, counts))
+        for place, name in zip(several.tolist(), self._read(symbol[several]), strict=True):
+            underscores[place] = min(len(name) - len(name.lstrip(b"_")), _MAX_UNDERSCORES)
+            length[place] = len(name)
+        order = np.lexsort(
+            (-length, underscores, binding != _GLOBAL, binding == _WEAK, ~sized, self._part[symbol], row)
         )
+        best = order[np.searchsorted(row, rows)]
+        next_start = np.append(self.starts, _TOP)[rows + 1]
+        self._ends[rows] = np.where(sized[best], ends[best], np.minimum(next_start, ends[best]))
+        self._chosen[rows] = symbol[best]
+
+    def _read(self, symbols: Int64) -> list[bytes]:
+        """Their names, `NAME@plt` for those of stubs."""
+        names = [b""] * len(symbols)
+        for number, part in enumerate(self._parts):
+            here = np.flatnonzero(self._part[symbols] == number)
+            here = here[np.argsort(self._name_at[symbols[here]])]  # a file is read from its start to its end
+            texts = part.names(self._name_at[symbols[here]].tolist()) if here.size else ()
+            for place, name in zip(here.tolist(), texts, strict=True):
+                names[place] = name + b"@plt" if name and part.stubs else name
+        return names
 
 
 def select_functions(
-    symbols: bytes, strings: bytes, code_ends: Sequence[int], *, wide: bool, thumb: bool
-) -> SymbolTable:
-    """Functions among the symbols of a table, chosen among aliases as perf does.
+    symbols: bytes, names: Names, size_of_names: int, code_ends: Sequence[int], *, wide: bool, thumb: bool
+) -> Symbols:
+    """Functions among the symbols of a table.
 
-    `symbols` and `strings` are the bytes of the symbol section and of its string section. `code_ends` holds, per
-    section of the file, the end address of executable ones and 0 for others. `wide` selects 64-bit symbols. `thumb`
-    clears bit 0 of function addresses, which on 32-bit ARM marks the Thumb instruction set.
+    `symbols` are the bytes of the symbol section, `names` reads its string section. `code_ends` holds, per section of
+    the file, the end address of executable ones and 0 for others. `wide` selects 64-bit symbols. `thumb` clears bit 0
+    of function addresses, which on 32-bit ARM marks the Thumb instruction set.
     """
     layout = _SYM64 if wide else _SYM32
     rows = np.frombuffer(symbols, layout, len(symbols) // layout.itemsize)
-    size_of_names, strings = len(strings), strings if strings.endswith(b"\0") else strings + b"\0"
-    chars = np.frombuffer(strings, np.uint8)
     kind, section = rows["info"] & 0xF, rows["section"]
     named = (rows["name"] > 0) & (rows["name"] < size_of_names)
     code_end = np.array([*code_ends, 0], np.uint64)
     in_code = code_end[np.minimum(section, len(code_ends))] > 0
     function = ((kind == _FUNC) | (kind == _GNU_IFUNC)) & (section != _UNDEF)
     # Labels of hand-written assembly, which have neither type nor size; arm64's mapping symbols begin with $.
-    label = (kind == _NOTYPE) & in_code & (section < _FIRST_RESERVED)
+    label = named & (kind == _NOTYPE) & in_code & (section < _FIRST_RESERVED)
     label &= (rows["other"] & 3 != _HIDDEN) & (rows["other"] & 3 != _INTERNAL)
-    label &= chars[np.minimum(rows["name"], len(strings) - 1)] != ord("$")
+    if label.any():
+        places, which = np.unique(rows["name"][label], return_inverse=True)
+        mapping = np.array([name.startswith(b"$") for name in names(places.tolist())])
+        label[label] = ~mapping[which.reshape(-1)]
     rows = rows[named & (function | label)]
 
     start = rows["value"].astype(np.uint64)
     if thumb:
         start &= ~np.uint64(1)
     size = rows["size"].astype(np.uint64)
-    name_at = rows["name"].astype(np.int64)
-    order = np.argsort(start, kind="stable")
-    first = np.append(True, np.diff(start[order]) != 0)[: len(order)]
-    several = ~first | ~np.append(first[1:], True)[: len(order)]
-    alike = order[several]
-    order[several] = alike[_best_first(start[alike], size[alike], rows["info"][alike] >> 4, name_at[alike], chars)]
-    order = order[first]
-    start, size, section = start[order], size[order], rows["section"][order].astype(np.int64)
-
-    section_end = code_end[np.minimum(section, len(code_ends))]
-    section_end = np.where(section_end > start, section_end, _TOP)
-    following = np.minimum(np.append(start[1:], _TOP)[: len(start)], section_end)
-    end = np.where(size > 0, np.where(start + size > start, start + size, _TOP), following)
-    return SymbolTable(start, end, name_at[order], np.zeros(len(start), np.bool_), strings)
-
-
-def _best_first(
-    start: UInt64, size: UInt64, binding: NDArray[np.uint8], name_at: Int64, chars: NDArray[np.uint8]
-) -> Int64:
-    """Order by address and, at one address, perf's choice first.
-
-    It prefers a symbol with a size, then one that is not weak, global, with fewer leading underscores, and with the
-    longest name.
-    """
-    underscores = np.zeros(len(start), np.int8)
-    leading = np.arange(len(start))
-    for column in range(_MAX_UNDERSCORES):
-        at = name_at[leading] + column
-        leading = leading[(at < len(chars)) & (chars[np.minimum(at, len(chars) - 1)] == ord("_"))]
-        underscores[leading] += 1
-    terminators = np.flatnonzero(chars == 0)
-    length = terminators[np.searchsorted(terminators, name_at)] - name_at
-    return np.lexsort((-length, underscores, binding != _GLOBAL, binding == _WEAK, size == 0, start))
+    section_end = code_end[np.minimum(rows["section"], len(code_ends))]
+    end = np.where(size > 0, start + size, section_end)
+    binding, name_at = (rows["info"] >> 4).astype(np.uint8), rows["name"].astype(np.int64)
+    return Symbols(start, np.where(end > start, end, _TOP), size > 0, binding, name_at, names)

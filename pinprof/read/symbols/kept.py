@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
-from pinprof.read.symbols.sealed import UserKey
+
+if TYPE_CHECKING:
+    from pinprof.read.symbols.elf import ElfSymbols
 
 
 @dataclass
 class KeptSymbols:
-    """What was loaded; files that change meanwhile have another build id."""
+    """What was loaded; a file that somebody writes to is another one."""
 
-    sources: dict[UserKey, Any] = field(default_factory=dict)
-    """Of files with a build id, and of the vdso: what the resolver loaded, None where there was nothing."""
+    _files: dict[tuple[Path, tuple[int, ...]], ElfSymbols | None] = field(default_factory=dict)
     _kernel: tuple[tuple[int, int], Kallsyms] | None = None
+
+    def elf(self, path: Path, root: Path) -> ElfSymbols | None:
+        """As `read_elf`; a file that is mapped under several names is loaded once."""
+        from pinprof.read.symbols.elf import identity, read_elf
+
+        try:
+            key = root, identity(path.stat())
+        except (OSError, ValueError):
+            return None
+        if key not in self._files:
+            self._files[key] = read_elf(path, root)
+        return self._files[key]
 
     def kallsyms(self, path: Path) -> Kallsyms:
         """As `load_kallsyms`; links to one file are loaded once."""
@@ -29,9 +42,3 @@ class KeptSymbols:
         if self._kernel is None or self._kernel[0] != key:
             self._kernel = key, load_kallsyms(path)
         return self._kernel[1]
-
-    @staticmethod
-    def keeps(key: UserKey) -> bool:
-        """Whether a DSO's symbols stay the same: it is a file that says by its build id which, or the vdso."""
-        _, build_id, kind, _ = key
-        return kind == "vdso" or (kind == "file" and bool(build_id))

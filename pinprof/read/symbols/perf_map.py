@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pinprof.read.symbols.elf_symbols import SymbolTable
+from pinprof.read.symbols.elf_symbols import Symbols, SymbolTable
 
 MAX_BYTES = 256 << 20
 
@@ -31,11 +30,11 @@ def load_perf_map(path: Path) -> SymbolTable:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return SymbolTable.empty()
+        return SymbolTable()
     with open(descriptor, "rb") as stream:  # noqa: PTH123 — Path.open takes no descriptor
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid not in (0, os.geteuid()):
-            return SymbolTable.empty()
+            return SymbolTable()
         return parse_perf_map(stream.read(MAX_BYTES))
 
 
@@ -46,7 +45,5 @@ def parse_perf_map(text: bytes) -> SymbolTable:
         start = int(start_digits, 16)
         functions[start] = min(start + int(size_digits, 16), _TOP), name.rstrip()
     starts = sorted(functions)
-    names = [functions[start][1] for start in starts]
-    table = SymbolTable.of_names(np.array(starts, np.uint64), 0, names)
-    ends = np.array([functions[start][0] for start in starts], np.uint64)
-    return replace(table, ends=ends)
+    ends, names = zip(*(functions[start] for start in starts), strict=True) if starts else ((), ())
+    return SymbolTable(Symbols.of_names(np.array(starts, np.uint64), np.array(ends, np.uint64), names))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -17,8 +17,8 @@ import numpy as np
 from pinprof.base.numbering import Numbering
 from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
-from pinprof.read.symbols.elf import own_vdso
-from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
+from pinprof.read.symbols.elf import ElfSymbols, own_vdso, read_elf_bytes
+from pinprof.read.symbols.kallsyms import Kallsyms
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.lines import LineResolver
 from pinprof.read.symbols.perf_map import load_perf_map
@@ -65,7 +65,7 @@ class Resolver:
         self._symfs = symfs
         self._sealed = sealed
         self._recording = recording
-        self._kept = kept
+        self._kept = kept or KeptSymbols()
         self._sources: dict[UserKey, _Symbols | None] = {}
         self._kernel_answers: list[tuple[UInt64, Int32, Int32]] = []
         self._user_answers: dict[UserKey, list[tuple[UInt64, Int32]]] = defaultdict(list)
@@ -160,16 +160,14 @@ class Resolver:
 
     def _load_kallsyms(self) -> Kallsyms | None:
         if self._kallsyms is None and self._kallsyms_path is not None:
-            load = self._kept.kallsyms if self._kept else load_kallsyms
-            self._kallsyms = load(self._kallsyms_path)
+            self._kallsyms = self._kept.kallsyms(self._kallsyms_path)
         return self._kallsyms
 
     def _source(self, dso: Dso, key: UserKey) -> _Symbols | None:
         """The symbols of a DSO, loaded once."""
-        sources = self._kept.sources if self._kept is not None and self._kept.keeps(key) else self._sources
-        if key not in sources:
-            sources[key] = self._load(dso, key[3])
-        return sources[key]
+        if key not in self._sources:
+            self._sources[key] = self._load(dso, key[3])
+        return self._sources[key]
 
     def _load(self, dso: Dso, pid: int) -> _Symbols | None:
         foreign = self._sealed is not None
@@ -179,15 +177,12 @@ class Resolver:
                 if functions := load_perf_map(root / f"tmp/perf-{pid}.map"):
                     return functions
             return None
-        # Imported here: pyelftools takes 30 ms to import, and a sealed capture needs no ELF file.
-        from pinprof.read.symbols.elf import read_elf, read_elf_bytes
-
+        images: Iterable[ElfSymbols | None]
         if dso.kind == "vdso":
-            return read_elf_bytes(own_vdso(), dso.build_id) if dso.build_id or self._recording else None
-        for root, path in self._candidates(dso, foreign=foreign):
-            if image := read_elf(path, dso.build_id, root):
-                return image
-        return None
+            images = [read_elf_bytes(own_vdso())] if dso.build_id or self._recording else []
+        else:
+            images = (self._kept.elf(path, root) for root, path in self._candidates(dso, foreign=foreign))
+        return next((image for image in images if image and image.is_build(dso.build_id)), None)
 
     def _candidates(self, dso: Dso, *, foreign: bool) -> Iterator[tuple[Path, Path]]:
         """Where a DSO's file may be, as (root of the debug files, path): symfs, here, perf's cache of files."""

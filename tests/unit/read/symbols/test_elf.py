@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.read.symbols.elf import ElfSymbols, own_vdso, read_elf, read_elf_bytes, same_build_id
-from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
+from pinprof.read.symbols.elf_symbols import Names, Symbols, SymbolTable, select_functions
+from pinprof.read.symbols.kept import KeptSymbols
 from tests.support.examples import examples
 
 ROOT = Path("/")
@@ -44,8 +45,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "program"
 
 
-def loaded(path: Path, build_id: str = "", root: Path = ROOT) -> ElfSymbols:
-    image = read_elf(path, build_id, root)
+def loaded(path: Path, root: Path = ROOT) -> ElfSymbols:
+    image = read_elf(path, root)
     assert image is not None
     return image
 
@@ -92,8 +93,11 @@ def test_plt_entries_are_named_for_what_they_call(program: Path) -> None:
 
 def test_another_build_is_not_used(program: Path) -> None:
     own = build_id_of(program)
-    assert loaded(program, own).build_id == own
-    assert read_elf(program, own[:-1] + ("0" if own[-1] != "0" else "1"), ROOT) is None
+    image = loaded(program)
+    assert image.build_id == own
+    assert image.is_build(own)
+    assert image.is_build("")
+    assert not image.is_build(own[:-1] + ("0" if own[-1] != "0" else "1"))
     assert same_build_id("ab" * 16, "ab" * 16 + "00000000"), "padded to 20 bytes by older perf"
     assert not same_build_id("ab" * 16, "ab" * 20)
 
@@ -106,7 +110,7 @@ def test_symbols_of_a_stripped_program_come_from_its_debug_file(program: Path, t
     debug = tmp_path / f"root/usr/lib/debug/.build-id/{own[:2]}/{own[2:]}.debug"
     debug.parent.mkdir(parents=True)
     subprocess.run(["objcopy", "--only-keep-debug", program, debug], check=True)
-    assert names_at(loaded(stripped, own, tmp_path / "root"), main) == ["main"]
+    assert names_at(loaded(stripped, tmp_path / "root"), main) == ["main"]
 
     linked = tmp_path / "linked"
     shutil.copy(debug, tmp_path / "linked.debug")
@@ -145,23 +149,23 @@ def test_what_is_no_elf_file_is_unresolved(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("#!/bin/sh\n")
     for path in (text, tmp_path, tmp_path / "absent", Path("/dev/zero"), Path("/dev/null")):
-        assert read_elf(path, "", ROOT) is None
+        assert read_elf(path, ROOT) is None
 
 
 def test_big_endian_files_are_unresolved(program: Path, tmp_path: Path) -> None:
     data = bytearray(program.read_bytes())
     data[5] = 2
     (tmp_path / "big").write_bytes(data)
-    assert read_elf(tmp_path / "big", "", ROOT) is None
+    assert read_elf(tmp_path / "big", ROOT) is None
 
 
 @pytest.mark.skipif(not own_vdso(), reason="this process has no vdso")
 def test_the_vdso_of_this_process_has_its_functions() -> None:
-    image = read_elf_bytes(own_vdso(), "")
+    image = read_elf_bytes(own_vdso())
     assert image is not None
-    names = {image.name(row) for row in range(len(image.table))}
-    assert any("clock_gettime" in name for name in names)
-    assert read_elf_bytes(own_vdso(), "00" * 20) is None
+    names = names_at(image, *image.table.starts.tolist())
+    assert any("clock_gettime" in str(name) for name in names)
+    assert not image.is_build("00" * 20)
 
 
 @examples(150)
@@ -177,12 +181,13 @@ def test_mutated_programs_never_raise(
     cut = data.draw(st.just(len(whole)) | st.integers(0, len(whole)))
     path = tmp_path_factory.getbasetemp() / "mutated"
     path.write_bytes(whole[:cut])
-    image = read_elf(path, "", ROOT)
+    image = read_elf(path, ROOT)
     if image is not None:
         rows = image.find(np.arange(0, 1 << 16, 16, dtype=np.uint64))
         assert all(isinstance(image.name(row), str) for row in set(rows.tolist()) - {-1})
 
 
+CODE = [0, 220, 0, 120]
 symbol = st.tuples(
     st.integers(0, 40),
     st.integers(0, 255),
@@ -203,24 +208,84 @@ def test_found_functions_enclose_the_address_and_missed_ones_do_not(
         + value.to_bytes(8, "little") + size.to_bytes(8, "little")
         for name, info, other, section, value, size in entries
     )  # fmt: skip
-    table = select_functions(rows, strings, [0, 220, 0, 120], wide=True, thumb=False)
+    table = SymbolTable(select_functions(rows, reading(strings), len(strings), CODE, wide=True, thumb=False))
     assert (np.diff(table.starts.astype(np.int64)) > 0).all()
     row = int(table.find(np.array([address], np.uint64))[0])
-    enclosing = [i for i in range(len(table)) if table.starts[i] <= address < table.ends[i]]
-    assert row == (enclosing[-1] if enclosing else -1)
-    assert all(isinstance(table.name(index), str) for index in range(len(table)))
+    functions = by_hand(entries, strings)
+    assert table.starts.tolist() == sorted(functions)
+    enclosing = [start for start in sorted(functions) if start <= address < functions[start][0]]
+    name = functions[enclosing[-1]][1] if enclosing else ""
+    assert (table.name(row) if row >= 0 else "") == name
+    assert row < 0 or table.starts[row] == enclosing[-1]
+
+
+def by_hand(entries: list[tuple[int, int, int, int, int, int]], strings: bytes) -> dict[int, tuple[int, str]]:
+    """By its start, each function's end and name: one symbol at a time, by the rules of perf."""
+    alike: dict[int, list[tuple[tuple[int, ...], int, str]]] = {}
+    for name_at, info, other, section, value, size in entries:
+        code_end = CODE[section] if section < len(CODE) else 0
+        function = info & 15 in (2, 10) and section != 0
+        label = info & 15 == 0 and code_end and other & 3 not in (1, 2) and strings[name_at : name_at + 1] != b"$"
+        if not 0 < name_at < len(strings) or not (function or label):
+            continue
+        name = strings[name_at : strings.index(b"\0", name_at)].decode()
+        underscores = len(name) - len(name.lstrip("_"))
+        order = (size == 0, info >> 4 == 2, info >> 4 != 1, underscores, -len(name))
+        end = value + size if size else code_end if code_end > value else 2**64 - 1
+        alike.setdefault(value, []).append((order, end if size else -end, name))
+    found = {}
+    for start, candidates in alike.items():
+        _, end, name = min(candidates, key=lambda candidate: candidate[0])
+        following = min((other for other in alike if other > start), default=2**64 - 1)
+        found[start] = (end if end > 0 else min(-end, following)), name
+    return found
+
+
+def reading(strings: bytes) -> Names:
+    return lambda places: [strings[place:].partition(b"\0")[0] for place in places]
 
 
 @given(st.binary(max_size=300), st.binary(max_size=60), st.booleans(), st.lists(st.integers(0, 2**64 - 1), max_size=5))
 def test_any_bytes_make_a_symbol_table(symbols: bytes, strings: bytes, wide: bool, code: list[int]) -> None:
-    table = select_functions(symbols, strings, code, wide=wide, thumb=True)
+    table = SymbolTable(select_functions(symbols, reading(strings), len(strings), code, wide=wide, thumb=True))
     for row in table.find(np.array([0, 1 << 31, 2**64 - 1], np.uint64)).tolist():
         assert row == -1 or isinstance(table.name(row), str)
 
 
-def test_tables_merge_with_the_first_one_winning() -> None:
-    one = SymbolTable.of_names(np.array([16, 64], np.uint64), 16, [b"one", b"other"])
-    two = SymbolTable.of_names(np.array([16, 32], np.uint64), 8, [b"two", b"more"])
-    both = SymbolTable.merged([one, two])
-    assert [both.name(row) for row in range(3)] == ["one", "more", "other"]
+def test_the_first_part_of_a_table_wins() -> None:
+    one = functions([16, 64], 16, [b"one", b"other"])
+    two = functions([16, 32], 8, [b"two", b"more"])
+    both = SymbolTable(one, two)
     assert both.find(np.array([31, 39, 40, 79], np.uint64)).tolist() == [0, 1, -1, 2]
+    assert [both.name(row) for row in range(3)] == ["one", "more", "other"]
+
+
+def functions(starts: list[int], size: int, names: list[bytes]) -> Symbols:
+    begins = np.array(starts, np.uint64)
+    return Symbols.of_names(begins, begins + np.uint64(size), names)
+
+
+def test_names_are_read_of_the_file_that_was_loaded_alone(program: Path, tmp_path: Path) -> None:
+    replaced, symbols = tmp_path / "program", nm(program)
+    shutil.copy(program, replaced)
+    image = loaded(replaced)
+    assert names_at(image, symbols["main"]) == ["main"]
+    replaced.unlink()
+    assert names_at(image, symbols["main"], symbols["hidden"]) == ["main", None]
+    shutil.copy(shutil.which("true") or "", replaced)
+    assert names_at(image, symbols["leaf"]) == [None]
+
+
+def test_a_file_with_two_names_is_loaded_once_and_anew_when_somebody_writes_to_it(
+    program: Path, tmp_path: Path
+) -> None:
+    first, second, kept = tmp_path / "first", tmp_path / "second", KeptSymbols()
+    shutil.copy(program, first)
+    second.symlink_to(first)
+    image = kept.elf(first, ROOT)
+    assert image is not None
+    assert kept.elf(second, ROOT) is image
+    first.write_bytes(first.read_bytes() + b"\0")
+    assert kept.elf(second, ROOT) is not image
+    first.unlink()
+    assert kept.elf(first, ROOT) is None
