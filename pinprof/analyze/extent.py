@@ -7,7 +7,7 @@ from pinprof.data.model import Capture
 
 def start_ns(capture: Capture) -> int:
     """The earliest time of any sample, range, call or GPU work; 0 when nothing has any."""
-    columns = [capture.samples.time_ns, capture.ranges.start_ns]
+    columns = [capture.samples.time_ns[:1], capture.ranges.start_ns]
     if capture.activity is not None:
         columns += [capture.activity.calls.start_ns, capture.activity.gpu_ops.start_ns]
     times = [column for column in columns if len(column)]
@@ -21,7 +21,7 @@ def end_ns(capture: Capture) -> int:
         columns += [capture.activity.calls.end_ns, capture.activity.gpu_ops.end_ns]
     ends = [int(column.max()) for column in columns if len(column)]
     if is_timed(capture) and len(capture.samples):
-        ends.append(int(capture.samples.time_ns.max()) + 1)
+        ends.append(int(capture.samples.time_ns[-1]) + 1)
     return max(ends, default=0)
 
 

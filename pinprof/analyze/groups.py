@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import fitting, slices, uniform
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Int64
+from pinprof.data.model import Bool, Int64
 
 _TOO_MANY = 1 << 62
 """Combinations of values for which 64 bits do not suffice."""
@@ -34,7 +34,7 @@ class Groups:
         """Per group its rows, ascending."""
         return np.split(np.argsort(self.of, kind="stable"), np.cumsum(self.count)[:-1]) if len(self) else []
 
-    def sum(self, values: NDArray[np.integer]) -> Int64:
+    def sum(self, values: NDArray[np.integer] | Bool) -> Int64:
         """Exact sums by group."""
         if len(self) == 1:
             return np.array([values.sum()], np.int64)
@@ -129,7 +129,7 @@ def _code(
 ) -> NDArray[np.signedinteger]:
     """Per row its place in a table of all combinations. There may be millions of rows: one array of them is enough."""
     code = np.zeros(len(columns[0]), fitting(0, math.prod(sizes)))
-    for part in slices(len(code)):
+    for part in slices(len(code), *columns):
         cell = np.zeros(part.stop - part.start, np.int64)
         for column, low, size in zip(columns, lowest, sizes, strict=True):
             if size > 1:
@@ -139,13 +139,13 @@ def _code(
     return code
 
 
-def add_at(total: Int64, index: NDArray[np.integer], values: NDArray[np.integer]) -> None:
+def add_at(total: Int64, index: NDArray[np.integer], values: NDArray[np.integer] | Bool) -> None:
     """Add each value at its index."""
     _each_at(np.add, total, index, values)
 
 
-def _each_at(what: np.ufunc, total: Int64, index: NDArray[np.integer], values: NDArray[np.integer]) -> None:
-    for part in slices(len(values)):
+def _each_at(what: np.ufunc, total: Int64, index: NDArray[np.integer], values: NDArray[np.integer] | Bool) -> None:
+    for part in slices(len(values), values):
         # Of these two types alone numpy does it fast.
         what.at(total, index[part].astype(np.intp, copy=False), values[part].astype(np.int64, copy=False))
 

@@ -22,7 +22,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.ranges.spans import IDLE_EVENT
-from pinprof.base.columns import numbered, numbered_pairs, pack
+from pinprof.base.columns import looked_up, numbered, numbered_pairs, pack
 from pinprof.data.model import NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
 
 IDLE = LEAF["wait.idle"]
@@ -50,7 +50,7 @@ def idle_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Att
     """The capture with the waits of idle threads as an event of their own, and the leaf `wait.idle` for them."""
     samples = capture.samples
     spans = capture.spans
-    waiting = spans[samples.event]
+    waiting = looked_up(spans, samples.event)
     if not waiting.any():
         return capture, attribution
     names = [event.name for event in capture.events]
@@ -82,7 +82,7 @@ def _idle(capture: Capture, attribution: Attribution, waiting: Bool) -> Bool:
     candidate &= ~np.isin(threads.first(pack(samples.pid, samples.tid)), _active(capture))
     if not candidate.any():
         return np.zeros(len(samples), np.bool_)
-    for_work = np.append(_waits_for_work(capture.stacks), False)[samples.stack] & _FOR_WORK[attribution.leaf]
+    for_work = looked_up(np.append(_waits_for_work(capture.stacks), False), samples.stack) & _FOR_WORK[attribution.leaf]
     able = samples.wait & READY > 0 if samples.wait is not None else np.zeros(len(samples), np.bool_)
     for_work &= waiting & candidate[threads.of] & ~able
     rows = np.flatnonzero(for_work)

@@ -13,6 +13,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
+from pinprof.base.columns import looked_up
 from pinprof.data.model import Capture, clock_event
 
 RECORDER_EVENT = "recorder"
@@ -24,13 +25,13 @@ _PAGE = "[uprobes]"
 def recorder_apart(capture: Capture, attribution: Attribution) -> tuple[Capture, Attribution]:
     """The capture with the samples of time that the recorder took as an event of their own, and their cause."""
     main, samples = clock_event(capture.events), capture.samples
-    running = ~capture.spans[samples.event]
+    running = ~looked_up(capture.spans, samples.event)
     frames = capture.stacks.frames
     through = np.array([dso.path == _PAGE for dso in frames.dsos], np.bool_)[frames.dso]
-    page = capture.stacks.under(through)[samples.stack]
-    leaf = np.where(running & page, np.int16(PROBE), attribution.leaf)
-    own = (leaf == PROBE) & (samples.event == main)
-    attribution = replace(attribution, leaf=leaf)
+    page = running & looked_up(capture.stacks.under(through), samples.stack)
+    if page.any():
+        attribution = replace(attribution, leaf=np.where(page, np.int16(PROBE), attribution.leaf))
+    own = (attribution.leaf == PROBE) & (samples.event == main)
     if main is None or not own.any() or any(event.name == RECORDER_EVENT for event in capture.events):
         return capture, attribution
     event = np.where(own, np.int16(len(capture.events)), samples.event)

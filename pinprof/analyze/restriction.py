@@ -22,7 +22,7 @@ from pinprof.analyze.ranges.membership import Events, inside, owners, samples_in
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.ranges.spans import cut_at
 from pinprof.analyze.selection import Part
-from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of
+from pinprof.base.columns import Bool, Int32, Int64, looked_up, pack, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
 from pinprof.data.host_memory import LargeMemory
@@ -67,9 +67,12 @@ def during(whole: Attributed, times: Intervals) -> Attributed:
     """The samples of some times, and the parts of waits that lie in these; all else as it is."""
     capture, row = cut_at(whole.capture, np.sort(np.concatenate([times.start, times.end])))
     samples, attribution = capture.samples, whole.attribution
-    clocks = np.array([event.clocks for event in capture.events], np.bool_)[samples.event]
-    # A sample on a processor stands for the time before it.
-    chosen = times.contains(samples.time_ns - np.where(clocks, samples.weight // 2, 0))
+    clocks = looked_up(np.array([event.clocks for event in capture.events], np.bool_), samples.event)
+    chosen = np.empty(len(samples), np.bool_)
+    for part in slices(len(samples), samples.time_ns, samples.weight):
+        # A sample on a processor stands for the time before it.
+        before = np.where(clocks[part], samples.weight[part] // 2, 0)
+        chosen[part] = times.contains(samples.time_ns[part] - before)
     kept = np.flatnonzero(chosen) if row is None else row[chosen]
     return whole.with_samples(replace(capture, samples=samples.take(chosen)), attribution.of_samples(kept))
 

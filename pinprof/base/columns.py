@@ -1,19 +1,24 @@
-"""Tables of columns: the types of numpy arrays, what every table can do, and pairs of numbers as one key; no I/O here.
+"""Tables of columns: the types of numpy arrays, what every table can do, and pairs of numbers as one key.
 
 A pair of columns, (pid, tid) for example, is sorted, compared and looked up as one column of 64-bit keys, which numpy
 does many times faster than with pairs.
+
+Columns of many rows are made in a file without a name, which is gone with the last column in it. It is mapped, so that
+only what somebody looks at takes memory, and that can be given back (`Table.unload`, `slices`).
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
 
 Int64 = NDArray[np.int64]
@@ -36,6 +41,10 @@ _DTYPES: dict[str, Any] = {
 _TIMES = ("time_ns", "start_ns", "end_ns", "lived_ns")
 _AT_ONCE = 1 << 16
 """Rows that are worked on in one go."""
+LONG_ROWS = 8_000_000
+"""From here on a column is written to a file."""
+ROWS_AT_ONCE = 1 << 20
+"""Rows that are moved in one go."""
 _CLOSE = 4
 """Numbers lie close together if their range is less than this number of times their count."""
 _columns_of: dict[type, Mapping[str, Any]] = {}
@@ -231,10 +240,29 @@ def uniform(value: int, count: int, dtype: DTypeLike) -> NDArray[Any]:
 
 
 def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
-    """Some rows of a column, in any order; of a `uniform` one a uniform one."""
-    if column.strides != (0,) or isinstance(rows, slice) or not len(column):
+    """Some rows of a column, in any order; of a `uniform` one a uniform one, in a file where they are many."""
+    if isinstance(rows, slice) or not len(column):
         return np.asarray(column[rows])
-    return uniform(column[0], int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows), column.dtype)
+    masked = rows.dtype == np.bool_
+    count = int(np.count_nonzero(rows)) if masked else len(rows)
+    if column.strides == (0,):
+        return uniform(column[0], count, column.dtype)
+    if count < LONG_ROWS:
+        return np.asarray(column[rows])
+    parts = (column[part][rows[part]] if masked else column[rows[part]] for part in slices(len(rows), column))
+    return put_together(parts, count, column.dtype)
+
+
+def looked_up(values: NDArray[Any], index: NDArray[np.integer]) -> NDArray[Any]:
+    """Per row the value at its index; of a `uniform` index a uniform column, which is read-only, as long ones are.
+
+    For other indices than its own, numpy would make a column of 64 bits.
+    """
+    if index.strides == (0,) and len(index):
+        return uniform(values[index[0]], len(index), values.dtype)
+    if len(index) < ROWS_AT_ONCE:
+        return np.asarray(values[index])
+    return put_together((values[index[part]] for part in slices(len(index), index)), len(index), values.dtype)
 
 
 def in_order(start: Int64) -> Int64 | slice:
@@ -242,6 +270,14 @@ def in_order(start: Int64) -> Int64 | slice:
     pieces = (start[part.start : part.stop + 1] for part in slices(len(start), start))
     ordered = all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
     return slice(None) if ordered else np.argsort(start, kind="stable")
+
+
+def give_back() -> None:
+    """Give the system back what freed columns leave between those in use, where the C library can."""
+    with suppress(AttributeError, OSError):
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def slices(rows: int, *columns: NDArray[Any]) -> Iterator[slice]:
@@ -318,6 +354,56 @@ class GrowingColumn:
             self._column[self._filled : end] = values
             self._uniform = False
         self._filled = end
+
+
+class LongColumn:
+    """A column that grows at its end, in a file; `uniform` as long as all that is appended is so, with one value."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._value = np.zeros(1, dtype)
+        self._file: BinaryIO | None = None
+        self._rows = 0
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Append some values, converted to the column's type."""
+        if not len(values):
+            return
+        if self._file is None:
+            if values.strides == (0,) and (not self._rows or bool(values[0] == self._value[0])):
+                self._value[0] = values[0]
+                self._rows += len(values)
+                return
+            self._file = files.nameless()
+            self._write(self._file, uniform(self._value[0], self._rows, self._value.dtype))
+        self._write(self._file, values)
+        self._rows += len(values)
+
+    def whole(self) -> NDArray[Any]:
+        """All rows, read-only; once, at the end."""
+        if self._file is None:
+            return uniform(self._value[0], self._rows, self._value.dtype)
+        self._file.flush()
+        with self._file:
+            mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, self._value.dtype, self._rows)
+
+    def _write(self, file: BinaryIO, values: NDArray[Any]) -> None:
+        for first in range(0, len(values), ROWS_AT_ONCE):
+            part = np.ascontiguousarray(values[first : first + ROWS_AT_ONCE], self._value.dtype)
+            file.write(part.data)
+
+
+def growing(dtype: DTypeLike, rows: int) -> GrowingColumn | LongColumn:
+    """A column that grows to about `rows` rows."""
+    return LongColumn(dtype) if rows >= LONG_ROWS else GrowingColumn(dtype, rows)
+
+
+def put_together(parts: Iterable[NDArray[Any]], rows: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A column of `rows` rows from parts one behind the other."""
+    column = growing(dtype, rows)
+    for part in parts:
+        column.extend(part)
+    return column.whole()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pinprof.base.columns import Int8 as Int8
 from pinprof.base.columns import Int16 as Int16
 from pinprof.base.columns import Int32 as Int32
 from pinprof.base.columns import Int64 as Int64
-from pinprof.base.columns import Table, Texts, numbered_pairs, pack, pairs_of, slices, uniform, unpack
+from pinprof.base.columns import Table, Texts, numbered_pairs, pack, pairs_of, put_together, slices, uniform, unpack
 from pinprof.base.columns import UInt8 as UInt8
 from pinprof.base.columns import UInt64 as UInt64
 from pinprof.base.lazy_dataclass import dataclass
@@ -316,7 +316,7 @@ class SampleTable(Table):
     @property
     def begun(self) -> Bool:
         """Per sample, whether it was recorded as one: it is no later piece of an interval that was cut."""
-        return np.ones(len(self), np.bool_) if self.wait is None else self.wait & CONTINUED == 0
+        return uniform(True, len(self), np.bool_) if self.wait is None else self.wait & CONTINUED == 0
 
 
 BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ, BY_EXIT = range(4)
@@ -473,7 +473,7 @@ class Capture:
         """Per event and stack node the weight of the samples that end there; the last column is of no stack."""
         samples, nodes = self.samples, len(self.stacks) + 1
         sums = np.zeros(len(self.events) * nodes, np.int64)
-        for part in slices(len(samples)):
+        for part in slices(len(samples), samples.stack, samples.event, samples.weight):
             node = samples.stack[part].astype(np.intp) % nodes
             np.add.at(sums, samples.event[part] * np.intp(nodes) + node, samples.weight[part].astype(np.int64))
         return sums.reshape(len(self.events), nodes)
@@ -496,10 +496,18 @@ class Capture:
         keys = pack(*np.array([*self.sampled_threads], np.int64).reshape(-1, 2).T)
         if len(keys) == 1:
             return uniform(0, len(samples), np.int32)
-        found = np.empty(len(samples), np.int32)
-        for part in slices(len(samples), samples.pid, samples.tid):
-            found[part] = np.searchsorted(keys, pack(samples.pid[part], samples.tid[part]))
-        return found
+        parts = slices(len(samples), samples.pid, samples.tid)
+        found = (np.searchsorted(keys, pack(samples.pid[part], samples.tid[part])) for part in parts)
+        return put_together(found, len(samples), np.int32)
+
+    def rows_of(self, pid: int, tid: int) -> Int64:
+        """The samples of one thread, ascending."""
+        samples = self.samples
+        found = [
+            np.flatnonzero((samples.pid[part] == pid) & (samples.tid[part] == tid)) + part.start
+            for part in slices(len(samples), samples.pid, samples.tid)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *found])
 
     def with_damage(self, *damage: str) -> Capture:
         """The capture with more damage, each of it once."""

@@ -21,6 +21,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 from pinprof.base import files
+from pinprof.base.columns import ROWS_AT_ONCE, give_back
 from pinprof.base.errors import CaptureError, PinprofError, readable, unreadable
 from pinprof.data.model import Capture
 from pinprof.data.time_window import TimeWindow
@@ -75,6 +76,9 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
                 )
             with archive.unpacked(place, str(path)) as folder, _shown_as(path, folder):
                 capture = replace(_whole(_read(folder, folder, options), folder, options), path=str(path))
+    if len(capture.samples) > ROWS_AT_ONCE:
+        capture.samples.unload()
+        give_back()
     options.progress(1)
     return capture
 

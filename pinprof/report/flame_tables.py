@@ -11,6 +11,7 @@ import numpy as np
 
 from pinprof.analyze import Run
 from pinprof.analyze.ranges.spans import across
+from pinprof.base.columns import distinct, looked_up, put_together, slices
 from pinprof.data.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import (
     EVERY_RANGE,
@@ -60,23 +61,24 @@ def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData |
     number = np.zeros(len(stacks.frames) + 1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
     name, dso, kind = _frames(stacks.frames, kept.tolist(), names, dsos)
-    node = place[samples.stack]
+    node = looked_up(place, samples.stack)
     node_frame, decided = (
         number[stacks.frame[order]],
         _callers_up(shown.carried(analysis.attribution.decided), depth, place, order),
     )
-    if (node == NO_NODE).any():
+    if (samples.stack == NO_NODE).any():
         # Samples without callchain end in a function of their own, after all others.
-        node[node == NO_NODE] = len(depth)
+        node = looked_up(np.append(place[:-1], np.int32(len(depth))), samples.stack)
         depth, decided = np.append(depth, np.int16(0)), np.append(decided, np.int16(-1))
         node_frame = np.append(node_frame, np.int32(len(name)))
         name, dso, kind = [*name, names.add(NO_CALLCHAIN)], [*dso, 0], [*kind, USER_CODE]
     threads, thread = numbered_threads(capture, sampled=True), capture.thread
     if len(threads) < len(capture.sampled_threads):
         numbers = thread_numbers(capture)
-        thread = np.array([numbers[pair] for pair in capture.sampled_threads], np.int32)[thread]
+        thread = looked_up(np.array([numbers[pair] for pair in capture.sampled_threads], np.int32), thread)
     timed = capture.clock.source != "none"
-    start = int(samples.time_ns.min()) if timed else 0
+    start = int(samples.time_ns[0]) if timed else 0
+    times = (samples.time_ns[part] - start for part in slices(len(samples), samples.time_ns))
     data = FlameData(
         frame_name=np.array(name, np.int32),
         frame_dso=np.array(dso, np.int32),
@@ -86,11 +88,11 @@ def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData |
         decided=decided,
         node=node,
         event=samples.event.astype(np.uint8),
-        cause=analysis.attribution.leaf.astype(np.int16),
-        likely=analysis.attribution.heuristic.astype(np.uint8),
+        cause=analysis.attribution.leaf,
+        likely=analysis.attribution.heuristic.view(np.uint8),
         thread=thread,
         weight=samples.weight,
-        time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
+        time_ns=put_together(times, len(node), np.int64) if timed else np.zeros(len(node), np.int64),
         threads=threads,
         timed=timed,
         ranges=_range_rows(analysis, row_of),
@@ -117,7 +119,7 @@ def preorder(stacks: StackTable, used: Int32) -> tuple[Int16, Int32, Int32]:
     parent = stacks.parent
     kept = np.zeros(len(stacks) + 1, np.bool_)
     kept[NO_NODE] = True
-    front = used
+    front = distinct(used)
     while (front := front[~kept[front]]).size:
         kept[front] = True
         front = parent[front]

@@ -120,7 +120,7 @@ def instance_data(analysis: Run, place: Int32) -> InstanceData:
         scope_length_ns=(rows.scope_end_ns - rows.scope_start_ns)[kept],
         scope_pid=rows.scope_pid[kept],
         scoped=scoped,
-        samples_start_ns=int(capture.samples.time_ns.min()) - start if len(capture.samples) else 0,
+        samples_start_ns=int(capture.samples.time_ns[0]) - start if len(capture.samples) else 0,
     )
 
 

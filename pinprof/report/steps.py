@@ -67,15 +67,25 @@ class Moments:
         first[:1] = True
         if is_uniform(kind):
             return cls(np.arange(len(kind), dtype=np.int32), first, time_ns)
-        order = np.argsort(kind, kind="stable").astype(np.int32)
+        # A kind and a row are one number: to sort these in their place takes no more memory.
+        bits = len(kind).bit_length()
+        if int(kind.max()).bit_length() + bits > 63:
+            kind = np.unique(kind, return_inverse=True)[1].reshape(-1)
+        keys = np.empty(len(kind), np.int64)
+        for part in slices(len(kind), kind):
+            keys[part] = kind[part].astype(np.int64) << bits | np.arange(part.start, part.stop)
+        keys.sort()
+        order = np.empty(len(kind), np.int32)
         for part in slices(len(kind)):
-            first[part.start + 1 : part.stop + 1] = np.diff(kind[order[part.start : part.stop + 1]]) != 0
-        return cls(order, first, time_ns[order])
+            first[part.start + 1 : part.stop + 1] = np.diff(keys[part.start : part.stop + 1] >> bits) != 0
+            order[part] = keys[part] & (1 << bits) - 1
+        del keys
+        return cls(order, first, taken(time_ns, order))
 
     def begins(self, step_ns: int) -> Int64:
         """The places in `order` where a step of a kind begins, ascending."""
         found = [np.arange(min(len(self.order), 1))]
-        for part in slices(len(self.order)):
+        for part in slices(len(self.order), self.time_ns):
             rows = slice(max(part.start - 1, 0), part.stop)
             fresh = (np.diff(self.time_ns[rows] // step_ns) != 0) | self.first[rows][1:]
             found.append(np.flatnonzero(fresh) + rows.start + 1)

@@ -18,7 +18,7 @@ from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, RuleTables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.base.columns import Int8, Int64
+from pinprof.base.columns import Int8, Int64, looked_up, packed, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
@@ -258,12 +258,19 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     samples, stacks, role = capture.samples, walk(capture.stacks, tables), tables.role
     node, claimed = samples.stack, _claimed_by_thread(tables)
     # One more element, read by NO_NODE: a sample without callchain.
-    running = ~capture.spans[samples.event] & (node != NO_NODE)
-    ending = np.bincount(node[running], minlength=len(capture.stacks))
-    by_node = by_what_faults_do(capture.stacks, stacks, ending, tables)
-    leaf = np.append(by_node, np.int16(role["no stack"]))[node]
-    work = np.append(stacks.work, np.int8(WORK_ATTRIBUTES.index("other")))[node]
-    groups = np.append(stacks.groups, np.uint8(0))[node]
+    running = ~looked_up(capture.spans, samples.event)
+    ending = np.zeros(len(capture.stacks) + 1, np.int64)
+    for part in slices(len(samples), node):
+        ending += np.bincount(node[part][running[part]] + 1, minlength=len(ending))
+    by_node = by_what_faults_do(capture.stacks, stacks, ending[1:], tables)
+    leaf, work, groups = (
+        np.require(looked_up(np.append(column, column.dtype.type(none)), node), requirements="W")
+        for column, none in (
+            (by_node, role["no stack"]),
+            (stacks.work, WORK_ATTRIBUTES.index("other")),
+            (stacks.groups, 0),
+        )
+    )
     for (pid, tid), name in capture.threads.items():
         # Thread 0 is the idle task, and every kernel thread when recorded inside another PID namespace.
         if tid > 0 and re.fullmatch(UVM_THREAD, name):
@@ -278,10 +285,11 @@ def attribute(capture: Capture, tables: RuleTables = TABLES) -> Attribution:
     ):
         leaf[mask] = tables.leaf[name]
         work[mask] = WORK_ATTRIBUTES.index(attribute_name)
-    counted = np.array([event.counted for event in capture.events], np.bool_)[samples.event]
+    counted = looked_up(np.array([event.counted for event in capture.events], np.bool_), samples.event)
     leaf[counted] = role["no place"]
     groups[waiting | counted] = 0
-    return Attribution(leaf, work, decided, groups, loops.staging | loops.polling | loops.copying)
+    heuristic = loops.staging | loops.polling | loops.copying
+    return Attribution(leaf, packed(work), decided, packed(groups), packed(heuristic))
 
 
 def _attribute_waits(
@@ -292,14 +300,14 @@ def _attribute_waits(
     A node that ends stacks of both kinds keeps the one that decided on the processor.
     """
     samples = capture.samples
-    waiting = capture.spans[samples.event]
+    waiting = looked_up(capture.spans, samples.event)
     if not waiting.any():
         return stacks.decided, waiting
     node = samples.stack
-    waits = np.append(stacks.wait, np.int16(tables.role["no stack"]))[node]
+    waits = looked_up(np.append(stacks.wait, np.int16(tables.role["no stack"])), node)
     if samples.wait is not None:
         # One that yields inside libcuda could run on, but waits for the GPU all the same.
-        yields = np.append(stacks.yields, False)[node]
+        yields = looked_up(np.append(stacks.yields, False), node)
         waits = np.where((samples.wait & READY > 0) & ~yields, np.int16(tables.role["runnable"]), waits)
     leaf[waiting] = waits[waiting]
     work[waiting] = WORK_ATTRIBUTES.index("other")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.attribution.matching import FrameRules
 from pinprof.analyze.ranges.membership import samples_inside
+from pinprof.base.columns import looked_up
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Bool, Capture, Int16, Int32
 
@@ -50,18 +51,20 @@ def hot_loops(capture: Capture, leaf: Int16, spin: Int32, copy_call: Bool, rules
     `leaf` is per sample, `spin` (the nearest libcuda node) and `copy_call` per stack node.
     """
     samples, stacks = capture.samples, capture.stacks
-    timed = np.array([event.unit in ("ns", "events", "samples") for event in capture.events], np.bool_)[samples.event]
+    timed = np.array([event.unit in ("ns", "events", "samples") for event in capture.events], np.bool_)
+    timed = looked_up(timed, samples.event)
 
     def innermost(frames: Bool, name: str) -> Bool:
-        return np.asarray(np.append(frames[stacks.frame], False)[samples.stack] & timed & (leaf == LEAF[name]))
+        ends = looked_up(np.append(frames[stacks.frame], False), samples.stack)
+        return np.asarray(ends & timed & (leaf == LEAF[name]))
 
     libcuda, libc = innermost(rules.libcuda, "user.libcuda"), innermost(rules.blind_libc, "user.libc")
     nothing = np.zeros(len(samples), np.bool_)
     if not libcuda.any() and not libc.any():
         return HotLoops(nothing, nothing, nothing)
     polling = _polling(capture, libcuda, timed & (leaf == LEAF["sync.poll"]), spin) if libcuda.any() else nothing
-    inside = (_in_copy_range(capture) | np.append(copy_call, False)[samples.stack]) & (samples.ip != 0)
-    near_libcuda = np.append(spin, NO_NODE)[samples.stack] != NO_NODE
+    inside = (_in_copy_range(capture) | looked_up(np.append(copy_call, False), samples.stack)) & (samples.ip != 0)
+    near_libcuda = looked_up(np.append(spin, NO_NODE) != NO_NODE, samples.stack)
     by_libc = _loops(capture, libc & inside, 1)
     staging = _loops(capture, libcuda & inside & ~polling, LOOP_ADDRESSES) | (by_libc & near_libcuda)
     return HotLoops(staging, polling, by_libc & ~near_libcuda)
@@ -106,7 +109,7 @@ def _polling(capture: Capture, own: Bool, clock: Bool, spin: Int32) -> Bool:
         inside[nodes] |= inside[stacks.parent[nodes]]
     inside[stacks.parent[np.flatnonzero(readers)]] = True
     inside[-1] = False
-    return np.asarray(own & inside[samples.stack])
+    return np.asarray(own & looked_up(inside, samples.stack))
 
 
 def _in_copy_range(capture: Capture) -> Bool:

@@ -82,7 +82,8 @@ def _within(intervals: tuple[Interval, ...], times: Intervals) -> tuple[Interval
 def _possible(capture: Capture, calls: Calls | None) -> bool:
     """Whether all times can be: forged ones would overflow, and every sum of them with it."""
     samples = capture.samples
-    times = [samples.time_ns, samples.weight]
+    # They are ordered by time.
+    times = [samples.time_ns[:: max(len(samples) - 1, 1)], samples.weight]
     if calls is not None:
         times += [calls.table.start_ns, calls.table.end_ns]
     within = all(int(column.min(initial=0)) > -LATEST_NS and int(column.max(initial=0)) < LATEST_NS for column in times)
@@ -93,7 +94,7 @@ def _possible(capture: Capture, calls: Calls | None) -> bool:
 def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval:
     """From the process's first event to its last: samples, waits, calls and ranges."""
     samples = capture.samples
-    mine = samples.pid == critical.pid
+    mine = np.flatnonzero(samples.pid == critical.pid)
     time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
     spans = capture.spans[event]
     on_processor = np.array([entry.clocks for entry in capture.events], np.bool_)[event]

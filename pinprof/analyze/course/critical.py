@@ -18,7 +18,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.base.columns import Bool, Int64, numbered_pairs, slices, unpack
+from pinprof.base.columns import Bool, Int64, looked_up, numbered_pairs, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import CREATE_ANY_CONTEXT
 from pinprof.data.model import NO_NODE, Capture, clock_event
@@ -52,12 +52,12 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
     if clock is None:
         return None
     samples = capture.samples
-    spans = capture.spans[samples.event]
-    timed = (spans | (samples.event == clock)) & (samples.pid > 0) & (samples.tid > 0)
-    timed &= ~kernel_threads(capture)
+    spans = looked_up(capture.spans, samples.event)
+    threads = np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)
+    timed = (spans | (samples.event == clock)) & ~kernel_threads(capture)
+    timed &= looked_up((threads[:, 0] > 0) & (threads[:, 1] > 0), capture.thread)
     pids = _program(capture, timed)
-    of_program = np.isin([pid for pid, _ in capture.sampled_threads], pids)
-    timed &= of_program[capture.thread]
+    timed &= looked_up(np.isin(threads[:, 0], pids), capture.thread)
     if not timed.any():
         return None
     thread = _driving(calls, pids) if calls is not None else None
@@ -69,7 +69,8 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
 def _program(capture: Capture, timed: Bool) -> Int64:
     """The processes of the program among those with samples: those somebody named, else all that can be."""
     seen = np.zeros(len(capture.sampled_threads), np.bool_)
-    seen[capture.thread[timed]] = True
+    for part in slices(len(timed), capture.thread):
+        seen[capture.thread[part][timed[part]]] = True
     pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
     if not system_wide(capture):
         return pids
@@ -94,7 +95,7 @@ def system_wide(capture: Capture) -> bool:
     """Whether processes of others were recorded: said so, or seen by its idle CPUs."""
     options = [collector.get("options") for collector in capture.manifest.collectors]
     said = any(isinstance(entry, Mapping) and entry.get("system_wide") is True for entry in options)
-    return said or bool((capture.samples.pid == 0).any())
+    return said or any(pid == 0 for pid, _ in capture.sampled_threads)
 
 
 def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
@@ -129,7 +130,7 @@ def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Boo
     samples = capture.samples
     time, waited, end = (np.zeros(len(pids), np.int64) for _ in range(3))
     begin, has_main = np.full(len(pids), np.iinfo(np.int64).max), np.zeros(len(pids), np.bool_)
-    for part in slices(len(samples)):
+    for part in slices(len(samples), samples.pid, samples.tid, samples.time_ns):
         row = np.flatnonzero(timed[part]) + part.start
         of, waits = np.searchsorted(pids, samples.pid[row]), spans[row]
         weight, leaf = samples.weight[row], attribution.leaf[row]
@@ -165,7 +166,7 @@ def _launchers(capture: Capture, pids: Int64, time: Int64, begin: Int64, end: In
     }
     if not any(launched.any() for launched in heavy.values()):
         return result
-    started = capture.stacks.under(capture.stacks.frames.named(STARTS_PROGRAM))[samples.stack]
+    started = looked_up(capture.stacks.under(capture.stacks.frames.named(STARTS_PROGRAM)), samples.stack)
     executed = np.isin(pids, np.unique(samples.pid[started]))
     programs = _programs(capture, pids)
     for number, launched in heavy.items():

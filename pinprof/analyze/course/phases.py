@@ -18,7 +18,7 @@ from pinprof.analyze.course.outline import WORK_CALLS, outline_of
 from pinprof.analyze.course.pieces import LifePieces, pieces_of
 from pinprof.analyze.course.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.analyze.intervals import Intervals, difference, union
-from pinprof.base.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int64, is_uniform, taken
 from pinprof.data.model import Capture, clock_event
 
 GAP_NS = 5_000_000
@@ -97,9 +97,10 @@ def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: I
 
 def _period_ns(capture: Capture) -> int:
     """A typical time between two samples of a thread that runs."""
-    clock = clock_event(capture.events)
-    weight = capture.samples.weight[capture.samples.event == clock]
-    return int(np.median(weight)) if len(weight) else 0
+    weight = taken(capture.samples.weight, capture.samples.event == clock_event(capture.events))
+    if is_uniform(weight):
+        return int(weight[0]) if len(weight) else 0
+    return int(np.median(np.array(weight), overwrite_input=True))
 
 
 def _context(calls: Calls | None, critical: Critical, pieces: LifePieces, least: int) -> Intervals:

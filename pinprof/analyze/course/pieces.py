@@ -32,7 +32,8 @@ def pieces_of(capture: Capture, critical: Critical) -> LifePieces:
     clock = clock_event(capture.events)
     if clock is not None:
         timed[clock] = True
-    rows = np.flatnonzero((samples.pid == critical.pid) & (samples.tid == critical.tid) & timed[samples.event])
+    rows = capture.rows_of(critical.pid, critical.tid)
+    rows = rows[timed[samples.event[rows]]]
     waits = spans[samples.event[rows]]
     weight = samples.weight[rows]
     start = samples.time_ns[rows] - np.where(waits, 0, weight)

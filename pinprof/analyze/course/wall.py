@@ -7,7 +7,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.charging import Blame
-from pinprof.analyze.blame.waits import Waits
+from pinprof.analyze.blame.waits import Charged, Waits
 from pinprof.analyze.course.critical import AWAITS, Critical
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.analyze.intervals import numbers
@@ -22,14 +22,17 @@ RUNNABLE = "wait.runnable"
 def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phases: tuple[Phase, ...]) -> WallTable:
     """The critical thread's time by sample; every wait's rows sum to its length exactly."""
     samples = capture.samples
-    spans = capture.spans[samples.event]
-    thread = (samples.pid == critical.pid) & (samples.tid == critical.tid) & (samples.weight > 0)
+    rows = capture.rows_of(critical.pid, critical.tid)
+    rows = rows[samples.weight[rows] > 0]
+    event = samples.event[rows]
     starts, phase = _edges(phases)
-    ran = np.flatnonzero(thread & (samples.event == clock_event(capture.events)))
+    ran = rows[event == clock_event(capture.events)]
     edges = ascending(np.concatenate([starts, _edges_of_others(capture, critical)]))
-    waited = _cut(capture, np.flatnonzero(thread & spans), edges)
+    waited = _cut(capture, rows[capture.spans[event]], edges)
     awaits = waited.take(AWAITS[attribution.leaf[waited.sample]])
-    charged = Blame.of(capture, attribution, critical.pids).charge(critical.pid, critical.tid, awaits)
+    charged = Charged.empty()
+    if len(awaits):
+        charged = Blame.of(capture, attribution, critical.pids).charge(critical.pid, critical.tid, awaits)
     # What others do not explain stays with the wait.
     taken = np.zeros(len(waited), np.int64)
     place = np.searchsorted(waited.start_ns, charged.start_ns, "right") - 1

@@ -16,7 +16,7 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.page_marks import PageMarks
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
-from pinprof.base.columns import pack
+from pinprof.base.columns import looked_up, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns
 from pinprof.data.activity import Caller
@@ -175,7 +175,7 @@ def _returns(scene: Scene, making: Int64, maker: int) -> int:
     place = np.unique(scene.place[making])
     here = np.zeros(len(capture.stacks.frames), np.bool_)
     here[place[place != NOTHING]] = True
-    takes_time = np.array([event.costs_time for event in capture.events], np.bool_)[samples.event]
+    takes_time = looked_up(np.array([event.costs_time for event in capture.events], np.bool_), samples.event)
     mine = np.flatnonzero((pack(samples.pid, samples.tid) == maker) & takes_time)
     node = samples.stack[mine]
     at = scene.sites.frames(node)

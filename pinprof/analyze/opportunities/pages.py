@@ -22,6 +22,7 @@ from pinprof.analyze.opportunities.pressure import pressed
 from pinprof.analyze.opportunities.refills import renewal
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import looked_up
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
 from pinprof.data.mapped import OWN, Mapped
@@ -220,7 +221,7 @@ def _unseen_ends(scene: Scene) -> Int64:
     if not len(rows) or not len(ended):
         return np.zeros(0, np.int64)
     stacks = scene.capture.stacks
-    started = samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]]
+    started = samples.pid[looked_up(stacks.under(stacks.frames.named(STARTS_PROGRAM)), samples.stack)]
     forked = ~np.isin(exits.pid[ended], [*np.unique(started), *(pid for pid, _ in scene.capture.renamed)])
     start, end = wall.time_ns[rows], (samples.time_ns + samples.weight)[wall.sample[rows]]
     # Whoever was waited for is the last that ended before the wait did, and after the wait before.
@@ -388,7 +389,7 @@ def _forks(scene: Scene) -> bool:
     ours = {*scene.course.pids}
     if not system_wide(capture):
         ours |= {*np.unique(samples.pid).tolist(), *(one for one, _ in capture.threads)} - {0, -1}
-    started = np.unique(samples.pid[stacks.under(stacks.frames.named(STARTS_PROGRAM))[samples.stack]])
+    started = np.unique(samples.pid[looked_up(stacks.under(stacks.frames.named(STARTS_PROGRAM)), samples.stack)])
     programs = {*started.tolist(), *(renamed for renamed, _ in capture.renamed)}
     seen = {one: samples.time_ns[samples.pid == one] for one in ours}
     begun = int(seen[pid].min()) if pid in seen else 0

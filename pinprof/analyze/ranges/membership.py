@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.intervals import Intervals, batches, highest, joined_up, union, union_by_key
 from pinprof.analyze.ranges.paths import RangePath, range_paths
-from pinprof.base.columns import is_uniform, uniform
+from pinprof.base.columns import is_uniform, looked_up, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, RangeTable
 
@@ -68,11 +68,13 @@ def kernel_threads(capture: Capture) -> Bool:
     stacks = capture.stacks
     started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.function], np.bool_)
     started &= stacks.frames.mode == KERNEL
-    return np.asarray(stacks.under(started, roots=True)[capture.samples.stack])
+    return looked_up(stacks.under(started, roots=True), capture.samples.stack)
 
 
 def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:
     """Per range, the process whose events it counts among events of the processes `pids`; EVERYBODY for all."""
+    if not len(ranges):
+        return np.zeros(0, np.int64)
     return np.where(np.isin(ranges.pid, pids) & (ranges.pid > _IDLE_PID), ranges.pid, EVERYBODY).astype(np.int64)
 
 
@@ -117,6 +119,8 @@ class Scopes:
         A batch holds whole paths, so that ranges which overlap without end cost time, not memory. The paths' numbers
         begin with `first_path`.
         """
+        if not len(self.path):
+            return
         order, low, high = self.bounds(events)
         size = np.zeros(len(self.paths), np.int64)
         np.add.at(size, self.path, high - low)

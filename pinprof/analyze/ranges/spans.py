@@ -14,7 +14,7 @@ import numpy as np
 
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
-from pinprof.base.columns import ascending, numbered, numbered_pairs, unpack
+from pinprof.base.columns import ascending, looked_up, numbered, numbered_pairs, unpack
 from pinprof.data.model import CONTINUED, Bool, Capture, Int64
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def cut_at(capture: Capture, edges: Int64) -> tuple[Capture, Int64 | None]:
 
 def _intervals(capture: Capture) -> Int64:
     spans, samples = capture.spans, capture.samples
-    return np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
+    if not spans.any():
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(looked_up(spans, samples.event) & (samples.weight > 0))
 
 
 def _in_pieces(capture: Capture, by: Bool | None) -> tuple[Capture, Int64 | None]:

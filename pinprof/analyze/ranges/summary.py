@@ -110,11 +110,11 @@ def _weights(capture: Capture, tally: _Tally, members: Membership) -> list[dict[
     """Per scope, code → (weight, samples)."""
     samples, scopes = capture.samples, members.of_samples
     # An interval off the CPU that was cut counts as a sample once, where it began.
-    begun = samples.begun.astype(np.int64)
+    begun = samples.begun
     weights: list[dict[int, tuple[int, int]]] = [{} for _ in range(len(scopes))]
     # Waits across the edges of ranges are in each for as long as they overlap it.
     whole = across(capture)
-    shared = np.where(whole, 0, samples.weight)
+    shared = np.where(whole, 0, samples.weight) if whole.any() else samples.weight
     for cells in (
         *summed(scopes, members.samples, tally.code, (shared, begun)),
         *overlapping(scopes, members.samples, np.flatnonzero(whole), samples.weight, tally.code),

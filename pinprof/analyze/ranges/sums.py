@@ -42,7 +42,7 @@ def summed(
     scopes: Scopes,
     events: Events,
     code: NDArray[np.integer],
-    amounts: Sequence[Int64],
+    amounts: Sequence[NDArray[np.integer] | Bool],
     value: Int64 | None = None,
 ) -> Iterator[Sums]:
     """The cells of the whole recording and of all ranges; `code` has few values.
@@ -122,7 +122,7 @@ def _differences(
     events: Events,
     owner: int,
     code: NDArray[np.integer],
-    amounts: Sequence[Int64],
+    amounts: Sequence[NDArray[np.integer] | Bool],
     value: Int64 | None,
 ) -> Sums:
     """The cells of paths of one process."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS
 from pinprof.analyze.activity.results import IdleContext
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
+from pinprof.base.columns import looked_up
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, format_share
 from pinprof.data.model import Capture
 
@@ -83,8 +86,8 @@ def sampling_gap(view: View) -> Verdict:
     """21: what the samples may not show."""
     losses, samples = view.capture.losses, view.capture.samples
     count = int(samples.begun.sum())
-    stacked = samples.stack[samples.begun & (samples.stack >= 0)]
-    frames = int((view.capture.stacks.depth()[stacked] + 1).sum()) if len(stacked) else 0
+    depth = np.append(view.capture.stacks.depth() + 1, np.int32(0))
+    frames = int(looked_up(depth, samples.stack).sum(where=samples.begun, dtype=np.int64))
     shares = [
         ("of all samples were lost", losses.lost_samples, count + losses.lost_samples),
         ("of samples have truncated callchains", losses.truncated_chains, count),

@@ -9,7 +9,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pinprof.base.columns import PairIndex, fitting, in_order, is_uniform, narrowed, packed, rows_of, taken, uniform
+from pinprof.base.columns import (
+    ROWS_AT_ONCE,
+    PairIndex,
+    fitting,
+    in_order,
+    is_uniform,
+    narrowed,
+    packed,
+    put_together,
+    rows_of,
+    taken,
+    uniform,
+)
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import (
     UNRECORDED,
@@ -26,7 +38,6 @@ from pinprof.data.activity import (
 from pinprof.data.gpu_functions import plain_name
 from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read.by_thread import outermost
-from pinprof.read.long_columns import ROWS_AT_ONCE, put_together
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers
 from pinprof.read.nsys.tables import ExportTables, address_column, amount_column, enum_column, id_column, time_order

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import GrowingColumn, packed
-from pinprof.read.long_columns import LongColumn, growing
+from pinprof.base.columns import GrowingColumn, LongColumn, growing, packed
 from pinprof.read.nsys.pages import TablePages, Unusual, Values
 from pinprof.read.nsys.schema import MISSING, Column, GlobalIdPart
 

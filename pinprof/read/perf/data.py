@@ -21,7 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.base.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
+from pinprof.base.columns import (
+    distinct,
+    distinct_pairs,
+    in_order,
+    is_uniform,
+    packed,
+    pairs_of,
+    put_together,
+    slices,
+    taken,
+    uniform,
+)
 from pinprof.base.errors import FormatError, readable
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted
@@ -45,7 +56,6 @@ from pinprof.data.model import (
     Unit,
 )
 from pinprof.read.assembly import summable
-from pinprof.read.long_columns import put_together, taken
 from pinprof.read.perf import counters, fault_mappings, wakeups
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import Chains

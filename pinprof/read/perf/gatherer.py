@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import GrowingColumn
+from pinprof.base.columns import GrowingColumn, growing
 from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Int32, Int64, UInt64
-from pinprof.read.long_columns import growing
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
 from pinprof.read.perf.chunk import Reduced
 from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples, Readings

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import starmap
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -32,12 +32,14 @@ EMPTY = 0
 
 _DELETED = " (deleted)"
 _ADDRESSED_BY_PROCESS = ("jit", "anon")
+_NONE = np.zeros(0, np.int64)
+_SPELL_BITS = 20
+"""2^20 ns are about a millisecond."""
 _USER_END = 1 << 56
 """No processor gives programs addresses beyond."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping:
+class Mapping(NamedTuple):
     """One mapped interval [start, end) of an address space."""
 
     start: int
@@ -86,9 +88,13 @@ class MappingColumns(Table):
     @classmethod
     def made_of(cls, mappings: Sequence[Mapping]) -> Self:
         """The columns of some mappings."""
-        rows = [(mapping.start, mapping.end, mapping.shift % 2**64, mapping.dso) for mapping in mappings]
-        start, end, shift, dso = zip(*rows, strict=True) if rows else ((),) * 4
-        return cls.of(len(rows), start=start, end=end, shift=shift, dso=dso)
+        count = len(mappings)
+        return cls(
+            start=np.fromiter((mapping.start for mapping in mappings), np.uint64, count),
+            end=np.fromiter((mapping.end for mapping in mappings), np.uint64, count),
+            shift=np.fromiter((mapping.shift % 2**64 for mapping in mappings), np.uint64, count),
+            dso=np.fromiter((mapping.dso for mapping in mappings), np.int32, count),
+        )
 
     def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
         """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
@@ -152,13 +158,13 @@ class SpaceTable:
 class AddressSpaces:
     """Replays task records in time order; `table()` afterwards tells what is mapped where and when."""
 
-    def __init__(self, sample_times: Lookup[int, Int64]) -> None:
-        """`sample_times`: per pid its samples' times, ascending; a version that no sample sees is not kept."""
+    def __init__(self, spells: Lookup[int, tuple[Int64, Int64]]) -> None:
+        """`spells`: of each process (`joined_spells`); a version in none of which a sample may be is not kept."""
         self.versions: list[Version] = [Version(-1)]
         self._files = Numbering[tuple[str, str]]()
         """(path, build id) of each DSO."""
         self._history: dict[int, tuple[list[int], list[int]]] = {}
-        self._sample_times = sample_times
+        self._spells = spells
         self.forked_from: dict[int, int] = {}
         self.end = 0
 
@@ -208,17 +214,17 @@ class AddressSpaces:
         new = Mapping(record.start, record.end, shift, dso)
         version = self._current(record.pid) or self._begin(time, record.pid, [])
         place = version.overlapping(new.start, new.end)
-        displaced = version.mappings[place]
-        if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
-            version = self._begin(time, record.pid, version.mappings)
+        if place.start < place.stop:
+            displaced = version.mappings[place]
+            if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
+                version = self._begin(time, record.pid, version.mappings)
         version.put(new, place)
 
     def _seen(self, pid: int, time: int) -> bool:
-        """Whether a sample of the process falls between the start of its current version and `time`."""
-        times = self._sample_times.get(pid)
-        if times is None:
-            return False
-        return bool(np.searchsorted(times, time) > np.searchsorted(times, self._history[pid][0][-1]))
+        """Whether a sample of the process may fall between the start of its current version and `time`."""
+        first, last = self._spells.get(pid, (_NONE, _NONE))
+        next_ = int(last.searchsorted(self._history[pid][0][-1]))
+        return next_ < len(first) and bool(first[next_] < time)
 
     def _current(self, pid: int) -> Version | None:
         history = self._history.get(pid)
@@ -234,6 +240,32 @@ class AddressSpaces:
         which.append(len(self.versions))
         self.versions.append(Version(pid, mappings))
         return self.versions[-1]
+
+
+def spells_of(pid: Int32, time: Int64, *, timed: bool) -> tuple[Int32, Int64, Int64]:
+    """Spells in which processes are sampled, of at most a millisecond: whose, their first and their last sample.
+
+    A version of an address space that begins and ends within one is kept, whether a sample sees it or not: so few
+    numbers suffice for millions of samples. Where these are not `timed`, each has a spell of its own.
+    """
+    order = np.argsort(pid, kind="stable")
+    pid, time = pid[order], time[order]
+    at = time >> (_SPELL_BITS if timed else 0)
+    begins = np.flatnonzero(np.append(True, (pid[1:] != pid[:-1]) | (at[1:] != at[:-1])))
+    return pid[begins], np.minimum.reduceat(time, begins), np.maximum.reduceat(time, begins)
+
+
+def joined_spells(spells: Sequence[tuple[Int32, Int64, Int64]]) -> dict[int, tuple[Int64, Int64]]:
+    """Process → when its spells begin and end, both ascending."""
+    if not spells:
+        return {}
+    pid, first, last = (np.concatenate(column) for column in zip(*spells, strict=True))
+    order = np.lexsort((first, pid))
+    pid, first, last = pid[order], first[order], last[order]
+    begins = np.flatnonzero(np.append(True, pid[1:] != pid[:-1]))
+    ends = np.append(begins[1:], len(pid)).tolist()
+    parts = map(slice, begins.tolist(), ends)
+    return {int(pid[part.start]): (first[part], np.maximum.accumulate(last[part])) for part in parts}
 
 
 @lru_cache(1024)

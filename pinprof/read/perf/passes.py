@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +17,15 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pinprof.base.columns import Int64, UInt64, halves
+from pinprof.base.columns import Int32, Int64, UInt64, halves
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import DeferredChains
-from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
+from pinprof.read.perf.chains import ChainGatherer, Chains
 from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
-from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord
+from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord, joined_spells, spells_of
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, Readings, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
@@ -44,7 +44,7 @@ class Raw:
     chains: Chains
     spaces: SpaceTable
     tasks: list[tuple[int, TaskRecord]]
-    """(clock, record), in the order of time."""
+    """(clock, record), in the order of time; mappings only of recordings of tracepoints or of data addresses."""
     switches: Switches
     """Threads leaving processors and coming back; empty when not recorded."""
     exits: dict[tuple[int, int], int]
@@ -134,7 +134,7 @@ class TaskReader(RecordReader):
         self._lost_by_source: Counter[int] = Counter()
         self.chunks: deque[Chunk] = deque()
         """All samples; none where some are compressed."""
-        self._times: dict[int, list[Int64]] = defaultdict(list)
+        self._spells: list[tuple[Int32, Int64, Int64]] = []
 
     @property
     def inflated(self) -> bool:
@@ -143,11 +143,12 @@ class TaskReader(RecordReader):
 
     def spaces(self) -> SpaceTable:
         """What is mapped where and when; once, at the end."""
-        times = {pid: np.sort(np.concatenate(self._times.pop(pid))) for pid in list(self._times)}
         self._tasks.sort(key=lambda task: task[0])
-        spaces = AddressSpaces(times)
+        spaces = AddressSpaces(joined_spells(self._spells))
         for time, record in self._tasks:
             spaces.apply(time, record, self._header.features.build_ids)
+        if not self._of_memory:
+            self._tasks = [task for task in self._tasks if not isinstance(task[1], rec.MapRecord)]
         return spaces.table()
 
     def joined(self, spaces: SpaceTable, gatherer: SampleGatherer) -> Raw:
@@ -176,6 +177,11 @@ class TaskReader(RecordReader):
             timed=all(layout.time is not None for layout in self._layouts.each),
         )
 
+    @property
+    def _of_memory(self) -> bool:
+        """Whether somebody may ask what is mapped at an address of data."""
+        return any(layout.raw or layout.addr is not None for layout in self._layouts.each)
+
     def kernel_reference(self, file: BinaryIO) -> tuple[str, int]:
         """`Raw.kernel_reference` from the first chunk alone: perf lists what is mapped before it samples."""
         offset, size = self._header.data_offset, self._header.data_size
@@ -199,8 +205,8 @@ class TaskReader(RecordReader):
             rows = np.flatnonzero((source == index) & (size >= layout.tail))
             time = number[rows] if layout.time is None else words[at[rows] + layout.time].view(np.int64)
             identity = words[at[rows] + layout.tid] if layout.tid is not None else np.zeros(len(rows), np.uint64)
-            for process, mine in by_value(halves(identity)[0], np.arange(len(rows))):
-                self._times[process].append(time[mine])
+            if len(rows):
+                self._spells.append(spells_of(halves(identity)[0], time, timed=layout.time is not None))
 
     def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
         self._corrupt += self._switches.take(buffer, end, np.array(starts, np.int32), self._layouts)
@@ -228,7 +234,7 @@ class TaskReader(RecordReader):
             self._add_task(record, body)
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
-        if misc & perf.MISC_MMAP_DATA and any(layout.raw or layout.addr is not None for layout in self._layouts.each):
+        if misc & perf.MISC_MMAP_DATA and self._of_memory:
             self._areas.append(rec.parse_data_map(self._clock(body), body))
         record = rec.parse_mmap2(misc, body)
         if record is not None:

@@ -267,8 +267,7 @@ class Loss(NamedTuple):
     lost: int
 
 
-@dataclass(frozen=True, slots=True)
-class MapRecord:
+class MapRecord(NamedTuple):
     """An executable mapping of a user process came to be (MMAP, MMAP2)."""
 
     pid: int
@@ -279,8 +278,7 @@ class MapRecord:
     build_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommRecord:
+class CommRecord(NamedTuple):
     """A thread was named; `exec` when by starting a new program."""
 
     pid: int
@@ -289,8 +287,7 @@ class CommRecord:
     exec: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ForkRecord:
+class ForkRecord(NamedTuple):
     """A thread or process began; `clones` is False where perf only lists an existing process."""
 
     pid: int

@@ -5,18 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import BATCHES, READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
-from pinprof.read.long_columns import taken
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
 
@@ -54,10 +51,6 @@ class RawSamples(Table):
     """Index into `Raw.chains`; NO_CHAIN without callchain or address."""
     unchained: Bool
     """Whether no callchain was recorded: it consists of the sample's own address, if that is known."""
-
-    def take(self, rows: NDArray[Any] | slice) -> Self:
-        """As other tables; the rows of a long recording are in files then."""
-        return replace(self, **{name: taken(column, rows) for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,11 +13,10 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import slices
+from pinprof.base.columns import put_together, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
 from pinprof.read.interning import Interner
-from pinprof.read.long_columns import put_together
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.chains import KERNEL_DSO, ChainAddresses, Chains, by_value
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable

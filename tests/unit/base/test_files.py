@@ -27,7 +27,7 @@ ELSEWHERE = {
     "cli/bench.py",  # asks whether a folder can be written to, with a new file
     "fix/inserted/shared_arrays.py",  # is written into other people's programs, and has nothing of pinprof there
     "collect/native/tracefs.py",  # the kernel's own files
-    "doctor/recording.py",  # the same, with a file without a name
+    "doctor/rehearsal.py",  # the same, with a file without a name
     "fleet/mapping.py",  # a copy from an object store, in a folder of its own
     "fleet/store.py",  # its lock, which follows no link
 }

@@ -80,8 +80,9 @@ def test_unknown_formats_and_places_are_named(tmp_path: Path) -> None:
         formats.export("svg", analysis, tmp_path / "x")
     with pytest.raises(UsageError, match="directory of tables"):
         formats.export("csv", analysis, None)
+    (tmp_path / "file").touch()
     with pytest.raises(CollectError, match="cannot be written"):
-        formats.export("speedscope", analysis, tmp_path / "missing" / "x.json")
+        formats.export("speedscope", analysis, tmp_path / "file" / "x.json")
 
 
 @pytest.mark.parametrize("timed", [True, False])

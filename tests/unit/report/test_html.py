@@ -122,8 +122,9 @@ def test_the_same_report_gives_the_same_page() -> None:
 
 
 def test_an_unwritable_place_is_a_clean_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(PinprofError, match="cannot be written"):
-        write_html(sample_report(), tmp_path / "missing" / "page.html")
+        write_html(sample_report(), tmp_path / "file" / "page.html")
 
 
 def test_variant_and_what_a_framework_holds_stand_under_the_headline() -> None:

@@ -14,7 +14,7 @@ from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.extent import is_timed, timed_span
 from pinprof.analyze.groups import group
-from pinprof.base.columns import rows_of
+from pinprof.base.columns import put_together, rows_of, slices, taken
 from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import Capture, Int32
 from pinprof.report.flame_tables import Numbered
@@ -197,12 +197,14 @@ def _densities(
     shown = {pair: number for number, (_, pairs) in enumerate(titles) for pair in pairs}
     place = np.array([shown.get(pair, len(titles)) for pair in capture.sampled_threads], np.int32)
     leaves = len(CATEGORIES)
-    kind = place[capture.thread[row]] * np.int32(leaves) + analysis.attribution.leaf[row]
-    moments = Moments.of(kind, samples.time_ns[row] - start)
+    thread, leaf, time = capture.thread[row], analysis.attribution.leaf[row], taken(samples.time_ns, row)
+    parts = [*slices(len(time))]
+    kind = put_together((place[thread[part]] * leaves + leaf[part] for part in parts), len(time), np.int32)
+    moments = Moments.of(kind, put_together((time[part] - start for part in parts), len(time), np.int64))
     bin_ns = finest
     while len(begin := moments.begins(bin_ns)) > CELLS and bin_ns <= int(moments.time_ns.max()):
         bin_ns *= 2
-    weight = np.add.reduceat(samples.weight[row][moments.order], begin) if len(begin) else _NO_WEIGHTS
+    weight = np.add.reduceat(taken(samples.weight[row], moments.order), begin) if len(begin) else _NO_WEIGHTS
     place, cause = np.divmod(kind[moments.order[begin]], leaves)
     moment = moments.time_ns[begin] // bin_ns
     titles.append(("other threads" if titles else "all threads", []))

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pinprof.base import columns
 from pinprof.base.columns import rows_of
 from pinprof.data.activity import OpKind
 from pinprof.data.model import Capture
-from pinprof.read import long_columns, read
+from pinprof.read import read
 from pinprof.read.nsys import source
 from tests.bench.make_nsys_sqlite import write
 
@@ -25,8 +26,8 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def in_files(path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int) -> Capture:
-    monkeypatch.setattr(long_columns, "LONG_ROWS", least_rows)
-    monkeypatch.setattr(long_columns, "ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(columns, "LONG_ROWS", least_rows)
+    monkeypatch.setattr(columns, "ROWS_AT_ONCE", 700)
     monkeypatch.setattr(source, "LEAST_BYTES", 0)
     return read(path)
 

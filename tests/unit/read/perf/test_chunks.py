@@ -12,9 +12,9 @@ import pytest
 
 from pinprof import read
 from pinprof.analyze import analyze
+from pinprof.base import columns
 from pinprof.base.columns import uniform
 from pinprof.data.model import Capture
-from pinprof.read import long_columns
 from pinprof.read.perf import chunk, stream, workers
 from pinprof.read.perf.samples import RawSamples
 from pinprof.report.export.plain import write_folded
@@ -79,23 +79,23 @@ def test_reducers_that_forget_their_chains_change_nothing(name: str, monkeypatch
 @pytest.mark.parametrize("name", CAPTURES)
 def test_columns_in_files_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
-    monkeypatch.setattr(long_columns, "LONG_ROWS", 1)
-    monkeypatch.setattr(long_columns, "ROWS_AT_ONCE", 700)
+    monkeypatch.setattr(columns, "LONG_ROWS", 1)
+    monkeypatch.setattr(columns, "ROWS_AT_ONCE", 700)
     in_files = read.read(DATA / name)
     assert folded(in_files) == folded(whole)
     assert build(analyze(in_files), "json").to_json() == build(analyze(whole), "json").to_json()
 
 
 def test_rows_of_a_column_in_a_file_are_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_columns, "LONG_ROWS", 3)
+    monkeypatch.setattr(columns, "LONG_ROWS", 3)
     column = np.arange(100_000)
     backwards, even = np.arange(99_999, -1, -1), column % 2 == 0
     for rows, found in ((backwards, column[::-1]), (even, column[::2])):
-        taken = long_columns.taken(column, rows)
+        taken = columns.taken(column, rows)
         assert not taken.flags.writeable
         np.testing.assert_array_equal(taken, found)
-    assert long_columns.taken(column, np.array([5, 2])).flags.writeable
-    assert long_columns.taken(uniform(7, 5, np.int64), np.arange(4)).strides == (0,)
+    assert columns.taken(column, np.array([5, 2])).flags.writeable
+    assert columns.taken(uniform(7, 5, np.int64), np.arange(4)).strides == (0,)
 
 
 def test_a_reducer_tells_of_each_chain_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -169,10 +169,10 @@ def test_chunks_of_a_process_that_ends_are_reduced_here(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("least_rows", [1, 1 << 30])
 def test_growing_column_is_what_was_appended(least_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_columns, "LONG_ROWS", least_rows)
+    monkeypatch.setattr(columns, "LONG_ROWS", least_rows)
     parts = [uniform(3, 2, np.int32), uniform(3, 2000, np.int32), np.arange(5, dtype=np.int32), uniform(3, 1, np.int32)]
     for end in range(len(parts) + 1):
-        column = long_columns.growing(np.int32, 100)
+        column = columns.growing(np.int32, 100)
         for part in parts[:end]:
             column.extend(part)
         whole = column.whole()

@@ -15,7 +15,7 @@ PID = 7
 
 
 def spaces_with(samples: list[int], *records: tuple[int, MapRecord | CommRecord | ForkRecord]) -> AddressSpaces:
-    spaces = AddressSpaces({PID: np.array(samples, np.int64)})
+    spaces = AddressSpaces({PID: (np.array(samples, np.int64), np.array(samples, np.int64))})
     for time, record in records:
         spaces.apply(time, record, {})
     return spaces

@@ -36,7 +36,7 @@ class Names(Resolver):
 
 def spaces() -> SpaceTable:
     """Version 1: /a mapped at 0 to 0x80; version 2, after an exec at time 10: /b there."""
-    made = AddressSpaces({7: np.array([1, 11], np.int64)})
+    made = AddressSpaces({7: (np.array([1, 11]), np.array([1, 11]))})
     made.apply(0, MapRecord(7, 0, 0x80, 0, "/a", ""), {})
     made.apply(10, CommRecord(7, 7, "b", True), {})
     made.apply(10, MapRecord(7, 0, 0x80, 0, "/b", ""), {})
