@@ -160,7 +160,10 @@ def test_a_program_for_which_no_other_process_can_start_runs_in_pinprofs_place(a
         assert captures(tmp_path) == ["out.pinprof"]
     else:
         assert (done.returncode, done.stdout) == (7, "done\n"), done.stderr
-        assert "The program runs without a recording: Resource temporarily unavailable" in done.stderr
+        said = (
+            "The program runs without a recording: No more processes can be started: Resource temporarily unavailable"
+        )
+        assert said in done.stderr
         assert captures(tmp_path) == []
 
 
