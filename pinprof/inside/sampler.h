@@ -19,8 +19,8 @@ enum {
     SPARING_STEP = 27
 };
 
-static int sample_signal; /* 0: nothing is sampled */
-static word tick_ns;      /* the kernel looks at timers of processor time so often */
+static _Atomic int sample_signal; /* 0: nothing is sampled */
+static word tick_ns;              /* the kernel looks at timers of processor time so often */
 static struct {
     pid_t thread;
     struct rusage used;

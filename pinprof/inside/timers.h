@@ -60,22 +60,25 @@ static void keep_to_rate(struct sampling *s, word used_ns, word now)
         s->spread = spread;
 }
 
-/* Begin to sample the calling thread. */
+/* Begin to sample the calling thread. Whoever withdraws meanwhile finds its timer at the place, or is found here; a
+ * timer that is deleted there can't be set any more.
+ */
 static void begin_thread(void)
 {
-    int error = errno, timer;
+    int error = errno, timer, number = sample_signal;
     pid_t thread = (pid_t)syscall(SYS_gettid);
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = sample_signal};
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = number};
     memcpy((char *)&event + offsetof(struct sigevent, _sigev_un), &thread, sizeof thread);
-    if (!syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer)) {
+    if (number && !syscall(SYS_timer_create, CLOCK_THREAD_CPUTIME_ID, &event, &timer)) {
         word parts = sample_ns / tick_ns, part = mixed((word)thread, ticks()) % (parts ? parts : 1);
         struct itimerspec each = {time_of(sample_ns), time_of(part * tick_ns + 1)};
-        int place = 0;
-        for (int none = 0; place < MOST_TIMERS && !atomic_compare_exchange_strong(&timers[place], &none, timer + 1);)
+        int place = 0, mine = timer + 1;
+        for (int none = 0; place < MOST_TIMERS && !atomic_compare_exchange_strong(&timers[place], &none, mine);)
             place++, none = 0;
-        if (place < MOST_TIMERS && !syscall(SYS_timer_settime, timer, 0, &each, NULL))
+        bool placed = place < MOST_TIMERS;
+        if (placed && sample_signal == number && !syscall(SYS_timer_settime, timer, 0, &each, NULL))
             my_timer = place + 1;
-        else
+        else if (!placed || atomic_compare_exchange_strong(&timers[place], &mine, 0))
             syscall(SYS_timer_delete, timer);
     }
     errno = error;

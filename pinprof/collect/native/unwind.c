@@ -52,7 +52,7 @@ enum { MOST_FRAME_BYTES = 16 << 20, LEAST_FDE = 12 }; /* of .eh_frame without a 
 /* What a mapping says of its file: the build ID, or its place on the disk (PERF_RECORD_MMAP2). */
 enum { IDENTITY_AT = 32, IDENTITY_BYTES = 24 };
 /* Places in code for which it is remembered how to leave their functions. */
-enum { ROWS = 1 << 15 };
+enum { ROWS = 1 << 16 };
 /* A copy of less is not meant to hold a whole stack. */
 enum { MUCH_STACK = 4096, FEW_FRAMES = 3 };
 
