@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,15 @@ def new_page(browser: Browser, **options: Any) -> Page:
     context.set_default_timeout(PATIENCE_MS)
     context.add_init_script(HEARD)
     return context.new_page()
+
+
+@contextmanager
+def page_with(browser: Browser, script: str) -> Iterator[Page]:
+    """An empty page that runs a script."""
+    page = new_page(browser)
+    page.add_script_tag(content=script)
+    yield page
+    page.context.close()
 
 
 def heard(page: Page) -> list[str] | None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from pinprof.report.flame import FlameData, RangeRows, Thread
 from pinprof.report.page.bundle import bundle
-from tests.browser.conftest import new_page
+from tests.browser.conftest import page_with
 
 pytestmark = pytest.mark.browser
 
@@ -38,10 +38,8 @@ Path = tuple[int, ...]
 
 @pytest.fixture(scope="module")
 def scripted(browser: Browser) -> Iterator[Page]:
-    page = new_page(browser)
-    page.add_script_tag(content=bundle("engine/engine.js") + ASK)
-    yield page
-    page.context.close()
+    with page_with(browser, bundle("engine/engine.js") + ASK) as page:
+        yield page
 
 
 def recording(seed: int) -> FlameData:

@@ -14,7 +14,7 @@ from pinprof.data.activity import OpKind
 from pinprof.report.gather import build
 from pinprof.report.page.bundle import bundle
 from pinprof.report.thinning import Spans
-from tests.browser.conftest import Opened, new_page
+from tests.browser.conftest import Opened, page_with
 from tests.unit.report.test_activity import many
 
 pytestmark = pytest.mark.browser
@@ -36,10 +36,8 @@ STEPS = [1, 3, 10, 100, 1_000, 10_000, 100_000, 1_000_000]
 
 @pytest.fixture(scope="module")
 def scripted(browser: Browser) -> Iterator[Page]:
-    page = new_page(browser)
-    page.add_script_tag(content=bundle("timeline/rows.js") + ASK)
-    yield page
-    page.context.close()
+    with page_with(browser, bundle("timeline/rows.js") + ASK) as page:
+        yield page
 
 
 def sums(keys: list[int], values: list[int]) -> dict[int, int]:

@@ -14,7 +14,7 @@ from pinprof.report.flame import FlameData
 from pinprof.report.gather import build
 from pinprof.report.page.bundle import bundle
 from pinprof.report.steps import in_steps
-from tests.browser.conftest import new_page
+from tests.browser.conftest import page_with
 from tests.browser.test_derive import PLAIN
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
@@ -42,10 +42,8 @@ LONG = 40_000
 
 @pytest.fixture(scope="module")
 def scripted(browser: Browser) -> Iterator[Page]:
-    page = new_page(browser)
-    page.add_script_tag(content=bundle("engine/engine.js") + ASK)
-    yield page
-    page.context.close()
+    with page_with(browser, bundle("engine/engine.js") + ASK) as page:
+        yield page
 
 
 def recording(seed: int) -> Run:

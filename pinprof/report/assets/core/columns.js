@@ -35,3 +35,15 @@ export function summed(differences, Type) {
   }
   return sums;
 }
+
+/** The first of ascending values that is at least `least`. */
+export function firstAt(values, least) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] < least) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,7 +1,7 @@
 // Waits that reach across edges of ranges (report/flame.py): each is in a range, or a span of time, for as long as they
 // overlap. Runs in a worker; touches no document.
 
-import { summed } from "../core/columns.js";
+import { firstAt, summed } from "../core/columns.js";
 
 const EVERY_RANGE = -2; // the process of a kernel thread
 const EVERYBODY = -1; // the owner of a range that counts all processes but idle processors
@@ -37,7 +37,7 @@ export class Across {
   // The time of a range that counts for a process: [start, end) apart and ascending, with the time before each.
   #times(range, process) {
     const pairs = [];
-    for (let at = lowerBound(this.path, range); at < this.path.length && this.path[at] === range; at += 1) {
+    for (let at = firstAt(this.path, range); at < this.path.length && this.path[at] === range; at += 1) {
       const owner = this.owner[at];
       const counts = process === EVERY_RANGE || owner === process || (owner === EVERYBODY && process !== 0);
       if (counts) pairs.push([this.from[at], this.from[at] + this.length[at]]);
@@ -68,16 +68,4 @@ function before({ start, end, sum }, instant) {
     else high = middle;
   }
   return low ? sum[low - 1] + Math.min(instant, end[low - 1]) - start[low - 1] : 0;
-}
-
-// The first place in an ascending column that is not below a value.
-function lowerBound(column, value) {
-  let low = 0;
-  let high = column.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (column[middle] < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

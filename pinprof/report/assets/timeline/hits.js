@@ -1,7 +1,8 @@
 // What lies under the pointer on the timeline, and what is to be said of it.
 
+import { firstAt } from "../core/columns.js";
 import { formatBytes, formatCount, formatNs, formatShare, formatWeight } from "../core/format.js";
-import { firstAt, rowsIn } from "./levels.js";
+import { rowsIn } from "./levels.js";
 
 const REACH_PX = 3;
 const CAUSES_OF_A_STEP = 6;

@@ -1,7 +1,7 @@
 // A timeline's columns at every level of detail: each level has twice the step of the one before, and the same sums. What
 // is drawn then follows the pixels, from an hour to a millisecond.
 
-import { summed } from "../core/columns.js";
+import { firstAt, summed } from "../core/columns.js";
 
 /** Levels of a density, finest first; each `{step, bin, cause, weight}` in order of `bin`. */
 export class DensityLevels {
@@ -96,16 +96,4 @@ function withReach(spans) {
 /** [first, end) of the rows of ordered intervals that lie in a view, and perhaps some that do not. */
 export function rowsIn({ start, reach }, [from, to]) {
   return [firstAt(reach, from), firstAt(start, to + 1)];
-}
-
-/** The first of ascending values that is at least `least`. */
-export function firstAt(values, least) {
-  let low = 0;
-  let high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < least) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

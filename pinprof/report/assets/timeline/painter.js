@@ -2,8 +2,9 @@
 // the brush.
 
 import { fitCanvas, fitText } from "../core/canvas.js";
+import { firstAt } from "../core/columns.js";
 import { themed } from "../core/theme.js";
-import { firstAt, rowsIn } from "./levels.js";
+import { rowsIn } from "./levels.js";
 import { arrowEnds, layOutRows, TIME_AXIS_PX } from "./rows.js";
 import { timeTicks } from "./spans.js";
 
