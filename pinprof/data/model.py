@@ -405,6 +405,8 @@ class Losses:
     """Samples of processes outside the recorded program, left out of everything else."""
     switching_ns: int = 0
     """Time for which the recorder kept threads that leave a processor, to take their stacks; no wait has it."""
+    paused_ns: int = 0
+    """For how long the recorder took no samples of time and no stacks of waits, since threads switched too often."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader about what this capture cannot say."""
     jumps: tuple[str, ...] = ()

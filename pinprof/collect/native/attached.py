@@ -72,7 +72,7 @@ class AttachedNative(Tool):
         )
         orders = Orders(
             output=str(self._data),
-            events=(*standard, events.deeper(standard[0])),
+            events=(*standard, *events.versions(standard, pausable=not request.system_wide)),
             pid=None if request.system_wide else program.pid,
             ring_bytes=ring_bytes(),
             control=(str(control.ctl), str(control.ack)),

@@ -4,6 +4,7 @@
     page-faults/period=P/   which code touches memory first, with the address; blind to faults inside pins
     context-switches/period=1/  each time a thread leaves a processor, with its stack, and when it comes back
     sched-waking/period=1/  each time a thread is woken: by whom, with that one's stack; where the kernel allows
+    the same, bare          only when a thread leaves a processor and comes back, while it does so too often
     dummy                   never samples: which process maps, names and starts what, from before the program on
 
 Each event has its own sample type. All carry SAMPLE_IDENTIFIER, the id of their event in the first word of a sample and
@@ -50,6 +51,8 @@ class EventSpec:
     """It counts from the moment it is opened; else between `enable` and `disable`."""
     deep: bool = False
     """The event of time once more, with more of each stack: one of the two is on."""
+    bare: bool = False
+    """The event of switches once more, without samples: one of the two is on."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
     batched: bool = False
@@ -58,6 +61,11 @@ class EventSpec:
     """It may come so often that others find no room beside it: it goes into rings of its own."""
     path: str = ""
     """A file whose name's address the kernel wants in `config1` (the uprobe PMU)."""
+
+    @property
+    def first(self) -> bool:
+        """Whether it is no other event once more: the file describes it, and the others' samples are its own."""
+        return not (self.deep or self.bare)
 
     def kernel_attr(self) -> tuple[EventAttr, object]:
         """The attribute to open it with, and what has to stay alive meanwhile."""
@@ -104,9 +112,16 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
     return [*specs, mappings()]
 
 
-def deeper(spec: EventSpec) -> EventSpec:
-    """The event of time once more, for longer stacks."""
-    return replace(spec, deep=True)
+def versions(specs: Sequence[EventSpec], *, pausable: bool) -> list[EventSpec]:
+    """The standard events once more: that of time with longer stacks; where sampling may pause, that of switches, which
+    says only when threads leave a processor and come back.
+    """
+    waits = [spec for spec in specs if spec.attr.flags & pe.CONTEXT_SWITCH and pausable]
+    return [replace(specs[0], deep=True), *(replace(_without_samples(spec), bare=True) for spec in waits)]
+
+
+def _without_samples(spec: EventSpec) -> EventSpec:
+    return spec.having(config=pe.SW_DUMMY, sample_type=spec.attr.sample_type & ~STACK)
 
 
 WAKEUPS = "sched-waking/period=1/"

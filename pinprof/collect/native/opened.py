@@ -111,7 +111,7 @@ def _open_all(
     if not targets:
         raise EventRefused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
     wanted = ev.for_target(specs, inherit=bool(processes))
-    attempts = ev.for_older_kernels(wanted if copies else [spec for spec in wanted if not spec.deep])
+    attempts = ev.for_older_kernels(wanted if copies else [spec for spec in wanted if spec.first])
     if copies:
         attempts = [*(unwinding.with_copies(attempt, ring_bytes) for attempt in attempts), *attempts]
     for attempt in attempts:

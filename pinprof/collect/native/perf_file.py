@@ -161,6 +161,12 @@ def lost_samples(spec: EventSpec, number: int, count: int) -> bytes:
     return perf.record(perf.RECORD_LOST_SAMPLES, 0, body)
 
 
+def paused(spec: EventSpec, number: int, time_ns: int, *, on: bool) -> bytes:
+    """That an event is paused at a time, or goes on: the kernel's record THROTTLE, or UNTHROTTLE, without a stream."""
+    body = struct.pack("<QQQ", time_ns, number, 0) + trailer(spec, number, time_ns=time_ns)
+    return perf.record(perf.RECORD_THROTTLE if on else perf.RECORD_UNTHROTTLE, 0, body)
+
+
 def trailer(spec: EventSpec, number: int = 0, pid: int = 0, tid: int = 0, time_ns: int = 0) -> bytes:
     """The `sample_id` at the end of a record that is no sample (perf_event.h, struct sample_id)."""
     kind = spec.attr.sample_type

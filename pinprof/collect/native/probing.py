@@ -1,8 +1,8 @@
 """The probes of a recording while it runs: what they cost the program, and which of them it can't afford.
 
-A traced call costs the program microseconds. The budget is an account: a share of the time that passes goes in, each
-call takes its price out. The kind of calls that overdraws it is given up for the rest of the recording. Its events are
-closed then, since a probed function traps wherever an event on it is open in a process, enabled or not.
+A traced call costs the program microseconds. The kind of calls that overdraws the account is given up for the rest of
+the recording. Its events are closed then, since a probed function traps wherever an event on it is open in a process,
+enabled or not.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event
+from pinprof.collect.native.account import CREDIT_NS, Account
 from pinprof.collect.native.events import CALL_ENTER, CALL_LEAVE
 from pinprof.collect.native.opened import Opened
 
 PRICE_NS = 5000
 """What a traced call costs the program, entered and left, about, on Linux 6.18."""
-CREDIT_NS = 10_000_000
-"""What the account holds at most, and when recording begins: two thousand calls."""
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the counts: while records come fast, and at most."""
 _FAST_BYTES = 32 << 10
@@ -35,8 +34,7 @@ class TracingBudget:
 
     def __init__(self, percent: float, now_ns: int) -> None:
         """`percent` of the time that passes; from 100 on, whatever it costs."""
-        self._share = percent / 100 if percent < 100 else math.inf
-        self._account: float = CREDIT_NS
+        self._account = Account(percent / 100 if percent < 100 else math.inf)
         self._looked_ns = now_ns
 
     def overdrawn(self, now_ns: int, calls: Mapping[str, int]) -> str | None:
@@ -46,10 +44,10 @@ class TracingBudget:
             return None
         self._looked_ns = now_ns
         cost = PRICE_NS * sum(calls.values())
-        self._account = min(self._account + self._share * passed - cost, CREDIT_NS)
-        if self._account >= 0:
+        self._account.settle(passed, cost)
+        if self._account.held_ns >= 0:
             return None
-        self._account = CREDIT_NS / 2
+        self._account.held_ns = CREDIT_NS / 2
         return max(calls, key=lambda kind: calls[kind])
 
 

@@ -28,8 +28,9 @@ from pinprof.collect.native.batches import Batches
 from pinprof.collect.native.bounded import Bounded
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.opened import online_cpus, open_all
-from pinprof.collect.native.perf_file import PerfFile, features, lost_samples, trailer
+from pinprof.collect.native.perf_file import PerfFile, features, lost_samples, paused, trailer
 from pinprof.collect.native.probing import Probes
+from pinprof.collect.native.switching import Switching
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.native.wakeups import Wakeups
 from pinprof.collect.pace import NO_LIMITS, SizeLimits
@@ -115,16 +116,19 @@ class Sampler:
             (spec, [perf_event.event_id(file) for file in files])
             for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
         ]
-        self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events if not spec.deep]
-        self._place = [place for place, (spec, _) in enumerate(events) if not spec.deep]
+        self._described = [(unwinding.as_written(spec), list(numbers)) for spec, numbers in events if spec.first]
+        ids = {spec.name: numbers for spec, numbers in self._described}
         for spec, numbers in events:
-            if spec.deep:
-                self._described[0][1].extend(numbers)
+            if not spec.first:
+                ids[spec.name].extend(numbers)
         copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
-        deep = self._unwinder and any(spec.deep for spec in self._opened.specs)
+        deep, bare = (any(getattr(spec, kind) for spec in self._opened.specs) for kind in ("deep", "bare"))
         self._depth = unwinding.Depth(self._unwinder) if self._unwinder and deep else None
+        self._switching = Switching(events[0][0].attr.period_or_freq) if self._unwinder and bare else None
         self._on = False
+        self._running: set[int] = set()
+        """Places of the events that are on, but for those that always are."""
         self._file = PerfFile(Path(orders.output), self._described)
         self._batches = Batches(self._described)
         self._bounded = Bounded(orders.limits, self._described)
@@ -150,7 +154,9 @@ class Sampler:
         """Carry records until a signal is noted in `stopped` (`wake` becomes readable) or pinprof hangs up."""
         self._poll.register(wake, select.POLLIN)
         while not stopped and not self._ended:
-            wait = self._wakeups.wait_ms(self._interval_ms) if self._wakeups else self._interval_ms
+            wait = self._interval_ms
+            wait = self._wakeups.wait_ms(wait) if self._wakeups else wait
+            wait = self._switching.wait_ms(wait) if self._switching else wait
             for file, happened in self._poll.poll(wait):
                 if file == self._ctl:
                     self._obey(os.read(self._ctl, 4096))
@@ -166,6 +172,7 @@ class Sampler:
             self._drain()
             if self._wakeups:
                 self._wakeups.look()
+            self._look_at_switches()
 
     def finish(self) -> dict[str, Any]:
         """Switch the events off, write what is left and the end of the file; what there is to say about it all."""
@@ -229,33 +236,63 @@ class Sampler:
                 ring.release()
             self._rounds += 1
             if self._depth and self._on and self._depth.changes():
-                self._switch_depth()
+                self._change_events()
 
-    def _switch_depth(self) -> None:
-        """Sample time with more of each stack, or with less. What runs in between is lost: nothing counts twice."""
-        times = [
-            (self._is_off(spec), files)
-            for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
-            if spec.name == self._opened.specs[0].name
-        ]
-        for off in (True, False):
-            for file in chain.from_iterable(files for is_off, files in times if is_off == off):
-                (perf_event.disable if off else perf_event.enable)(file)
+    def _look_at_switches(self) -> None:
+        """Pause what costs at each switch of a thread, or go on with it."""
+        switching = self._switching
+        if switching and self._on and switching.changes(*self._switched_so_far()):
+            begun = time.monotonic_ns()
+            self._change_events()
+            self._note_pause((begun + time.monotonic_ns()) // 2)
 
-    def _is_off(self, spec: EventSpec) -> bool:
-        """Whether it is the one of the two events of time that is not wanted now."""
-        deep = self._depth is not None and self._depth.deep
-        return spec.name == self._opened.specs[0].name and spec.deep != deep
+    def _switched_so_far(self) -> tuple[int, int, int]:
+        """Now, with how many switches and samples of time there were."""
+        assert self._unwinder
+        counts = self._unwinder.counts()
+        return time.monotonic_ns(), counts["switches"], counts["copied"]
+
+    def _note_pause(self, when_ns: int) -> None:
+        """Write that sampling is paused, or goes on."""
+        spec, numbers = self._described[0]
+        on = self._switching is not None and self._switching.paused
+        self._file.write([paused(spec, numbers[0], when_ns, on=on)])
+
+    def _change_events(self) -> None:
+        """Switch off the events that are on and no longer wanted, and on those that are.
+
+        What runs in between is lost: no moment is sampled twice. Switches are noted twice rather than not at all.
+        """
+        specs = self._opened.specs
+        wanted = {place for place, spec in enumerate(specs) if not spec.always_on and self._is_wanted(spec)}
+        bare = {place for place, spec in enumerate(specs) if spec.bare}
+        old, new = self._running - wanted, wanted - self._running
+        for change, places in (
+            (perf_event.enable, new & bare),
+            (perf_event.disable, old - bare),
+            (perf_event.enable, new - bare),
+            (perf_event.disable, old & bare),
+        ):
+            for file in chain.from_iterable(self._opened.files[place] for place in sorted(places)):
+                change(file)
+        self._running = wanted
+
+    def _is_wanted(self, spec: EventSpec) -> bool:
+        """Whether it is on while recording: not in a pause, but for bare switches; of two depths the right one."""
+        pause = self._switching is not None and self._switching.paused
+        if spec.name == self._opened.specs[0].name:
+            return self._on and not pause and spec.deep == (self._depth is not None and self._depth.deep)
+        if spec.attr.flags & perf_event.CONTEXT_SWITCH:
+            return self._on and spec.bare == pause
+        return self._on
 
     def _obey(self, commands: bytes) -> None:
         for command in commands.split(b"\n"):
             if command == b"enable":
                 self._first_ns = min(self._first_ns, time.monotonic_ns())
-                self._on = True
-                self._switch(perf_event.enable)
+                self._switch(on=True)
             elif command == b"disable":
-                self._on = False
-                self._switch(perf_event.disable)
+                self._switch(on=False)
             elif command == b"describe":
                 with contextlib.suppress(OSError):  # windows have no names of events then
                     self._describe()
@@ -276,13 +313,16 @@ class Sampler:
                 file.close()
             made.replace(head)
 
-    def _switch(self, change: Any) -> None:
-        for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if not spec.always_on and not self._is_off(spec):
-                for file in files:
-                    change(file)
+    def _switch(self, *, on: bool) -> None:
+        self._on = on
+        if on and self._switching:
+            was_paused = self._switching.paused
+            self._switching.begin(*self._switched_so_far())
+            if was_paused:
+                self._note_pause(time.monotonic_ns())
+        self._change_events()
         if self._wakeups:
-            self._wakeups.switched(on=change is perf_event.enable)
+            self._wakeups.switched(on=on)
 
     def _list_existing(self) -> None:
         listing = existing.Listing(trailer(self._opened.specs[0]))
@@ -294,19 +334,14 @@ class Sampler:
     def _losses(self) -> int:
         """Note in the file how many records of each event found no room; their sum."""
         total = 0
-        for event, (spec, numbers) in zip(self._place, self._described, strict=True):
-            losses = self._opened.lost_records(event)
-            for place, other in enumerate(self._opened.specs):
-                if other.deep and event == self._place[0]:
-                    losses = [*losses, *self._opened.lost_records(place)]
+        for spec, numbers in self._described:
+            same = [place for place, other in enumerate(self._opened.specs) if other.name == spec.name]
+            losses = list(chain.from_iterable(map(self._opened.lost_records, same)))
             for number, lost in zip(numbers, losses, strict=True):
                 if lost:
                     self._file.write([lost_samples(spec, number, lost)])
             total += sum(losses)
-        deep = sum(sum(self._opened.lost_records(event)) for event, spec in enumerate(self._opened.specs) if spec.deep)
-        if deep:
-            self._file.write([lost_samples(self._described[0][0], self._described[0][1][0], deep)])
-        return total + deep
+        return total
 
 
 def _cpu_ns() -> int:

@@ -39,7 +39,9 @@ enum { MACHINE = EM_AARCH64, REG_FP = 0, REG_LR, REG_SP, REG_PC, REGS }; /* X29 
 #endif
 
 enum { RECORD_MMAP = 1, RECORD_COMM = 3, RECORD_EXIT = 4, RECORD_FORK = 7, RECORD_SAMPLE = 9, RECORD_MMAP2 = 10 };
+enum { RECORD_SWITCH = 14 };
 enum { MISC_CPUMODE = 7, MISC_USER = 2, MISC_COMM_EXEC = 1 << 13, MISC_FORK_EXEC = 1 << 13, MISC_DATA = 1 << 13 };
+enum { MISC_SWITCH_OUT = 1 << 13 };
 enum { S_CALLCHAIN = 1 << 5, S_RAW = 1 << 10, S_REGS = 1 << 12, S_STACK = 1 << 13, S_IDENTIFIER = 1 << 16 };
 enum { S_TIME = 1 << 2, S_BEHIND_TIME = 1 << 6 | 1 << 7 | 1 << 9 | S_IDENTIFIER }; /* id, CPU, stream */
 #define S_PERIOD (1u << 8)
@@ -112,6 +114,7 @@ struct unwinder {
     size_t row_count;
     uint64_t samples, completed, extended;
     uint64_t copied, deep, cut; /* of samples of time: all; more than MUCH_STACK is needed; it is not there */
+    uint64_t switches;          /* how often a thread left a processor */
     uint64_t latest;            /* time of a record */
     uint8_t joined[1 << 16];    /* the longest record */
 };
@@ -938,6 +941,7 @@ EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const struct piece *pie
                 /* One that is not laid out as its event says is left out: it may hold a stack. */
                 written += rewrite_sample(u, event, record, length, out + written);
             } else {
+                u->switches += type == RECORD_SWITCH && misc & MISC_SWITCH_OUT;
                 memcpy(out + written, record, length);
                 written += length;
             }
@@ -947,7 +951,7 @@ EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const struct piece *pie
     return written;
 }
 
-EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[6])
+EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[7])
 {
     counts[0] = u->samples;
     counts[1] = u->completed;
@@ -955,6 +959,7 @@ EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[6])
     counts[3] = u->copied;
     counts[4] = u->deep;
     counts[5] = u->cut;
+    counts[6] = u->switches;
 }
 
 EXPORT void pinprof_unwind_free(struct unwinder *u)

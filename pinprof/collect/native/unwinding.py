@@ -22,7 +22,7 @@ _OF_A_RING = 32
 """The part of a ring that one sample takes at most."""
 _JUDGED, _DEEP_SHARE = 50, 0.05
 """Samples by which that is decided, and the share that needs more from which on more is copied."""
-_COUNTS = ("samples", "complete", "continued", "copied", "deep", "cut")
+_COUNTS = ("samples", "complete", "continued", "copied", "deep", "cut", "switches")
 _Counts = ctypes.c_uint64 * len(_COUNTS)
 WAIT_STACK_BYTES = 512
 """The same where a thread leaves a processor or wakes another: that can happen 100,000 times a second."""
@@ -107,7 +107,8 @@ class Unwinder:
     def counts(self) -> dict[str, int]:
         """Samples with a copied stack; those copied to the stack's end; those that the kernel's frames continue.
 
-        Of samples of time: all; those that need more than `STACK_BYTES`; those whose copy ends before the stack.
+        Of samples of time: all; those that need more than `STACK_BYTES`; those whose copy ends before the stack. And
+        how often a thread left a processor.
         """
         raw = _Counts()
         self._library.pinprof_unwind_counts(self._state, raw)

@@ -1,8 +1,9 @@
 """Who wakes the program's threads, and what recording that may cost: an event that is off while it is too dear.
 
-A program may wake threads 100,000 times a second. The budget is an account: a share of the time that passes goes in,
-each wake-up takes its price out, and while the account is overdrawn the event is off. What waits end then is left to
-inference, as where no wake-up may be recorded at all.
+A program may wake threads 100,000 times a second. While the account is overdrawn the event is off. What waits end then
+is left to inference, as where no wake-up may be recorded at all. An event that is off still costs half a microsecond at
+each wake-up, since its tracepoint stays in use. Closing it costs more: threads whose events are not the same any more
+can't keep them when one follows another on a processor (context_equiv, kernel/events/core.c).
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ import time
 from typing import Any
 
 from pinprof.collect.native import perf_event
+from pinprof.collect.native.account import CREDIT_NS, Account
 from pinprof.collect.native.events import WAKEUPS
 from pinprof.collect.native.opened import Opened
 
 SCHED_WAKING = "sched/sched_waking"
 SHARE = 0.005
 """The share of the time that passes: what recording wake-ups may cost."""
-PRICE_NS = 1500
-"""What one record costs the program, about, on Linux 6.18."""
-CREDIT_NS = 10_000_000
-"""What the account holds at most, and when recording begins: several thousand wake-ups."""
+PRICE_NS = 3000
+"""What one record costs the program, about, on Linux 6.18 in a virtual machine (tests/bench/bench_switches.py)."""
 _SHORTEST_MS = 20
 
 
@@ -30,7 +30,7 @@ class Wakeups:
     def __init__(self) -> None:
         self._files: list[int] = []
         self._wanted = self._on = False
-        self._account: float = CREDIT_NS
+        self._account = Account(SHARE)
         self._count = self._counted = 0
         self._looked_ns = self._off_since_ns = self._off_ns = 0
 
@@ -56,11 +56,11 @@ class Wakeups:
         happened, passed = (total - self._count if self._on else 0), now - self._looked_ns
         self._looked_ns, self._count = now, total
         self._counted += happened
-        self._account = min(self._account + SHARE * passed - PRICE_NS * happened, CREDIT_NS)
-        if self._on and self._account < 0:
+        self._account.settle(passed, PRICE_NS * happened)
+        if self._on and self._account.held_ns < 0:
             self._change(perf_event.disable)
             self._on, self._off_since_ns = False, now
-        elif not self._on and self._account >= CREDIT_NS / 2:
+        elif not self._on and self._account.held_ns >= CREDIT_NS / 2:
             self._end_off(now)
             self._change(perf_event.enable)
             self._on = True
@@ -69,8 +69,7 @@ class Wakeups:
         """How long nothing has to be done here, in milliseconds, `longest` at most."""
         if self._on or not self._wanted:
             return longest
-        due_ns = (CREDIT_NS / 2 - self._account) / SHARE
-        return min(longest, max(int(due_ns / 1_000_000), _SHORTEST_MS))
+        return min(longest, max(int(self._account.until_ns(CREDIT_NS / 2) / 1_000_000), _SHORTEST_MS))
 
     def finish(self) -> dict[str, Any]:
         """What there is to say, once the events are off."""

@@ -16,6 +16,7 @@ only perf can make them, so these are read through `perf script` (capture.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -35,7 +36,7 @@ from pinprof.base.columns import (
 )
 from pinprof.base.errors import FormatError, readable
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.base.units import format_bytes, format_counted
+from pinprof.base.units import format_bytes, format_counted, format_ns
 from pinprof.data import perf_format as perf
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import (
@@ -63,6 +64,7 @@ from pinprof.read.perf.header import EventSource, Header
 from pinprof.read.perf.mappings import SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import waits
 from pinprof.read.perf.passes import Raw, read_records
+from pinprof.read.perf.pauses import filled
 from pinprof.read.perf.processes import IDLE_PID, is_system_wide, is_timer, profiled_command, program_tree
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples
 from pinprof.read.perf.stacks import ResolvedStacks, build_stacks
@@ -134,6 +136,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     """The capture that a recording and its symbols make; `manifest` None makes one from the feature headers."""
     header = recording.header
     raw, counted, of_counters = counters.weighed(recording.raw, header.sources)
+    raw, paused_ns, of_pauses = _without_pauses(raw, header.sources)
     facts = manifest or synthesized_manifest(header)
     tasks, spaces = raw.tasks, raw.spaces
     recorded, woken = wakeups.apart(raw, header.sources)
@@ -159,7 +162,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     threads, inherited = kernel_names(tasks, sampled)
     order, mapped = in_order(clock), _mapped(samples, raw)
     sync = clock_of(header.sources)
-    notes = [*header.notes, *notes, *of_counters, *cut]
+    notes = [*header.notes, *notes, *of_counters, *of_pauses, *cut]
     if sync.source != "monotonic":
         notes.append(_UNALIGNED.format(sync.source))
     if not any(source.attr.sample_type & perf.SAMPLE_CALLCHAIN for source in header.sources):
@@ -201,6 +204,7 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
             missing_stacks=int(samples.unchained.sum()),
             other_processes=left_out,
             switching_ns=switching_ns,
+            paused_ns=paused_ns,
             notes=tuple(notes),
             unsampled=() if manifest else _uninherited(recording, sampled),
             damage=recording.damage,
@@ -319,6 +323,20 @@ def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
     if not len(raw.switches) or not raw.timed:
         return []
     return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
+
+
+def _without_pauses(raw: Raw, sources: list[EventSource]) -> tuple[Raw, int, list[str]]:
+    """The recording with what pauses of sampling hide, how long these were, and notes."""
+    clocks = [at for at, entry in enumerate(sources) if _unit(entry.attr) == "ns"]
+    waits = _off_cpu_sources(raw, sources)
+    found = filled(raw.samples, raw.switches, raw.pauses, raw.exits, clocks=clocks, waits=waits)
+    more = len(found.samples) - len(raw.samples)
+    payload = raw.payload
+    if len(payload) and more:
+        payload = np.concatenate([payload, np.zeros((more, payload.shape[1]), np.uint64)])
+    ran = format_ns(found.unsampled_ns)
+    notes = [f"Threads of which there is no sample ran {ran} while sampling was paused."] if found.unsampled_ns else []
+    return replace(raw, samples=found.samples, switches=found.switches, payload=payload), found.paused_ns, notes
 
 
 def _may_wait(samples: RawSamples, spaces: SpaceTable, off_cpu: list[int]) -> Bool:

@@ -12,12 +12,12 @@ The wait of a thread that never comes back ends with the thread, or with the rec
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import Table, halves, pack, pairs_of
+from pinprof.base.columns import Table, halves, pack, pairs_of, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.data.model import Bool, Int32, Int64, UInt8
@@ -84,37 +84,72 @@ class SwitchGatherer:
         return Switches.empty().joined(*self._chunks)
 
 
-def waits(
-    time_ns: Int64, pid: Int32, tid: Int32, switches: Switches, exits: dict[tuple[int, int], int], end_ns: int
-) -> SwitchOuts:
-    """How long each sampled switch-out kept its thread off the CPU; `end_ns` is the recording's end."""
-    thread, number = np.unique(np.concatenate([pack(switches.pid, switches.tid), pack(pid, tid)]), return_inverse=True)
-    known, mine = np.split(number.reshape(-1), [len(switches)])
-    order = np.lexsort((switches.time_ns, known))
-    known, when, way = known[order], switches.time_ns[order], switches.way[order]
-    place = _first_at_or_after(known, when, mine, time_ns)
-    # One more row, so that a place behind the last record of a thread can be read.
-    known, when, way = np.append(known, -1), np.append(when, 0), np.append(way, np.uint8(IN))
-    left = (known[place] == mine) & (way[place] != IN)
-    ready = left & (way[place] == PREEMPTED)
-    # The next record in, of whatever thread: it counts where the thread is the same.
-    back = np.append(_next_in(way[:-1]), len(way) - 1)[place]
-    returned = known[back] == mine
-    gone = np.array([exits.get(pair, -1) for pair in pairs_of(thread[mine])], np.int64)
-    open_end = np.where(gone >= 0, np.maximum(gone, time_ns), max(end_ns, 0))
-    end = np.where(returned, when[back], open_end)
-    begin = np.where(left & (when[place] <= time_ns + LONGEST_SAMPLE_NS), when[place], time_ns)
-    return SwitchOuts(begin, np.maximum(end, begin), ready)
+@dataclass(frozen=True)
+class ThreadSwitches:
+    """Switch records thread by thread, in the order of time; and whose each of some samples is."""
+
+    keys: Int64
+    """The threads: process and thread packed, ascending."""
+    known: NDArray[Any]
+    """Per record its thread, by place among `keys`, ascending."""
+    time_ns: Int64
+    way: UInt8
+    of_samples: NDArray[Any]
+    """Per sample its thread, by place among `keys`."""
+
+    @classmethod
+    def of(cls, switches: Switches, pid: Int32, tid: Int32) -> Self:
+        """Of all records; `pid` and `tid` are columns of samples."""
+        both = np.concatenate([pack(switches.pid, switches.tid), pack(pid, tid)])
+        keys, number = np.unique(both, return_inverse=True)
+        known, mine = np.split(number.reshape(-1), [len(switches)])
+        order = np.lexsort((switches.time_ns, known))
+        return cls(keys, known[order], switches.time_ns[order], switches.way[order], mine)
+
+    def first_at(self, thread: NDArray[Any], time_ns: Int64) -> Int64:
+        """Per moment the place of a thread's first record at or after it; of the next thread's where there is none."""
+        return places(self.known, self.time_ns, thread, time_ns, behind=True)
+
+    def last_at(self, thread: NDArray[Any], time_ns: Int64) -> Int64:
+        """Per moment the place of a thread's last record at or before it; of the thread before where there is none."""
+        return places(self.known, self.time_ns, thread, time_ns, behind=False) - 1
+
+    def table(self, rows: Bool) -> Switches:
+        """Some of the records."""
+        pid, tid = unpack(self.keys[self.known[rows]])
+        return Switches(self.time_ns[rows], pid.astype(np.int32), tid.astype(np.int32), self.way[rows])
 
 
-def _first_at_or_after(known: NDArray[Any], when: Int64, mine: NDArray[Any], time_ns: Int64) -> Int64:
-    """Per sample the place of its thread's first record at or after it; records are ordered by thread and time."""
-    both = np.lexsort((np.repeat([1, 0], [len(when), len(time_ns)]), np.append(when, time_ns), np.append(known, mine)))
+def places(known: NDArray[Any], when: Int64, mine: NDArray[Any], time_ns: Int64, *, behind: bool) -> Int64:
+    """How many rows of (known, when), ascending, come before each (mine, time_ns); equal ones do not if `behind`."""
+    side = np.repeat([behind, not behind], [len(when), len(time_ns)])
+    both = np.lexsort((side, np.append(when, time_ns), np.append(known, mine)))
     record = both < len(when)
     ahead = np.cumsum(record)
     place = np.empty(len(time_ns), np.int64)
     place[both[~record] - len(when)] = ahead[~record]
     return place
+
+
+def waits(
+    time_ns: Int64, pid: Int32, tid: Int32, switches: Switches, exits: dict[tuple[int, int], int], end_ns: int
+) -> SwitchOuts:
+    """How long each sampled switch-out kept its thread off the CPU; `end_ns` is the recording's end."""
+    threads = ThreadSwitches.of(switches, pid, tid)
+    mine, place = threads.of_samples, threads.first_at(threads.of_samples, time_ns)
+    # One more row, so that a place behind the last record of a thread can be read.
+    known, when = np.append(threads.known, -1), np.append(threads.time_ns, 0)
+    way = np.append(threads.way, np.uint8(IN))
+    left = (known[place] == mine) & (way[place] != IN)
+    ready = left & (way[place] == PREEMPTED)
+    # The next record in, of whatever thread: it counts where the thread is the same.
+    back = np.append(_next_in(way[:-1]), len(way) - 1)[place]
+    returned = known[back] == mine
+    gone = np.array([exits.get(pair, -1) for pair in pairs_of(threads.keys[mine])], np.int64)
+    open_end = np.where(gone >= 0, np.maximum(gone, time_ns), max(end_ns, 0))
+    end = np.where(returned, when[back], open_end)
+    begin = np.where(left & (when[place] <= time_ns + LONGEST_SAMPLE_NS), when[place], time_ns)
+    return SwitchOuts(begin, np.maximum(end, begin), ready)
 
 
 def _next_in(way: UInt8) -> Int64:

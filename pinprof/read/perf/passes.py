@@ -27,6 +27,7 @@ from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord, joined_spells, spells_of
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
+from pinprof.read.perf.pauses import Pauses
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, Readings, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
 from pinprof.read.perf.workers import Workers
@@ -47,6 +48,8 @@ class Raw:
     """(clock, record), in the order of time; mappings only of recordings of tracepoints or of data addresses."""
     switches: Switches
     """Threads leaving processors and coming back; empty when not recorded."""
+    pauses: Pauses
+    """When sampling was paused, though switches were recorded."""
     exits: dict[tuple[int, int], int]
     """(pid, tid) → when that thread last ended."""
     payload: UInt64
@@ -126,6 +129,8 @@ class TaskReader(RecordReader):
         super().__init__(header, progress)
         self.deferred = DeferredChains()
         self._switches = SwitchGatherer()
+        self._turns: list[tuple[int, bool]] = []
+        """(time, whether sampling is paused from then on)."""
         self._tasks: list[tuple[int, TaskRecord]] = []
         self._exits: dict[tuple[int, int], int] = {}
         self._areas: list[rec.DataArea] = []
@@ -162,6 +167,7 @@ class TaskReader(RecordReader):
             spaces=spaces,
             tasks=self._tasks,
             switches=self._switches.result(),
+            pauses=Pauses.between(self._turns),
             exits=self._exits,
             payload=gatherer.payload(),
             batches=gatherer.batches(),
@@ -218,6 +224,8 @@ class TaskReader(RecordReader):
             perf.RECORD_COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
             perf.RECORD_FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
             perf.RECORD_EXIT: self._on_exit,
+            perf.RECORD_THROTTLE: lambda _, body: self._on_turn(body, paused=True),
+            perf.RECORD_UNTHROTTLE: lambda _, body: self._on_turn(body, paused=False),
             perf.RECORD_CALLCHAIN_DEFERRED: self._on_deferred,
             perf.RECORD_LOST: self._on_lost,
             perf.RECORD_LOST_SAMPLES: self._on_lost_samples,
@@ -274,6 +282,12 @@ class TaskReader(RecordReader):
         """EXIT: `u32 pid, ppid, tid, ptid; u64 time`."""
         pid, _, tid = struct.unpack_from("<iii", body)
         self._exits[pid, tid] = self._clock(body)
+
+    def _on_turn(self, body: bytes, *, paused: bool) -> None:
+        """THROTTLE, UNTHROTTLE: `u64 time, id, stream_id`; without a stream it is pinprof's recorder that says so."""
+        time, _, stream = struct.unpack_from("<QQQ", body)
+        if not stream and time < rec.KERNEL_START:
+            self._turns.append((time, paused))
 
     def _on_deferred(self, _misc: int, body: bytes) -> None:
         """CALLCHAIN_DEFERRED: a call chain, of the thread that its trailer names."""
