@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
+
 from pinprof.analyze.evidence import SHARE_ERROR
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count, format_counted, format_ns, format_share
@@ -114,13 +116,22 @@ def _stacks(capture: Capture) -> Iterator[Gap]:
 
 def _switches(capture: Capture) -> Iterator[Gap]:
     """Recording waits keeps a thread at each switch: no wait has that time, but samples of CPU time do."""
-    taken, samples = capture.losses.switching_ns, capture.samples
+    losses, samples = capture.losses, capture.samples
     clocks = [place for place, event in enumerate(capture.events) if event.clocks]
     spent = max((int(samples.weight[samples.event == place].sum()) for place in clocks), default=0)
-    if taken > LEAST * spent > 0:
+    whole = int(np.ptp(samples.time_ns)) if len(samples) else 0
+    if losses.paused_ns > LEAST * whole > 0:
+        sampled = format_share(max(whole - losses.paused_ns, 0), whole)
         yield Gap(
             "switches",
-            f"Recording what threads wait for took at least {format_ns(taken)} of the {format_ns(spent)} of CPU time."
+            f"Threads switched so often that pinprof took stacks in only {sampled} of the time. Times are complete;"
+            " what took them is estimated from that part. Record with --no-off-cpu to sample CPU time throughout.",
+        )
+    elif losses.switching_ns > LEAST * spent > 0:
+        taken = format_ns(losses.switching_ns)
+        yield Gap(
+            "switches",
+            f"Recording what threads wait for took at least {taken} of the {format_ns(spent)} of CPU time."
             " Record with --no-off-cpu to see the program without it.",
         )
 

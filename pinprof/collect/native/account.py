@@ -5,7 +5,9 @@ from __future__ import annotations
 from pinprof.base.lazy_dataclass import dataclass
 
 CREDIT_NS = 10_000_000
-"""What an account holds at most, and when recording begins: thousands of events."""
+"""What an account holds at most, and when recording begins: thousands of events. It owes no more either: what came too
+fast to be seen in time does not keep recording off for minutes.
+"""
 
 
 @dataclass
@@ -18,7 +20,7 @@ class Account:
 
     def settle(self, passed_ns: float, cost_ns: float) -> None:
         """Take in the time since the last call, and what recording cost in it."""
-        self.held_ns = min(self.held_ns + self.share * passed_ns - cost_ns, CREDIT_NS)
+        self.held_ns = max(min(self.held_ns + self.share * passed_ns - cost_ns, CREDIT_NS), -CREDIT_NS)
 
     def until_ns(self, wanted_ns: float) -> float:
         """How long it takes until so much is held, if nothing is recorded."""

@@ -87,6 +87,7 @@ class _Wait:
     since_ns: int
     """When the stack was taken, and then when the thread left."""
     sample: bytes
+    """Empty in a pause of sampling."""
     sampling_ns: int = 0
     """From the one to the other: the recorder's own, as off_cpu.py says, and in no wait."""
     out: bytes = b""
@@ -317,6 +318,9 @@ class Thinner:
                 self._open[tid] = _Wait(when, record)
             elif what == _WAKING:
                 yield from self._woken(tid, wait, record)
+            elif wait is None and what == _OUT and self.step:
+                # In a pause of sampling (switching.py), waits have no samples.
+                self._open[tid] = _Wait(when, b"", out=record)
             elif wait is None or (what == _IN and not wait.out) or (what == _OUT and wait.out):
                 yield record
             elif what == _OUT:
@@ -363,8 +367,9 @@ class Thinner:
 
     def _begun_earlier(self, wait: _Wait, ns: int) -> Iterator[bytes]:
         """A wait, but for its end; where others are in it, its sample is as old as its beginning."""
-        time = self._kinds[_WORD.unpack_from(wait.sample, 8)[0]].time
-        yield _earlier(wait.sample, time, ns - wait.sampling_ns if ns else 0)
+        if wait.sample:
+            time = self._kinds[_WORD.unpack_from(wait.sample, 8)[0]].time
+            yield _earlier(wait.sample, time, ns - wait.sampling_ns if ns else 0)
         yield _earlier(wait.out, len(wait.out) - self._time_back, ns)
         yield from wait.wakings
 

@@ -136,8 +136,8 @@ def to_capture(recording: PerfRecording, resolver: Resolver, manifest: Manifest 
     """The capture that a recording and its symbols make; `manifest` None makes one from the feature headers."""
     header = recording.header
     raw, counted, of_counters = counters.weighed(recording.raw, header.sources)
-    raw, paused_ns, of_pauses = _without_pauses(raw, header.sources)
     facts = manifest or synthesized_manifest(header)
+    raw, paused_ns, of_pauses = _without_pauses(raw, header.sources, facts)
     tasks, spaces = raw.tasks, raw.spaces
     recorded, woken = wakeups.apart(raw, header.sources)
     samples, left_out, notes = _of_program(recorded, tasks, spaces, header, facts, ranges)
@@ -325,11 +325,12 @@ def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
     return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
 
 
-def _without_pauses(raw: Raw, sources: list[EventSource]) -> tuple[Raw, int, list[str]]:
+def _without_pauses(raw: Raw, sources: list[EventSource], manifest: Manifest) -> tuple[Raw, int, list[str]]:
     """The recording with what pauses of sampling hide, how long these were, and notes."""
     clocks = [at for at, entry in enumerate(sources) if _unit(entry.attr) == "ns"]
     waits = _off_cpu_sources(raw, sources)
-    found = filled(raw.samples, raw.switches, raw.pauses, raw.exits, clocks=clocks, waits=waits)
+    joined_ns = max((part.get("thinned", {}).get("joined_ns", 0) for part in manifest.collectors), default=0)
+    found = filled(raw.samples, raw.switches, raw.pauses, raw.exits, clocks=clocks, waits=waits, joined_ns=joined_ns)
     more = len(found.samples) - len(raw.samples)
     payload = raw.payload
     if len(payload) and more:

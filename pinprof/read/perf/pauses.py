@@ -27,7 +27,7 @@ from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, ThreadSwitch
 from pinprof.read.perf.samples import RawSamples
 
 LONG_NS = 4_000_000
-"""A wait of this length has its own row, as it has where thinning joins waits."""
+"""A wait of this length has its own row, unless thinning joins longer ones."""
 _EVER_NS = 1 << 62
 
 
@@ -90,8 +90,12 @@ def filled(
     *,
     clocks: Sequence[int],
     waits: Sequence[int],
+    joined_ns: int = 0,
 ) -> Filled:
-    """Give samples what pauses hide; `clocks` and `waits` are the events of time and of switches, by number."""
+    """Give samples what pauses hide; `clocks` and `waits` are the events of time and of switches, by number.
+
+    `joined_ns`: how long waits are until thinning, which joins them, keeps one.
+    """
     if not len(pauses) or not len(switches) or not len(waits):
         return Filled(samples, switches, 0, 0)
     first, last = int(switches.time_ns.min()), max(int(switches.time_ns.max()), int(samples.clock.max(initial=0)))
@@ -99,7 +103,9 @@ def filled(
     until = _until(threads, exits, last)
     timed, waited = (np.flatnonzero(np.isin(samples.source, sources)) for sources in (clocks, waits))
     samples, unsampled = _with_time(samples, threads, pauses, until, timed)
-    samples, switches = _with_waits(samples, threads, pauses, until, waited, waits[0])
+    # Those that thinning joins are less than twice as long together.
+    least_ns = max(LONG_NS, 2 * joined_ns)
+    samples, switches = _with_waits(samples, threads, pauses, until, waited, waits[0], least_ns)
     span = pauses.before(np.array([first, last]))
     return Filled(samples, switches, int(span[1] - span[0]), unsampled)
 
@@ -153,9 +159,12 @@ def _evenly(values: Int64, first: Bool) -> Int64:
 
 
 def _with_waits(
-    samples: RawSamples, threads: ThreadSwitches, pauses: Pauses, until: Int64, rows: Int64, source: int
+    samples: RawSamples, threads: ThreadSwitches, pauses: Pauses, until: Int64, rows: Int64, source: int, least_ns: int
 ) -> tuple[RawSamples, Switches]:
-    """The samples and those of waits in pauses, where `rows` are all other waits; the switches of both."""
+    """The samples and those of waits in pauses, where `rows` are all other waits; the switches of both.
+
+    Waits shorter than `least_ns` are joined.
+    """
     known, out = threads.known, threads.way != IN
     place = threads.first_at(threads.of_samples[rows], samples.clock[rows])
     sampled = np.zeros(len(known) + 1, np.bool_)
@@ -163,7 +172,7 @@ def _with_waits(
     # A record that is there twice, as around the turn to a pause, is no other wait.
     again = np.append(False, out[:-1] & (known[1:] == known[:-1]))
     alone = out & ~sampled[:-1] & ~again & pauses.hold(threads.time_ns)
-    is_long = alone & (until - threads.time_ns >= LONG_NS)
+    is_long = alone & (until - threads.time_ns >= least_ns)
     joined = _joined(threads, until, np.flatnonzero(alone & ~is_long), np.cumsum(sampled[:-1] | is_long))
     long = PausedWaits(known[is_long], threads.time_ns[is_long], until[is_long], threads.way[is_long])
     stacks = _Stacks.of(threads.of_samples[rows], np.append(threads.way, IN)[place], samples.clock[rows])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -396,7 +397,8 @@ def test_what_calls_cost_is_looked_at_before_records_are_written() -> None:
     recording: Any = object.__new__(sampler.Sampler)
     stopped: list[int] = []
     recording._probes = SimpleNamespace(look=happened.append)
-    recording._wakeups, recording._ended, recording._interval_ms = None, False, 500
+    recording._wakeups = recording._switching = None
+    recording._ended, recording._interval_ms = False, 500
     recording._opened = SimpleNamespace(rings=[SimpleNamespace(waiting_bytes=size) for size in (3, 4)])
     recording._poll = SimpleNamespace(register=lambda *_: None, poll=lambda _: [])
     recording._drain = lambda: (happened.append("written"), stopped.append(2))
@@ -404,23 +406,71 @@ def test_what_calls_cost_is_looked_at_before_records_are_written() -> None:
     assert happened == [7, "written"]
 
 
-@pytest.mark.parametrize("deep", [True, False])
-def test_no_moment_is_sampled_by_both_events_of_time(deep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    specs = [
-        SimpleNamespace(name=name, deep=much) for name, much in (("time", False), ("faults", False), ("time", True))
-    ]
-    sampling = {1: deep, 2: deep, 5: not deep, 6: not deep}
-    most: list[int] = []
+@dataclass
+class Changes:
+    """A recording's events on two CPUs, and what was on together after each change."""
+
+    recording: Any
+    on: set[int]
+    seen: list[set[str]]
+
+
+@pytest.fixture
+def changes(monkeypatch: pytest.MonkeyPatch) -> Changes:
+    standard = events.standard(frequency=999, fault_period=64, off_cpu=True, kernel=True)
+    specs = [*standard, *events.versions(standard, pausable=True)]
+    names = [f"{spec.name} {'deep' * spec.deep}{'bare' * spec.bare}".strip() for spec in specs]
+    recording: Any = object.__new__(sampler.Sampler)
+    recording._opened = SimpleNamespace(specs=specs, files=[[2 * place, 2 * place + 1] for place in range(len(specs))])
+    recording._depth, recording._switching = SimpleNamespace(deep=True), SimpleNamespace(paused=False)
+    recording._on, recording._running = True, set()
+    found = Changes(recording, set(), [])
 
     def switched(file: int, on: bool) -> None:
-        sampling[file] = on
-        most.append(sum(sampling.values()))
+        (found.on.add if on else found.on.remove)(file)
+        found.seen.append({names[file // 2] for file in found.on})
 
     monkeypatch.setattr(perf_event, "enable", lambda file: switched(file, True))
     monkeypatch.setattr(perf_event, "disable", lambda file: switched(file, False))
-    recording: Any = object.__new__(sampler.Sampler)
-    recording._depth = SimpleNamespace(deep=deep)
-    recording._opened = SimpleNamespace(specs=specs, files=[[1, 2], [3, 4], [5, 6]])
-    recording._switch_depth()
-    assert sampling == {1: not deep, 2: not deep, 5: deep, 6: deep}
-    assert max(most) == 2
+    recording._change_events()
+    found.seen.clear()
+    return found
+
+
+CLOCK, DEEP = "cpu-clock/freq=999/", "cpu-clock/freq=999/ deep"
+WAITS, BARE = "context-switches/period=1/", "context-switches/period=1/ bare"
+
+
+def test_no_moment_is_sampled_by_both_events_of_time(changes: Changes) -> None:
+    changes.recording._depth.deep = False
+    changes.recording._change_events()
+    assert not any({CLOCK, DEEP} <= on for on in changes.seen)
+    assert CLOCK in changes.seen[-1]
+
+
+def test_in_a_pause_faults_and_switches_go_on_and_no_switch_is_missed(changes: Changes) -> None:
+    recording = changes.recording
+    for paused in (True, False):
+        recording._switching.paused = paused
+        recording._change_events()
+        assert all({WAITS, BARE} & on for on in changes.seen)
+        assert changes.seen[-1] == {"page-faults/period=64/", *((BARE,) if paused else (DEEP, WAITS))}
+        changes.seen.clear()
+
+
+def test_a_recording_that_is_interrupted_in_a_pause_goes_on_with_sampling(changes: Changes) -> None:
+    recording, noted = changes.recording, list[bool]()
+
+    def begin(*_: int) -> None:
+        recording._switching.paused = False
+
+    recording._wakeups, recording._switched_so_far = None, lambda: (0, 0, 0)
+    recording._note_pause = lambda _: noted.append(recording._switching.paused)
+    recording._switching.begin = begin
+    recording._switching.paused = True
+    recording._change_events()
+    recording._switch(on=False)
+    assert changes.on == set()
+    recording._switch(on=True)
+    assert changes.seen[-1] == {"page-faults/period=64/", DEEP, WAITS}
+    assert noted == [False]

@@ -1,0 +1,61 @@
+"""Threads that hand work to each other are sampled in windows, and every thread's time is whole all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pinprof import read
+from pinprof.analyze.completeness import gaps_of
+from tests.support.recorded_programs import LEAST, needs_native, record
+
+pytestmark = needs_native
+
+PROGRAM = """
+import json, queue, resource, sys, threading, time
+there, back, said = queue.SimpleQueue(), queue.SimpleQueue(), {}
+def noted(work):
+    begun = time.monotonic_ns()
+    work()
+    said[threading.get_native_id()] = [time.thread_time_ns(), time.monotonic_ns() - begun]
+def hand_back():
+    while there.get():
+        back.put(1)
+def hand_on():
+    while time.process_time() < 1:
+        for _ in range(100):
+            there.put(1)
+            back.get()
+    there.put(0)
+threads = [threading.Thread(target=noted, args=[work]) for work in (hand_back, hand_on)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+used = resource.getrusage(resource.RUSAGE_SELF)
+json.dump([said, used.ru_nvcsw + used.ru_nivcsw], sys.stdout)
+"""
+
+
+@pytest.mark.parametrize("limit", ["2GiB", "1MB"])
+def test_threads_that_switch_often_are_sampled_in_windows_and_their_times_are_whole(tmp_path: Path, limit: str) -> None:
+    (tmp_path / "hand.py").write_text(PROGRAM)
+    done = record(tmp_path, "python3", "hand.py", options=(*LEAST, "--with=native", f"--max-size={limit}"))
+    assert done.returncode == 0, done.stderr
+    said, switches = json.loads(done.stdout)
+    capture = read.read(tmp_path / "out.pinprof")
+    samples, losses = capture.samples, capture.losses
+    spans = np.array([event.spans for event in capture.events])[samples.event]
+    clocks = np.array([event.clocks for event in capture.events])[samples.event]
+    assert losses.paused_ns > 0
+    assert [gap.kind for gap in gaps_of(capture) if gap.kind == "switches"] == ["switches"]
+    assert int(spans.sum()) < switches / 2, "most switches were not sampled"
+    for tid, (ran, lived) in said.items():
+        mine = samples.tid == int(tid)
+        on, off = (int(samples.weight[mine & part].sum()) for part in (clocks, spans))
+        # The kernel's clock of a thread goes on beyond the record of a switch, while the kernel and the recorder switch.
+        assert ran / 2 - 40_000_000 < on < 1.1 * ran + 40_000_000
+        assert on + off == pytest.approx(lived, rel=0.1, abs=40_000_000)
