@@ -17,7 +17,7 @@ from pinprof.analyze.blame.inference import inferred
 from pinprof.analyze.blame.timelines import Doing, timelines
 from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits, overlaps
 from pinprof.analyze.blame.wakers import NOBODY, Wakers
-from pinprof.base.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, KERNEL, READY, Capture, StackTable
 
@@ -80,7 +80,7 @@ class Blame:
         woken = np.where(ended >= 0, table.time_ns[np.maximum(ended, 0)] if len(table) else 0, waits.end_ns)
         clipped = replace(waits, end_ns=np.clip(woken, waits.start_ns, waits.end_ns))
         parts, rest = [], [] if link else [waits.take(holder < 0)]
-        for number in np.unique(holder[holder >= 0]).tolist():
+        for number in ascending(holder[holder >= 0]).tolist():
             pieces = self.threads[number].everything
             rows = np.flatnonzero(holder == number)
             if pieces is not None:

@@ -16,7 +16,7 @@ from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.timelines import Doing, ThreadPieces
 from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits, inside, overlaps
 from pinprof.analyze.intervals import Intervals
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 
@@ -48,7 +48,7 @@ def inferred(
     for _ in range(ROUNDS):
         awaited = _awaited(attribution, pid, waits, busy, period)
         left = [waits.take(np.flatnonzero(awaited < 0))]
-        for number in np.unique(awaited[awaited >= 0]).tolist():
+        for number in ascending(awaited[awaited >= 0]).tolist():
             rows = np.flatnonzero(awaited == number)
             parts.append(overlaps(waits, rows, np.ones(len(rows)), busy[number].pieces, HolderCertainty.BUSY))
             left.append(_left(waits.take(rows), busy[number].time))
