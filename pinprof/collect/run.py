@@ -188,7 +188,7 @@ class RecordingHooks:
 def record(
     request: RecordRequest, directory: Path | None, trouble: Trouble, hooks: RecordingHooks = RecordingHooks()
 ) -> Outcome:
-    """Run the program and record it; what the tools saw, kallsyms.gz and the log lie in the capture's directory then.
+    """Run the program and record it; what the tools saw, kallsyms.zst and the log lie in the capture's directory then.
 
     Without a directory the program runs by itself. OSError where not even that can be started.
     """
