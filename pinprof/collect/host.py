@@ -148,7 +148,8 @@ def gpus() -> list[dict[str, Any]]:
 
 def cuda_driver() -> str | None:
     """The CUDA version that the installed driver supports."""
-    match = re.search(r"CUDA Version:\s*([\d.]+)", _smi())
+    # The table of all cards takes five times as long, and drivers before 530 say it there alone.
+    match = re.search(r"CUDA(?: UMD)? Version\s*:\s*([\d.]+)", _smi("--version") or _smi())
     return match[1] if match else None
 
 

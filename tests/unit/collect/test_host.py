@@ -19,10 +19,15 @@ from pinprof.streams.store import KALLSYMS
 
 SMI = """#!/bin/sh
 case "$1" in
+--version) printf 'DRIVER version      : 580.159.04\\nCUDA Version        : 13.0\\n';;
 --query-gpu*) echo 'NVIDIA H200, 143771, 580.159.04, 00000000:1B:00.0, 5, 5, 16, 16, Enabled'
               echo 'NVIDIA H200, [N/A], 580.159.04, 00000000:1C:00.0, 1, 5, 8, 16, [N/A]';;
-*) echo '| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: 13.0  |';;
+*) echo asked for the table;;
 esac
+"""
+OLD_SMI = """#!/bin/sh
+test "$1" = --version && exit 2
+echo '| NVIDIA-SMI 470.82.01   Driver Version: 470.82.01   CUDA Version: 11.4  |'
 """
 
 
@@ -56,6 +61,12 @@ def test_gpus_come_with_link_and_memory_and_unknown_stays_unknown() -> None:
     assert second["memory_bytes"] is None
     assert second["persistence"] is None
     assert host.cuda_driver() == "13.0"
+
+
+@pytest.mark.usefixtures("nvidia_smi")
+def test_drivers_that_say_no_version_are_asked_for_the_table(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(OLD_SMI)
+    assert host.cuda_driver() == "11.4"
 
 
 @pytest.mark.usefixtures("nvidia_smi")
