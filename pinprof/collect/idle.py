@@ -25,7 +25,7 @@ class Preparation:
     """Steps that are taken in their order."""
 
     def __init__(self, needed: Iterable[Step] = (), wanted: Iterable[Step] = ()) -> None:
-        """`needed`: all of them are taken by the time the recording has ended. `wanted`: while others are waited for."""
+        """`needed`: all of them are taken by the time the recording has ended. `wanted`: in time to wait."""
         self._needed, self._wanted = deque(needed), deque(wanted)
         self._begun = self._looked = time.monotonic()
         self._idle_s, self._spent_s = _idle_s(), 0.0
