@@ -9,7 +9,6 @@ import os
 import re
 import resource
 import shutil
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,6 @@ _NVIDIA_FIELDS = {
     "persistence": "persistence_mode",
 }
 """Our name → `nvidia-smi --query-gpu` field."""
-
-
-@cache
-def linker_cache() -> tuple[tuple[str, str], ...]:
-    """What the dynamic linker finds by name: (`libcuda.so.1 (libc6,x86-64)`, path), as ldconfig(8) prints it."""
-    rows = (line.strip().partition(" => ") for line in asked("/sbin/ldconfig", "-p").output.splitlines())
-    return tuple((name, path) for name, arrow, path in rows if arrow)
 
 
 def facts() -> dict[str, Any]:
