@@ -96,12 +96,16 @@ class KernelText:
         self.readable = True
         """Whether any line is one of a kallsyms, or there is none at all."""
         if not self._searched:
-            self.readable = self._parse(np.ones(len(self._at), np.bool_))
+            self.readable = self.parse()
 
     @property
     def hidden(self) -> bool:
         """Every address is zero: kptr_restrict kept them from whoever saved the file."""
         return not self._searched and self._table.hidden
+
+    def parse(self) -> bool:
+        """Have a table of the whole text, and whether any line is one; for who has time before addresses are known."""
+        return self._parse(np.ones(len(self._at), np.bool_))
 
     def around(self, ips: UInt64) -> Kallsyms:
         """A table that finds for these addresses what one of the whole text finds; it may find less for others."""

@@ -148,6 +148,11 @@ def test_of_a_kernels_text_only_what_lies_around_addresses_is_parsed(monkeypatch
     for number in range(0, 20_000, 50):
         symbols.around(np.array([0xFFFFFFFF81000000 + 64 * number], np.uint64))
     assert sum(read) < 3 * len(text)
+    prepared = KernelText(text)
+    assert prepared.parse()
+    read.clear()
+    prepared.around(np.array([0xFFFFFFFF81000000], np.uint64))
+    assert read == []
 
 
 def test_lines_that_are_not_sorted_are_all_parsed() -> None:
