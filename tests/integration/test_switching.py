@@ -56,6 +56,6 @@ def test_threads_that_switch_often_are_sampled_in_windows_and_their_times_are_wh
     for tid, (ran, lived) in said.items():
         mine = samples.tid == int(tid)
         on, off = (int(samples.weight[mine & part].sum()) for part in (clocks, spans))
-        # The kernel's clock of a thread goes on beyond the record of a switch, while the kernel and the recorder switch.
+        # The kernel's clock of a thread goes on behind the record of a switch, while the kernel and recorder switch.
         assert ran / 2 - 40_000_000 < on < 1.1 * ran + 40_000_000
         assert on + off == pytest.approx(lived, rel=0.1, abs=40_000_000)
