@@ -16,8 +16,9 @@ from pinprof.collect.native.account import CREDIT_NS, Account
 SHARE = 0.02
 """What it may cost, of the time that the program's threads use, or of the time that passes where that is more."""
 PRICE_NS = 4000
-"""What a switch costs the program while nothing is paused, about, on Linux 6.18 in a virtual machine
-(tests/bench/bench_switches.py)."""
+"""What a switch costs the program while nothing is paused, more than in a pause: about, on Linux 6.18 in virtual machines
+(tests/bench/bench_switches.py).
+"""
 WINDOW_NS = 20_000_000
 """How long sampling goes on between two pauses, about."""
 LOOK_MS = 100
@@ -42,7 +43,7 @@ class Switching:
         self._enough_ns: float = CREDIT_NS
 
     def begin(self, now_ns: int, switches: int, samples: int) -> None:
-        """Sampling is switched on, with so many switches and samples of time until now."""
+        """Sampling is switched on; `switches` and `samples` of time are those until now."""
         self.paused = False
         self._looked_ns, self._switches, self._samples = now_ns, switches, samples
 

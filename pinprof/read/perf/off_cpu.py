@@ -99,7 +99,7 @@ class ThreadSwitches:
 
     @classmethod
     def of(cls, switches: Switches, pid: Int32, tid: Int32) -> Self:
-        """Of all records; `pid` and `tid` are columns of samples."""
+        """All records by thread; `pid` and `tid` are columns of samples."""
         both = np.concatenate([pack(switches.pid, switches.tid), pack(pid, tid)])
         keys, number = np.unique(both, return_inverse=True)
         known, mine = np.split(number.reshape(-1), [len(switches)])
