@@ -8,7 +8,6 @@ chains, a chunk at a time, so that memory grows with these and not with the file
 from __future__ import annotations
 
 import struct
-from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -208,8 +207,8 @@ class TaskReader(RecordReader):
             if len(rows):
                 self._spells.append(spells_of(halves(identity)[0], time, timed=layout.time is not None))
 
-    def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
-        self._corrupt += self._switches.take(buffer, end, np.array(starts, np.int32), self._layouts)
+    def _take_switches(self, buffer: bytearray, end: int, starts: Int32) -> None:
+        self._corrupt += self._switches.take(buffer, end, starts, self._layouts)
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return super()._handlers() | {
@@ -263,7 +262,7 @@ class TaskReader(RecordReader):
             return 0
         layout = self._trailer(body)
         if layout.time is None:
-            return self.samples + len(self._starts)
+            return self.samples + self._found.sample_count
         if layout.trailer_time is None or len(body) < 8 * layout.trailer_time:
             return 0
         (time,) = struct.unpack_from("<Q", body, len(body) - 8 * layout.trailer_time)
