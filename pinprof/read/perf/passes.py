@@ -28,7 +28,7 @@ from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord, jo
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, Readings, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
-from pinprof.read.perf.workers import Workers
+from pinprof.read.perf.workers import reducing
 from pinprof.read.reader import Progress, portion, untold
 
 _FIRST_PASS, _BOTH_PASSES = 0.3, 0.9
@@ -83,14 +83,12 @@ def read_records(
     if not as_recorded and any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
-        reduce, ahead = Workers(file.fileno()).reducing(spaces, tasks.deferred, chains)
-        return header, replace(tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains)), kernel_reference=first)
-    with Workers(file.fileno()) as workers:
-        workers.expect(size_bytes=path.stat().st_size)
-        tasks.run(file)
-        workers.expect(tasks.samples)
-        spaces = tasks.spaces()
-        reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
+        with reducing(file.fileno(), 0, spaces, tasks.deferred, chains) as (reduce, ahead):
+            none = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains))
+        return header, replace(none, kernel_reference=first)
+    tasks.run(file)
+    spaces = tasks.spaces()
+    with reducing(file.fileno(), tasks.samples, spaces, tasks.deferred, chains) as (reduce, ahead):
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
         kept: tuple[Chunk, ...] = ()
