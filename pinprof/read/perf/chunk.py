@@ -106,7 +106,8 @@ class Reducer:
         first = len(self._chains)
         samples.chain[:] = self._chains.numbers_of(*chains.joined(samples.tid, self._deferred), version, self._spaces)
         unknown = source < 0
-        samples = samples.take(valid)
+        if not valid.all():
+            samples = samples.take(valid)
         return Reduced(
             RawSamples(**{name: packed(column) for name, column in vars(samples).items()}),
             self._number,
@@ -176,8 +177,9 @@ def _gather(
         chunk.unchained[rows] = (length == 0) & ~promised
     if layout.ip is not None:
         alone = np.flatnonzero(fits & (length == 0) & ~promised & (chunk.ip[rows] != 0))
-        entries = np.insert(entries, (np.cumsum(length) - length)[alone], _own(words, base[alone], layout.ip))
-        length[alone] = 1
+        if len(alone):
+            entries = np.insert(entries, (np.cumsum(length) - length)[alone], _own(words, base[alone], layout.ip))
+            length[alone] = 1
     chains.put(rows, entries, length)
     valid[rows] = fits
     return behind
