@@ -62,7 +62,7 @@ def _addresses_slowly(words: UInt64, first: Int64, length: Int64, out: UInt64, p
     for chain, (begin, size) in enumerate(zip(first.tolist(), length.tolist(), strict=True)):
         before, mode, is_cookie = filled, _MODE_BY_VALUE, False
         chain_words = words[begin : begin + size].tolist()
-        for word, following in zip(chain_words, [*chain_words[1:], None], strict=True):
+        for word, following in zip(chain_words, [*chain_words, None][1:], strict=True):
             entry = rec.CONTEXT_USER if is_cookie else word
             is_cookie = word == rec.CONTEXT_USER_DEFERRED and following is not None
             if is_cookie:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pinprof.base.columns import GrowingColumn
 from pinprof.data.model import NO_NODE, Dso, Int32, UInt64
-from pinprof.read.perf import sequences
+from pinprof.read.perf import kernels
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
 from pinprof.read.perf.records import CommRecord, MapRecord
@@ -106,7 +106,7 @@ def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them:
 
 
 def test_chains_that_meet_in_the_hash_are_still_told_apart(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(sequences, "_factors", lambda count: np.zeros(count, np.uint64))
+    monkeypatch.setattr(kernels, "factor", lambda: 0)
     chains = [[0], [2], [0], [4], [2], [0, 2], [2, 0]]
     built = build(chains, [1] * len(chains), list(range(len(chains))))
     table = built.table
