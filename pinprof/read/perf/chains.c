@@ -237,31 +237,64 @@ static uint64_t hash_of(const int32_t *flat, uint32_t size, uint64_t factor)
     return mixed(hash, size ? (uint32_t)*flat : 0, factor) * factor;
 }
 
-/* The number of each of some sequences, none of which is empty. How many are done: those behind need more room. */
+/* The number of one sequence; false where there is no room for it. */
+static bool number_sequence(struct sequences *s, const int32_t *flat, uint32_t size, uint64_t hash, int32_t *number)
+{
+    struct table *t = s->table;
+    uint64_t slot = probe(t, hash, home(t, hash));
+    for (; (*number = t->slots[slot]) != NONE; slot = probe(t, hash, slot + 1))
+        if ((uint32_t)s->length[*number] == size && !memcmp(s->flat + s->start[*number], flat, size * sizeof *flat))
+            return true;
+    if (t->count == t->room || size > s->flat_room - s->filled)
+        return false;
+    *number = t->slots[slot] = (int32_t)t->count++;
+    t->hashes[*number] = hash;
+    memcpy(s->flat + s->filled, flat, size * sizeof *flat);
+    s->start[*number] = (int64_t)s->filled;
+    s->length[*number] = (int32_t)size;
+    s->filled += size;
+    return true;
+}
+
+enum { AHEAD = 32 };
+
+/*
+ * The number of each of some sequences, none of which is empty. How many are done: those behind need more room.
+ *
+ * What is kept lies far apart, so that some sequences ahead are looked up first, each step of it for all of them.
+ */
 EXPORT size_t pinprof_perf_sequences(
     struct sequences *s, const int32_t *flat, const int32_t *length, size_t count, int32_t *numbers)
 {
     struct table *t = s->table;
-    for (size_t done = 0; done < count; done++) {
-        uint32_t size = (uint32_t)length[done];
-        uint64_t hash = hash_of(flat, size, s->factor);
-        uint64_t slot = probe(t, hash, home(t, hash));
-        int32_t number;
-        for (; (number = t->slots[slot]) != NONE; slot = probe(t, hash, slot + 1))
-            if ((uint32_t)s->length[number] == size && !memcmp(s->flat + s->start[number], flat, size * sizeof *flat))
-                break;
-        if (number == NONE) {
-            if (t->count == t->room || size > s->flat_room - s->filled)
-                return done;
-            number = t->slots[slot] = (int32_t)t->count++;
-            t->hashes[number] = hash;
-            memcpy(s->flat + s->filled, flat, size * sizeof *flat);
-            s->start[number] = (int64_t)s->filled;
-            s->length[number] = (int32_t)size;
-            s->filled += size;
+    for (size_t done = 0; done < count;) {
+        size_t block = count - done < AHEAD ? count - done : AHEAD;
+        uint64_t hashes[AHEAD];
+        const int32_t *ahead = flat;
+        for (size_t at = 0; at < block; at++) {
+            hashes[at] = hash_of(ahead, (uint32_t)length[done + at], s->factor);
+            ahead += (uint32_t)length[done + at];
+            __builtin_prefetch(&t->slots[home(t, hashes[at])]);
         }
-        numbers[done] = number;
-        flat += size;
+        for (size_t at = 0; at < block; at++) {
+            int32_t likely = t->slots[home(t, hashes[at])];
+            if (likely != NONE) {
+                __builtin_prefetch(&t->hashes[likely]);
+                __builtin_prefetch(&s->start[likely]);
+                __builtin_prefetch(&s->length[likely]);
+            }
+        }
+        for (size_t at = 0; at < block; at++) {
+            int32_t likely = t->slots[home(t, hashes[at])];
+            if (likely != NONE)
+                __builtin_prefetch(&s->flat[s->start[likely]]);
+        }
+        for (size_t at = 0; at < block; at++, done++) {
+            uint32_t size = (uint32_t)length[done];
+            if (!number_sequence(s, flat, size, hashes[at], &numbers[done]))
+                return done;
+            flat += size;
+        }
     }
     return count;
 }
