@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import pickle
 import threading
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from pinprof.base.columns import uniform
 from pinprof.base.errors import CaptureError
 from pinprof.data.model import Capture
 from pinprof.read.perf import chunk, kernels, stream, workers
-from pinprof.read.perf.samples import FilePart, RawSamples
+from pinprof.read.perf.samples import FilePart
 from pinprof.report.export.plain import write_folded
 from pinprof.report.gather import build
 from tests.support import perf_file as pf
@@ -100,13 +99,6 @@ def test_a_reducer_tells_of_each_chain_once(monkeypatch: pytest.MonkeyPatch, tmp
     for number in {answer.reducer for answer in told}:
         lengths = [len(answer.chains.length) for answer in told if answer.reducer == number]
         assert lengths == [1] + [0] * (len(lengths) - 1)
-
-
-def test_columns_of_one_value_stay_so_on_the_way_from_a_process() -> None:
-    table = RawSamples.of(3, tid=[1, 2, 3], pid=uniform(7, 3, np.int32))
-    again = pickle.loads(pickle.dumps(table))
-    assert (again.tid.tolist(), again.pid.tolist()) == ([1, 2, 3], [7, 7, 7])
-    assert again.pid.strides == (0,)
 
 
 def test_weights_of_one_event_take_no_memory(tmp_path: Path) -> None:
