@@ -20,7 +20,8 @@ from pinprof.read.perf.samples import Chunk
 
 _WORTH_IT = 40_000
 """Samples from which threads gain anything: those of two chunks."""
-_MOST = 8
+_MOST = 4
+"""Of more, putting together what they make is what takes long."""
 
 Pending = Callable[[], Reduced]
 """What a chunk comes to, once it is asked for."""
