@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinprof.base.errors import ToolMissing
 from pinprof.data.model import UInt64
+from pinprof.machine.libraries import Library
 from pinprof.read.perf import kernels
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, UNKNOWN_KERNEL, UNKNOWN_USER, address_chains
@@ -35,6 +38,14 @@ CHAINS = st.lists(st.lists(WORD, max_size=9), max_size=20)
 def built() -> None:
     if kernels.library() is None:
         pytest.skip("there is no C compiler")
+
+
+def test_where_it_cannot_be_built_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: Library) -> Path:
+        raise ToolMissing("There is no C compiler.", "Install one.", "c-library")
+
+    monkeypatch.setattr(Library, "find", missing)
+    assert kernels.library.__wrapped__() is None
 
 
 def without_library(answer: Callable[[], Answer]) -> Answer:
