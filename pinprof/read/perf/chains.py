@@ -188,7 +188,7 @@ class PlaceTable:
                 at += 1
 
     def _number(self, kind: int, offset: int) -> int:
-        """Of a place, for which there is room."""
+        """The number of a place, for which there is room."""
         number = self._known.setdefault((kind, offset), len(self))
         if number == len(self):
             self._kept.column("kinds")[number], self._kept.column("offsets")[number] = kind, offset

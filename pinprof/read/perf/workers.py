@@ -31,7 +31,7 @@ Pending = Callable[[], Reduced]
 def reducing(
     file: int, samples: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer
 ) -> Iterator[tuple[Callable[[Chunk], Pending], int]]:
-    """How chunks of an open file of about so many samples are reduced, and how many may be under way.
+    """How chunks of an open file of about that many samples are reduced, and at most how many at a time.
 
     The recording's `chains` grow by those of chunks that are reduced at once. What is under way ends with the block.
     """
