@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Condition, Thread
 
@@ -36,13 +36,14 @@ def reducing(
     The recording's `chains` grow by those of chunks that are reduced at once. What is under way ends with the block.
     """
     count = min(len(os.sched_getaffinity(0)), _MOST)
-    if samples < _WORTH_IT or count < 2 or kernels.library() is None:
-        own = Reducer(file, spaces, deferred, chains)
-        yield (lambda chunk: partial(own.reduced, chunk)), 0
-        return
-    threads = _Threads([Reducer(file, spaces, deferred, number=number) for number in range(count)])
+    worth = samples >= _WORTH_IT and count > 1 and kernels.library() is not None
+    threads = _Threads(Reducer(file, spaces, deferred, number=number) for number in range(count if worth else 0))
     try:
-        yield threads.begin, 2 * count
+        if threads.started:
+            yield threads.begin, 2 * count
+        else:
+            own = Reducer(file, spaces, deferred, chains)
+            yield (lambda chunk: partial(own.reduced, chunk)), 0
     finally:
         threads.end()
 
@@ -50,13 +51,16 @@ def reducing(
 class _Threads:
     """One for each reducer. Each takes the next chunk, so that every reducer has its chunks in their order."""
 
-    def __init__(self, reducers: list[Reducer]) -> None:
+    def __init__(self, reducers: Iterable[Reducer]) -> None:
         self._changed = Condition()
         self._todo: deque[tuple[Chunk, list[Reduced | BaseException]]] = deque()
         self._ended = False
-        self._threads = [Thread(target=self._run, args=(reducer,), daemon=True) for reducer in reducers]
-        for thread in self._threads:
-            thread.start()
+        self.started: list[Thread] = []
+        with suppress(RuntimeError):  # no more threads can be started
+            for reducer in reducers:
+                thread = Thread(target=self._run, args=(reducer,), daemon=True)
+                thread.start()
+                self.started.append(thread)
 
     def begin(self, chunk: Chunk) -> Pending:
         """Have a chunk reduced."""
@@ -71,7 +75,7 @@ class _Threads:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
-        for thread in self._threads:
+        for thread in self.started:
             thread.join()
 
     def _wait(self, answer: list[Reduced | BaseException]) -> Reduced:

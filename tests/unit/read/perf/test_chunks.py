@@ -126,6 +126,26 @@ def test_threads_reduce_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) 
     assert len(began) > 2
 
 
+@pytest.mark.parametrize("possible", [0, 1])
+def test_where_no_more_threads_can_be_started_fewer_read(
+    possible: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec, path, started = pf.Spec(), tmp_path / "perf.data", []
+    path.write_bytes(pf.file_mode([spec], pf.mmap2(spec, *pf.MAPPED) + pf.sample(spec) * 5000))
+    in_threads(monkeypatch)
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if len(started) == possible:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    assert len(read.read(path).samples) == 5000
+    assert len(started) == possible
+
+
 def test_what_fails_in_a_thread_fails_the_reading_and_leaves_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
