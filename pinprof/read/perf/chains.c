@@ -130,7 +130,7 @@ static uint64_t mixed(uint64_t hash, uint64_t value, uint64_t factor)
 
 /* mappings.SpaceTable */
 struct spaces {
-    const int64_t *first, *last;
+    const uint64_t *first, *last;
     const int32_t *owner;
     const uint64_t *start, *end, *shift;
     const int32_t *dso;
@@ -173,7 +173,7 @@ EXPORT void pinprof_perf_numbers(
 /* What an address of a program means in one version of its address space. */
 static int32_t located(struct places *p, const struct spaces *s, uint64_t address, uint32_t version, bool leaf)
 {
-    uint64_t low = (uint64_t)s->first[version], high = (uint64_t)s->last[version], end = high;
+    uint64_t low = s->first[version], high = s->last[version], end = high;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (s->end[middle] <= address)

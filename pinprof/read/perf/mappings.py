@@ -132,9 +132,14 @@ class SpaceTable:
     @cached_property
     def for_library(self) -> kernels.Spaces:
         """The columns of versions and mappings for `chains.c`."""
-        made = kernels.Spaces(versions=len(self.first))
-        versions = {"first": self.first, "last": self.last, "owner": self.owner, "by_process": self.by_process}
-        made.point(**{name: np.ascontiguousarray(column) for name, column in (versions | vars(self.mapped)).items()})
+        made, mapped = kernels.Spaces(versions=len(self.first)), self.mapped
+        wide = {"first": self.first, "last": self.last, "start": mapped.start, "end": mapped.end, "shift": mapped.shift}
+        narrow = {"owner": self.owner, "dso": mapped.dso}
+        made.point(
+            **{name: np.ascontiguousarray(column, np.uint64) for name, column in wide.items()},
+            **{name: np.ascontiguousarray(column, np.int32) for name, column in narrow.items()},
+            by_process=self.by_process,
+        )
         return made
 
     def has_mappings(self, pid: int) -> bool:
