@@ -107,7 +107,7 @@ class PlaceTable:
     """
 
     def __init__(self) -> None:
-        self._table, self._kept = kernels.HashTable.empty(), kernels.Places(factor=kernels.factor())
+        self._table, self._kept = kernels.HashTable.empty(), kernels.PlaceRows(factor=kernels.factor())
         # Of a kernel that has no addresses below KERNEL_START, so that nothing is in it.
         cache = np.full(2 << _CACHE_BITS, 2**64 - 1, np.uint64)
         cache[::2] = 0

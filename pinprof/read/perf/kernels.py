@@ -40,7 +40,7 @@ def library() -> ctypes.CDLL | None:
     return loaded
 
 
-class Memory(ctypes.Structure):
+class LibraryStruct(ctypes.Structure):
     """A struct of the library with columns that it points to."""
 
     def point(self, **columns: NDArray[Any]) -> None:
@@ -54,7 +54,7 @@ class Memory(ctypes.Structure):
         return vars(self)[f"of_{name}"]
 
 
-class Found(Memory):
+class FoundRecords(LibraryStruct):
     """`struct found`: what walking over records comes by."""
 
     sample_count: int
@@ -66,14 +66,14 @@ class Found(Memory):
     )  # fmt: skip
 
     @classmethod
-    def within(cls, size: int) -> Found:
+    def within(cls, size: int) -> FoundRecords:
         """Nothing yet, with room for what may lie in this many bytes."""
         found, room = cls(), size // 8 + 1
         found.point(samples=np.empty(room, np.int32), switches=np.empty(room, np.int32))
         return found
 
 
-class Spaces(Memory):
+class SpaceColumns(LibraryStruct):
     """`struct spaces`: the columns of mappings.SpaceTable."""
 
     _fields_ = (
@@ -82,7 +82,7 @@ class Spaces(Memory):
     )  # fmt: skip
 
 
-class HashTable(Memory):
+class HashTable(LibraryStruct):
     """`struct table`: numbers of distinct things by their hash."""
 
     bits: int
@@ -108,13 +108,13 @@ class HashTable(Memory):
             known.pinprof_perf_refill(ctypes.byref(self))
 
 
-class Places(Memory):
+class PlaceRows(LibraryStruct):
     """`struct places`: what addresses mean (chains.py)."""
 
     _fields_ = (("table", _POINTER), ("kinds", _POINTER), ("offsets", _POINTER), ("cache", _POINTER), ("factor", _WORD))
 
 
-class Sequences(Memory):
+class SequenceRows(LibraryStruct):
     """`struct sequences`: distinct sequences of numbers end to end (sequences.py)."""
 
     filled: int

@@ -130,9 +130,9 @@ class SpaceTable:
         return np.array([*(dso.kind in _ADDRESSED_BY_PROCESS for dso in self.dsos), False], np.bool_)
 
     @cached_property
-    def for_library(self) -> kernels.Spaces:
+    def for_library(self) -> kernels.SpaceColumns:
         """The columns of versions and mappings for `chains.c`."""
-        made, mapped = kernels.Spaces(versions=len(self.first)), self.mapped
+        made, mapped = kernels.SpaceColumns(versions=len(self.first)), self.mapped
         wide = {"first": self.first, "last": self.last, "start": mapped.start, "end": mapped.end, "shift": mapped.shift}
         narrow = {"owner": self.owner, "dso": mapped.dso}
         made.point(

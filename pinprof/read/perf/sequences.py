@@ -15,7 +15,7 @@ class DistinctSequences:
     """Grows distinct sequences, numbered in the order in which they first appear."""
 
     def __init__(self) -> None:
-        self._table, self._kept = kernels.HashTable.empty(), kernels.Sequences(factor=kernels.factor())
+        self._table, self._kept = kernels.HashTable.empty(), kernels.SequenceRows(factor=kernels.factor())
         room = self._table.room
         self._kept.point(flat=np.empty(0, np.int32), length=np.empty(room, np.int32), start=np.empty(room, np.int64))
         self._kept.table = ctypes.addressof(self._table)

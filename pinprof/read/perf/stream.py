@@ -18,7 +18,7 @@ from pinprof.data.model import Int32
 from pinprof.read.perf import kernels
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, name_sources
-from pinprof.read.perf.kernels import Found
+from pinprof.read.perf.kernels import FoundRecords
 from pinprof.read.perf.samples import Chunk, FilePart, Layouts
 from pinprof.read.reader import Progress, untold
 
@@ -55,7 +55,7 @@ class RecordReader:
         self._broken = False
         self._begin = 0
         """Where in the file the chunk begins that is walked."""
-        self._found = Found.within(0)
+        self._found = FoundRecords.within(0)
         self.samples = 0
         """How many there are, less those of the chunk that is walked."""
 
@@ -98,7 +98,7 @@ class RecordReader:
 
     def _walk(self, buffer: bytearray, end: int) -> int:
         """Handle every whole record in buffer[:end]; where the rest begins."""
-        outer, self._found = self._found, Found.within(end)
+        outer, self._found = self._found, FoundRecords.within(end)
         handlers, unpack = self._handlers(), perf.RECORD_HEADER.unpack_from
         position = 0
         while end - position >= 8:
@@ -238,7 +238,7 @@ class RecordReader:
         del self._inflated[:position]
 
 
-def walked(buffer: bytearray, position: int, end: int, found: Found) -> int:
+def walked(buffer: bytearray, position: int, end: int, found: FoundRecords) -> int:
     """Walk from the record at `position` to one that needs a handler or is not whole: where that begins."""
     if (library := kernels.library()) is not None:
         columns = np.frombuffer(buffer, np.uint8).ctypes.data, position, end, _EACH_KIND.ctypes.data

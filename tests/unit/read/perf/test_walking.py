@@ -96,7 +96,7 @@ def test_a_file_is_walked_once_in_few_steps(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(stream, "CHUNK_BYTES", 1 << 17)
     walked = stream.walked
 
-    def counted(buffer: bytearray, position: int, end: int, found: kernels.Found) -> int:
+    def counted(buffer: bytearray, position: int, end: int, found: kernels.FoundRecords) -> int:
         ends.append(walked(buffer, position, end, found) - position)
         return position + ends[-1]
 
