@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, replace
-from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -97,14 +97,6 @@ class Table:
         begins = next(iter(self.times().values()))
         return self.take((begins >= start_ns) & (begins < end_ns))
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: of a `uniform` column one value."""
-        return {name: _Uniform.of(value) for name, value in vars(self).items()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        values = {name: uniform(*value) if isinstance(value, _Uniform) else value for name, value in state.items()}
-        vars(self).update(values)
-
     def unload(self) -> None:
         """Give back the memory of columns that lie in files; whoever looks at them again reads them again."""
         for name in _columns(type(self)):
@@ -125,21 +117,6 @@ def _unload(column: Any) -> None:
         base = base.base
     if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
         base.obj.madvise(mmap.MADV_DONTNEED)
-
-
-class _Uniform(NamedTuple):
-    """A `uniform` column, pickled."""
-
-    value: Any
-    rows: int
-    dtype: Any
-
-    @classmethod
-    def of(cls, column: Any) -> Any:
-        """The column, if it is one."""
-        if not isinstance(column, np.ndarray) or column.strides != (0,) or not len(column):
-            return column
-        return cls(column[0], len(column), column.dtype)
 
 
 def _columns(table: type[Table]) -> Mapping[str, Any]:

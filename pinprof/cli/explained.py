@@ -47,7 +47,7 @@ def _imports(*names: str) -> list[Step]:
 
 NEEDED = _imports(
     "pinprof.read.perf.capture",
-    "pinprof.analyze",
+    "pinprof.analyze.whole",
     "pinprof.report.sections",
     "pinprof.cli.pipeline",
     "pinprof.report.terminal.summary",

@@ -74,6 +74,7 @@ FLOORS = (
     {"ledger"},
     {"opportunities"},
     {"run"},
+    {"whole"},
     {"__init__"},
 )
 """The inside of `analyze/`, from the ground: each floor imports only itself and those below."""
@@ -190,6 +191,22 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_folding_imports_no_analysis() -> None:
+    path = ROOT / "tests/data/h200/pinned.perf.data.xz"
+    code = (
+        "import sys\n"
+        "from pinprof.cli import main\n"
+        f"try: main(['report', {str(path)!r}, '--format', 'folded'])\n"
+        "except SystemExit as stop: assert not stop.code, stop\n"
+        "heavy = {'pinprof.analyze.run', 'pinprof.analyze.course', 'pinprof.cli.pipeline'} & set(sys.modules)\n"
+        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
 
 
 def test_every_package_of_the_source_is_in_the_wheel() -> None:
