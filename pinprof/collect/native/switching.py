@@ -16,7 +16,7 @@ from pinprof.collect.native.account import CREDIT_NS, Account
 SHARE = 0.02
 """What it may cost, of the time that the program's threads use, or of the time that passes where that is more."""
 PRICE_NS = 4000
-"""What a switch costs the program while nothing is paused, more than in a pause: about, on Linux 6.18 in virtual machines
+"""What a switch costs the program more than in a pause: about, on Linux 6.18 in virtual machines
 (tests/bench/bench_switches.py).
 """
 WINDOW_NS = 20_000_000

@@ -14,8 +14,6 @@ from pinprof.data import perf_format as perf
 
 SKIPPED = frozenset(
     {
-        5,  # THROTTLE
-        6,  # UNTHROTTLE
         8,  # READ
         11,  # AUX
         12,  # ITRACE_START
