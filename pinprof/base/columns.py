@@ -119,11 +119,16 @@ class Table:
 
 
 def _unload(column: Any) -> None:
+    if (mapped := _file_of(column)) is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _file_of(column: Any) -> mmap.mmap | None:
+    """The file in which a column lies, if it does."""
     base = column
     while isinstance(base, np.ndarray):
         base = base.base
-    if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
-        base.obj.madvise(mmap.MADV_DONTNEED)
+    return base.obj if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap) else None
 
 
 class _Uniform(NamedTuple):
@@ -247,7 +252,7 @@ def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
     count = int(np.count_nonzero(rows)) if masked else len(rows)
     if column.strides == (0,):
         return uniform(column[0], count, column.dtype)
-    if count < LONG_ROWS:
+    if count < LONG_ROWS and _file_of(column) is None:
         return np.asarray(column[rows])
     parts = (column[part][rows[part]] if masked else column[rows[part]] for part in slices(len(rows), column))
     return put_together(parts, count, column.dtype)
@@ -270,6 +275,20 @@ def in_order(start: Int64) -> Int64 | slice:
     pieces = (start[part.start : part.stop + 1] for part in slices(len(start), start))
     ordered = all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
     return slice(None) if ordered else np.argsort(start, kind="stable")
+
+
+def stable_order(column: NDArray[np.signedinteger]) -> Int64:
+    """What puts rows in the order of a column, equal ones as they stand: `numpy.argsort`, in a tenth of its time."""
+    if is_uniform(column):
+        return np.arange(len(column))
+    low, bits = int(column.min()), len(column).bit_length()
+    if (int(column.max()) - low).bit_length() + bits > 63:
+        return np.argsort(column, kind="stable")
+    # A value and a row are one number: to sort these takes no more memory.
+    keys = (column.astype(np.int64) - low) << bits | np.arange(len(column))
+    keys.sort()
+    keys &= (1 << bits) - 1
+    return keys
 
 
 def give_back() -> None:
