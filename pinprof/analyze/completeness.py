@@ -114,9 +114,11 @@ def _stacks(capture: Capture) -> Iterator[Gap]:
 
 def _switches(capture: Capture) -> Iterator[Gap]:
     """Recording waits keeps a thread at each switch: no wait has that time, but samples of CPU time do."""
-    taken, samples = capture.losses.switching_ns, capture.samples
+    taken = capture.losses.switching_ns
+    if not taken:
+        return
     clocks = [place for place, event in enumerate(capture.events) if event.clocks]
-    spent = max((int(samples.weight[samples.event == place].sum()) for place in clocks), default=0)
+    spent = max((int(capture.weight_at[place].sum()) for place in clocks), default=0)
     if taken > LEAST * spent > 0:
         yield Gap(
             "switches",
