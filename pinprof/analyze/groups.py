@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import fitting, looked_up, put_together, slices, uniform
+from pinprof.base.columns import extent, fitting, looked_up, put_together, slices, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
 
@@ -119,8 +119,8 @@ def codes(*columns: NDArray[np.integer]) -> NDArray[np.signedinteger]:
 
 def _extents(columns: Sequence[NDArray[np.integer]]) -> tuple[list[int], list[int]]:
     """Per column its least value, and how many there are from that to its greatest."""
-    lowest = [int(column.min(initial=column[0])) if len(column) else 0 for column in columns]
-    return lowest, [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
+    ends = [extent(column) for column in columns]
+    return [low for low, _ in ends], [high - low + 1 for low, high in ends]
 
 
 def _code(

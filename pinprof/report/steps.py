@@ -42,7 +42,7 @@ def in_steps(data: FlameData, rows: int = MOST_ROWS, runs: int = MOST_RUNS, size
     alike = _Alike.of(data, rows, runs)
     if alike is not None:
         # The longest one is longer than the recording: all rows are of one step then.
-        steps = STEPS_NS[: bisect_right(STEPS_NS, int(data.time_ns.max())) + 1]
+        steps = STEPS_NS[: bisect_right(STEPS_NS, int(data.time_ns[-1])) + 1]
         number = bisect_left(steps, True, key=lambda step: alike.fit(step, rows, runs))
         for step in steps[number:]:
             made = alike.merged(step)

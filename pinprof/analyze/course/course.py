@@ -15,6 +15,7 @@ from pinprof.analyze.course.steps import steps_of
 from pinprof.analyze.course.wall import wall_of
 from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.restriction import Attributed
+from pinprof.base.columns import extent
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import LATEST_NS, Capture
 
@@ -86,9 +87,10 @@ def _possible(capture: Capture, calls: Calls | None) -> bool:
     times = [samples.time_ns[:: max(len(samples) - 1, 1)], samples.weight]
     if calls is not None:
         times += [calls.table.start_ns, calls.table.end_ns]
-    within = all(int(column.min(initial=0)) > -LATEST_NS and int(column.max(initial=0)) < LATEST_NS for column in times)
+    ends = [extent(column) for column in times]
+    within = all(low > -LATEST_NS and high < LATEST_NS for low, high in ends)
     weighs = float(samples.weight.sum(dtype=np.float64)) < LATEST_NS
-    return within and weighs and bool((samples.weight >= 0).all())
+    return within and weighs and ends[1][0] >= 0
 
 
 def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval:

@@ -81,7 +81,7 @@ def timeline(analysis: Run) -> Timeline | None:
         before_ns=_before_ns(analysis, start),
         event=main.event.name if timed and main else "",
         unit=main.event.unit if timed and main else "",
-        samples_start_ns=int(capture.samples.time_ns.min()) - start if timed else 0,
+        samples_start_ns=int(capture.samples.time_ns[0]) - start if timed else 0,
         densities=densities,
         lanes=drawn,
         memory=memory,
