@@ -41,7 +41,7 @@ _DTYPES: dict[str, Any] = {
 _TIMES = ("time_ns", "start_ns", "end_ns", "lived_ns")
 _AT_ONCE = 1 << 16
 """Rows that are worked on in one go."""
-LONG_ROWS = 8_000_000
+LONG_ROWS = 2_000_000
 """From here on a column is written to a file."""
 ROWS_AT_ONCE = 1 << 20
 """Rows that are moved in one go."""
