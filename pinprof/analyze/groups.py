@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import extent, fitting, looked_up, put_together, slices, uniform
+from pinprof.base.columns import extent, fitting, in_parts, looked_up, slices, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
 
@@ -137,7 +137,7 @@ def _code(
         return cell
 
     rows = len(columns[0])
-    return put_together(map(places, slices(rows, *columns)), rows, fitting(0, math.prod(sizes)))
+    return in_parts(places, rows, fitting(0, math.prod(sizes)), *columns)
 
 
 def add_at(total: Int64, index: NDArray[np.integer], values: NDArray[np.integer] | Bool) -> None:

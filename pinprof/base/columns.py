@@ -10,7 +10,7 @@ only what somebody looks at takes memory, and that can be given back (`Table.unl
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, replace
 from typing import Any, BinaryIO, NamedTuple, Self, TypeVar
@@ -118,6 +118,12 @@ class Table:
         return replace(self, **{name: column + offset_ns for name, column in self.times().items()})
 
 
+def unload(*columns: Any) -> None:
+    """Give back the memory of columns that lie in files; what is none is left alone."""
+    for column in columns:
+        _unload(column)
+
+
 def _unload(column: Any) -> None:
     if (mapped := _file_of(column)) is not None:
         mapped.madvise(mmap.MADV_DONTNEED)
@@ -166,7 +172,10 @@ def _joined(columns: Sequence[Any]) -> Any:
     if any(column is None for column in columns):
         return None
     filled = [column for column in columns if len(column)]
-    return filled[0] if len(filled) == 1 else np.concatenate(columns)
+    if len(filled) == 1:
+        return filled[0]
+    rows = sum(map(len, columns))
+    return np.concatenate(columns) if rows < LONG_ROWS else put_together(columns, rows, np.result_type(*columns))
 
 
 def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:
@@ -272,15 +281,15 @@ def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
 
 
 def looked_up(values: NDArray[Any], index: NDArray[np.integer]) -> NDArray[Any]:
-    """Per row the value at its index; of a `uniform` index a uniform column, which is read-only, as long ones are.
+    """Per row the value at its index; a uniform column, which is read-only, as long ones are, where either is one.
 
     For other indices than its own, numpy would make a column of 64 bits.
     """
-    if index.strides == (0,) and len(index):
+    if len(index) and (index.strides == (0,) or (len(values) and values.strides == (0,))):
         return uniform(values[index[0]], len(index), values.dtype)
     if len(index) < ROWS_AT_ONCE:
         return np.asarray(values[index])
-    return put_together((values[index[part]] for part in slices(len(index), index)), len(index), values.dtype)
+    return in_parts(lambda part: values[index[part]], len(index), values.dtype, index, values)
 
 
 def in_order(start: Int64) -> Int64 | slice:
@@ -334,6 +343,26 @@ def narrowed(column: NDArray[Any]) -> NDArray[Any]:
     if is_uniform(column):
         return packed(column)
     return column.astype(fitting(*extent(column)), copy=False)
+
+
+def changes(column: NDArray[Any]) -> Int64:
+    """The first row, and those that differ from the one before."""
+    found = [np.zeros(min(len(column), 1), np.int64)]
+    for part in slices(len(column), column):
+        piece = column[max(part.start - 1, 0) : part.stop]
+        found.append(np.flatnonzero(piece[1:] != piece[:-1]) + max(part.start, 1))
+    return np.concatenate(found)
+
+
+def repeated(values: NDArray[Any], edge: Int64) -> NDArray[Any]:
+    """Each value for all rows from its edge to the next; the edges begin with 0 and ascend."""
+
+    def rows(part: slice) -> NDArray[Any]:
+        first, last = int(np.searchsorted(edge, part.start, "right")) - 1, int(np.searchsorted(edge, part.stop))
+        bounds = np.clip(edge[first : last + 1], part.start, part.stop)
+        return np.repeat(values[first:last], bounds[1:] - bounds[:-1])
+
+    return in_parts(rows, int(edge[-1]), values.dtype)
 
 
 def fitting(low: int, high: int) -> type[np.signedinteger[Any]]:
@@ -428,6 +457,13 @@ class LongColumn:
 def growing(dtype: DTypeLike, rows: int) -> GrowingColumn | LongColumn:
     """A column that grows to about `rows` rows."""
     return LongColumn(dtype) if rows >= LONG_ROWS else GrowingColumn(dtype, rows)
+
+
+def in_parts(
+    make: Callable[[slice], NDArray[Any]], rows: int, dtype: DTypeLike, *columns: NDArray[Any]
+) -> NDArray[Any]:
+    """A column that is made a part at a time, of `columns` whose memory is given back meanwhile (`slices`)."""
+    return put_together(map(make, slices(rows, *columns)), rows, dtype)
 
 
 def put_together(parts: Iterable[NDArray[Any]], rows: int, dtype: DTypeLike) -> NDArray[Any]:

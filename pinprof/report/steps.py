@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.groups import codes
 from pinprof.analyze.intervals import numbers
-from pinprof.base.columns import narrowed, put_together, slices, taken, uniform
+from pinprof.base.columns import in_parts, narrowed, repeated, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32, Int64
 from pinprof.report.flame import NO_ACROSS, NO_RANGES, FlameData, RangeRows
@@ -106,7 +106,7 @@ def _places(sample: Int32, count: int) -> Int32:
         found[sample[first:last] - part.start] = np.arange(first, last)
         return found
 
-    return put_together(map(places, slices(count)), count, np.int32)
+    return in_parts(places, count, np.int32)
 
 
 @dataclass(frozen=True)
@@ -138,18 +138,7 @@ class _Sets:
             np.add.at(change, last, -number[ranges.path])
             sums.append(np.cumsum(change)[:-1])
         _, example, place = np.unique(sums[0], return_index=True, return_inverse=True)
-        return cls(_repeated(narrowed(place.reshape(-1)), edge), sums[1][example], edge[example])
-
-
-def _repeated(values: NDArray[np.signedinteger], edge: Int64) -> NDArray[np.signedinteger]:
-    """Each value for all rows from its edge to the next; the edges begin with 0 and ascend."""
-
-    def repeated(part: slice) -> NDArray[np.signedinteger]:
-        first, last = int(np.searchsorted(edge, part.start, "right")) - 1, int(np.searchsorted(edge, part.stop))
-        bounds = np.clip(edge[first : last + 1], part.start, part.stop)
-        return np.repeat(values[first:last], bounds[1:] - bounds[:-1])
-
-    return put_together(map(repeated, slices(int(edge[-1]))), int(edge[-1]), values.dtype)
+        return cls(repeated(narrowed(place.reshape(-1)), edge), sums[1][example], edge[example])
 
 
 def _runs(data: FlameData, sets: _Sets, row: Int64) -> RangeRows:

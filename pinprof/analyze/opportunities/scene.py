@@ -25,7 +25,7 @@ from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
-from pinprof.base.columns import pack
+from pinprof.base.columns import distinct, pack, taken
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
@@ -77,7 +77,7 @@ class Scene(CourseTable):
     def _own_frames(self) -> Int32:
         """The frames that the program's own time has on its stacks."""
         stacks = self.capture.stacks
-        ahead = np.unique(self.node[self.in_own()])
+        ahead = distinct(taken(self.node, self.in_own()))
         seen = np.zeros(len(stacks), np.bool_)
         while len(ahead := ahead[ahead != NO_NODE]):
             ahead = np.unique(ahead[~seen[ahead]])
@@ -88,7 +88,7 @@ class Scene(CourseTable):
     def under(self, *functions: Functions) -> Bool:
         """Per wall row, whether one of these functions of libraries is on its stack."""
         stacks = self.capture.stacks
-        return stacks.under(np.logical_or.reduce([one.among(stacks.frames) for one in functions]))[self.node]
+        return self.at_nodes(stacks.under(np.logical_or.reduce([one.among(stacks.frames) for one in functions])))
 
     @property
     def at_least(self) -> str:
