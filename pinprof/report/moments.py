@@ -82,8 +82,9 @@ class Moments:
         for part in slices(len(kind), kind, time_ns):
             before.extend(latest.before(kind[part], time_ns[part]))
             if len(latest.kinds) > most:
-                return None
-        return cls(kind, time_ns, before.whole())
+                break
+        known = before.whole()
+        return cls(kind, time_ns, known) if len(latest.kinds) <= most else None
 
     def begins(self, step_ns: int) -> Iterator[Int64]:
         """The rows with which a step of a kind begins, ascending, a part at a time."""
