@@ -13,7 +13,19 @@ from pinprof.analyze.course.results import OWN, PHASE_NAMES, Course, PhaseName
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.sites import Sites
-from pinprof.base.columns import in_parts, looked_up, numbered_pairs, pack, packed, slices, uniform, unload
+from pinprof.base.columns import (
+    in_parts,
+    is_uniform,
+    looked_up,
+    numbered,
+    pack,
+    packed,
+    pairs_of,
+    slices,
+    taken,
+    uniform,
+    unload,
+)  # fmt: skip
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Capture, Int32, Int64
 
@@ -48,7 +60,7 @@ class CourseTable:
         """The thread that the time is charged to, as `pack` makes it of pid and tid."""
         sample = self.course.wall.sample
         pid, tid = (looked_up(column, sample) for column in (self.capture.samples.pid, self.capture.samples.tid))
-        return in_parts(lambda part: pack(pid[part], tid[part]), len(sample), np.int64, pid, tid)
+        return packed(in_parts(lambda part: pack(pid[part], tid[part]), len(sample), np.int64, pid, tid))
 
     @cached_property
     def leaf(self) -> Int32:
@@ -185,11 +197,11 @@ class CourseTable:
 
     def thread_of(self, rows: Int64) -> str:
         """The name of the thread that most of these rows' time was spent in."""
-        sample = self.course.wall.sample[rows]
-        pids, tids = self.capture.samples.pid[sample], self.capture.samples.tid[sample]
-        keys, which = numbered_pairs(pids, tids)
-        if not len(keys):
+        threads = taken(self.thread, rows)
+        if not len(threads):
             return self.capture.threads.get((self.course.pid, self.course.tid), "")
-        heaviest = int(np.bincount(which, weights=self.course.wall.ns[rows]).argmax())
-        row = int(np.flatnonzero(which == heaviest)[0])
-        return self.capture.threads.get((int(pids[row]), int(tids[row])), "")
+        known, heaviest = threads[:1], 0
+        if not is_uniform(threads):
+            known, which = numbered(threads)
+            heaviest = int(np.bincount(which, weights=self.course.wall.ns[rows]).argmax())
+        return self.capture.threads.get(pairs_of(known)[heaviest], "")

@@ -182,7 +182,7 @@ def _returns(scene: Scene, making: Int64, maker: int) -> int:
 
     def away(part: slice) -> Bool:
         row = mine[part]
-        return elsewhere[samples.stack[row]] & takes_time[samples.event[row]]
+        return np.asarray(elsewhere[samples.stack[row]] & takes_time[samples.event[row]])
 
     other = taken(mine, in_parts(away, len(mine), np.bool_, mine, samples.stack, samples.event))
     returned = _turns(times, samples.time_ns[other])
