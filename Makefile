@@ -16,7 +16,7 @@ C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c
 # Without npm, or where it could install nothing, JavaScript is neither checked nor formatted.
 N ?= 10000
 NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
-C_SOURCES := $(wildcard pinprof/machine/*.h) pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c $(wildcard pinprof/inside/*.[ch])
+C_SOURCES := $(wildcard pinprof/machine/*.h) pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c pinprof/read/perf/chains.c $(wildcard pinprof/inside/*.[ch])
 
 # pytest's rewriting of the tests' assertions takes longer than many of them, so it is kept in __pycache__.
 unexport PYTHONDONTWRITEBYTECODE

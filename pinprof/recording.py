@@ -56,7 +56,7 @@ class FreshReading:
 
         kept = KeptSymbols()
         if path := store.part(directory, KALLSYMS):
-            kept.kallsyms(path)
+            kept.kallsyms(path).parse()
         self.kept = kept
 
 

@@ -60,7 +60,7 @@ record() {
         return 0
         ;;
     esac
-    rm -f "$label.pinprof/kallsyms.gz"
+    rm -f "$label.pinprof/kallsyms.zst"
     tar cf - "$label.pinprof" | xz -9e -T0 >"$packed"
     if [ "$(stat -c %s "$packed")" -le "$limit" ]; then
       echo "OK $label: $size × $iterations at $frequency Hz, $(stat -c %s "$packed") bytes, $((SECONDS - begin)) s"

@@ -22,7 +22,7 @@ from pinprof.analyze.ranges.membership import Events, inside, owners, samples_in
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.ranges.spans import cut_at
 from pinprof.analyze.selection import Part
-from pinprof.base.columns import Bool, Int32, Int64, looked_up, pack, pairs_of, slices
+from pinprof.base.columns import Bool, Int32, Int64, ascending, looked_up, pack, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Activity
 from pinprof.data.host_memory import LargeMemory
@@ -162,7 +162,7 @@ def _ranges(ranges: RangeTable, capture: Capture, part: Part) -> RangeTable:
 def _wholly_inside(ranges: RangeTable, capture: Capture, chosen: Bool) -> Bool:
     result = np.zeros(len(ranges), np.bool_)
     owner = owners(ranges, capture.samples.pid)
-    for process in np.unique(owner[chosen]).tolist():
+    for process in ascending(owner[chosen]).tolist():
         mine = chosen & (owner == process)
         times = union(ranges.start_ns[mine], ranges.end_ns[mine])
         length = ranges.end_ns - ranges.start_ns

@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.analyze.extent import timed_span
 from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.ranges.paths import range_paths
-from pinprof.base.columns import Bool, Int64, pack, pairs_of
+from pinprof.base.columns import Bool, Int64, ascending, pack, pairs_of
 from pinprof.base.errors import UsageError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
@@ -140,7 +140,7 @@ def resolve(capture: Capture, asked: Selection) -> Part:
         pairs = {pair: name for pair, name in _thread_names(capture).items() if pids is None or pair[0] in pids}
         chosen = _chosen("thread", asked.threads, {pair: (name, str(pair[1])) for pair, name in pairs.items()})
         table = np.array(chosen, np.int64).reshape(-1, 2)
-        part = replace(part, threads=pack(table[:, 0], table[:, 1]), pids=np.unique(table[:, 0]))
+        part = replace(part, threads=pack(table[:, 0], table[:, 1]), pids=ascending(table[:, 0]))
     if asked.ranges:
         path, paths = range_paths(capture.ranges)
         found = _chosen("range", asked.ranges, {at: (one.name, str(one)) for at, one in enumerate(paths)})
@@ -173,14 +173,14 @@ def _thread_names(capture: Capture) -> dict[tuple[int, int], str]:
     keys = [pack(capture.samples.pid, capture.samples.tid), pack(capture.ranges.pid, capture.ranges.tid)]
     if capture.activity is not None:
         keys.append(pack(capture.activity.calls.pid, capture.activity.calls.tid))
-    return {pair: capture.threads.get(pair, "") for pair in pairs_of(np.unique(np.concatenate(keys))) if pair[1] >= 0}
+    return {pair: capture.threads.get(pair, "") for pair in pairs_of(ascending(np.concatenate(keys))) if pair[1] >= 0}
 
 
 def _process_names(capture: Capture) -> dict[int, tuple[str, ...]]:
     """Pid → its main thread's name and its number."""
     pids = {pid for pid, _ in _thread_names(capture)}
     if capture.activity is not None:
-        pids |= set(np.unique(capture.activity.gpu_ops.pid).tolist())
+        pids |= set(ascending(capture.activity.gpu_ops.pid).tolist())
     return {pid: (capture.threads.get((pid, pid), ""), str(pid)) for pid in sorted(pids) if pid >= 0}
 
 

@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import ascending
+
 NORMAL = 1e6
 """The t distribution with this many degrees of freedom is taken for the normal one."""
 _STEPS = 100_000
@@ -76,7 +78,7 @@ def noncentral_t_cdf(freedom: float, shift: float, value: float) -> float:
     high = math.sqrt((freedom + spread + 2 * _NEGLIGIBLE) / freedom)
     ends = [min(max((shift + side * _REACH) / value, low), high) for side in (-1, 1)]
     # In v = sqrt(w), whose density has no edge at 0; the panels lie where density and distribution change.
-    edges = np.unique(np.concatenate([np.linspace(low, high, _PANELS), np.linspace(ends[0], ends[1], _PANELS)])) ** 0.5
+    edges = ascending(np.concatenate([np.linspace(low, high, _PANELS), np.linspace(ends[0], ends[1], _PANELS)])) ** 0.5
     half = np.diff(edges)[:, None] / 2
     nodes, node_weights = _legendre()
     v = (edges[:-1, None] + half + half * nodes).ravel()

@@ -19,7 +19,7 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, owners
 from pinprof.analyze.run import Run
 from pinprof.analyze.sites import Site, Sites
-from pinprof.base.columns import Bool, Float64, Int32, Int64
+from pinprof.base.columns import Bool, Float64, Int32, Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import JudgedSite
@@ -173,7 +173,7 @@ class RunView:
             chosen, ranges = self.chosen(budget), self.capture.ranges
             owner, events = owners(ranges, pid), Events(time_ns, pid, kernel_thread)
             result = np.zeros(len(time_ns), np.bool_)
-            for process in np.unique(owner[chosen]).tolist():
+            for process in ascending(owner[chosen]).tolist():
                 mine = chosen & (owner == process)
                 within = union(ranges.start_ns[mine], ranges.end_ns[mine]).contains(time_ns)
                 result |= within & events.counted(process)
@@ -203,7 +203,7 @@ class RunView:
         """
         if period <= 1:
             return 0.0
-        threads = len(np.unique(self.capture.samples.tid[row])) or 1
+        threads = len(ascending(self.capture.samples.tid[row])) or 1
         instances = int(self.chosen(budget).sum()) if budget.range else 1
         return period * math.sqrt(threads * instances / 6)
 

@@ -14,6 +14,7 @@ from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli import interrupts
 from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
+from pinprof.cli.forms import form_of
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -98,7 +99,6 @@ def command(
     files = _files(also)
     from pinprof.check.budgets import no_worse, refuse_alike
     from pinprof.check.judge import in_turns, judge, judgeable
-    from pinprof.cli.pipeline import form_of
 
     form = form or form_of(output, FORMATS)
     written = _budgets(file, against=bool(against or baseline))

@@ -11,6 +11,7 @@ import click
 from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
+from pinprof.cli.forms import form_of, page_of
 
 if TYPE_CHECKING:
     from pinprof.compare.results import Difference
@@ -59,7 +60,6 @@ def command(
     BEFORE and AFTER are recordings that `pinprof report` can read, or folders with several recordings of one program.
     The tests use how much the runs of each side vary, so record each side several times and alternate the sides.
     """
-    from pinprof.cli.pipeline import form_of, page_of
     from pinprof.compare import engine
 
     form = form or form_of(output, FORMATS)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pinprof.cli.answers import FILE, form_option
+from pinprof.cli.forms import form_of
 
 FORMATS = ("text", "json", "markdown")
 
@@ -24,7 +25,6 @@ def command(pid: int, form: str | None, output: Path | None) -> None:
     The program is not stopped. One look takes about a tenth of a second, in which threads that run are sampled.
     """
     from pinprof import dump
-    from pinprof.cli.pipeline import form_of
     from pinprof.report.dump.sections import FORMS
 
     form = form or form_of(output, FORMATS, "text")

@@ -47,7 +47,7 @@ def _imports(*names: str) -> list[Step]:
 
 NEEDED = _imports(
     "pinprof.read.perf.capture",
-    "pinprof.analyze",
+    "pinprof.analyze.whole",
     "pinprof.report.sections",
     "pinprof.cli.pipeline",
     "pinprof.report.terminal.summary",
@@ -55,7 +55,7 @@ NEEDED = _imports(
 """What every answer needs."""
 WANTED: list[Step] = [
     _prepare_rules,
-    functools.partial(_import, "numpy.ma", "pinprof.read.python.frames", "pinprof.read.memory"),
+    functools.partial(_import, "pinprof.read.python.frames", "pinprof.read.memory", "numpy.ma"),
     *_imports("pinprof.read.inside.calls", "pinprof.report.page.html", "pinprof.report.page.recorded"),
 ]
 """What can be made later as well: rules for names that may not come, what reads what may be missing, and the page."""

@@ -10,6 +10,7 @@ import click
 
 from pinprof.base.terminal import say
 from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
+from pinprof.cli.forms import form_of
 from pinprof.cli.progress import working
 from pinprof.cli.rounds import ERROR, SEED, TIME, bounds
 
@@ -72,7 +73,6 @@ def command(
     """
     if not program:
         raise click.UsageError("Missing argument 'CAPTURE' or '-- CMD [ARG]…'.")
-    from pinprof.cli.pipeline import form_of
     from pinprof.fix import session
     from pinprof.trial import measure as measures
 

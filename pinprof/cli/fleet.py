@@ -12,6 +12,7 @@ from pinprof.base.errors import UsageError
 from pinprof.base.terminal import say
 from pinprof.cli import interrupts
 from pinprof.cli.answers import FILE, form_option
+from pinprof.cli.forms import form_of, page_of
 from pinprof.cli.progress import working
 
 if TYPE_CHECKING:
@@ -61,7 +62,6 @@ def command(
     next run reads only new captures. A capture that cannot be read gets a row with the reason.
     """
     from pinprof.base.units import parse_bytes
-    from pinprof.cli.pipeline import form_of
     from pinprof.fleet import answer, database, session
 
     if sql is not None and form not in (None, "text", "json"):
@@ -90,7 +90,6 @@ def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
     if form != "html":
         WRITTEN.of(found).save(form, output)
         return
-    from pinprof.cli.pipeline import page_of
     from pinprof.report.fleet.drilldown import with_pages
 
     target = page_of(output, _PAGE)

@@ -17,6 +17,7 @@ from pinprof.base.errors import CaptureError, PinprofError, UsageError, system_e
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli.answers import most_lines
+from pinprof.cli.forms import refuse_folder
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 
@@ -191,7 +192,7 @@ def _page(
     from pinprof.report.ranks.sections import FORMS as WRITTEN
 
     page = output or pipeline.default_page(folder)
-    pipeline.refuse_folder(page)
+    refuse_folder(page)
     links = _rank_pages(page, captures, launch, options) if pages else {}
     with working(f"Writing {page.name}"):
         ranks = tuple(replace(rank, page=links.get(rank.number, "")) for rank in launch.ranks)

@@ -7,13 +7,13 @@ import os
 import re
 from collections.abc import Sequence, Set
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from pinprof import analyze, read
 from pinprof.analyze import Run
 from pinprof.analyze.selection import selection_of_moment
-from pinprof.base.errors import CollectError, UsageError
 from pinprof.base.terminal import say
+from pinprof.cli.forms import refuse_folder
 from pinprof.cli.progress import measured, working
 from pinprof.data.model import Capture
 from pinprof.read import machine_rates
@@ -21,12 +21,6 @@ from pinprof.read import machine_rates
 _SEARCHING = "Searching for what to change"
 _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""
-_FORMS = {
-    ".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".txt": "text", ".folded": "folded",
-    ".agent.txt": "agent", ".speedscope.json": "speedscope", ".pb": "pprof", ".firefox.json": "firefox",
-    ".trace.json": "trace", ".csv.d": "csv", ".parquet.d": "parquet", ".xml": "junit", ".sarif": "sarif",
-}  # fmt: skip
-"""Endings of files, without that of a compressed one, and the form of output that each asks for."""
 
 
 def explain(
@@ -85,12 +79,6 @@ def answer(analyses: Sequence[Run], below: Sequence[str]) -> None:
     print_answer(answers, below)
 
 
-def refuse_folder(page: Path) -> None:
-    """CollectError where the page's name is a folder's."""
-    if page.is_dir():
-        raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
-
-
 def write_page(
     analyses: Sequence[Run], page: Path, shared_assets: Path | None = None, *, all_frames: bool = False
 ) -> None:
@@ -107,31 +95,6 @@ def write_page(
             write_html(reports[0], page, shared_assets)
         else:
             write_collection(reports, page)
-
-
-def form_of(output: Path | None, forms: Sequence[str], default: str = "text") -> str:
-    """The one of `forms` that a file's ending names, `default` without one; UsageError for an ending of other files."""
-    name = output.name.lower().removesuffix(".gz") if output is not None else ""
-    named = max((ending for ending in _FORMS if name.endswith(ending)), key=len, default="")
-    if named and _FORMS[named] in forms:
-        return _FORMS[named]
-    import mimetypes
-
-    if not named and mimetypes.guess_type(name)[0] is None:
-        return default
-    endings = [next((ending for ending, form in _FORMS.items() if form == one), "") for one in forms]
-    raise UsageError(
-        f"{output}: this command writes no {named or PurePath(name).suffix} file.",
-        f"End its name in one of {', '.join(filter(None, endings))}, or choose with --format.",
-        "format",
-    )
-
-
-def page_of(output: Path | None, default: str) -> Path:
-    """The path of a page that belongs to no single recording; UsageError for standard output."""
-    if str(output) == "-":
-        raise UsageError("An HTML page needs a file name.", f"Name it with -o, for example -o {default}.", "output")
-    return output or Path(default)
 
 
 def default_page(path: Path, *, part: bool = False) -> Path:

@@ -13,6 +13,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.terminal import say
 from pinprof.cli import launch
 from pinprof.cli.answers import ALL_LINES, FILE, most_lines
+from pinprof.cli.forms import form_of, refuse_folder
 from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import measured, working
 from pinprof.machine.process_limits import require_memory
@@ -172,8 +173,6 @@ def command(
 
 def _form(form: str | None, output: Path | None, *, shown: bool) -> str | None:
     """The format that is asked for, None for the summary and the page; `shown`: the page is opened or served."""
-    from pinprof.cli.pipeline import form_of, refuse_folder
-
     if form is None and (ended := form_of(output, FORMATS, "html")) != "html":
         form = ended
     if shown and form not in ("html", None):

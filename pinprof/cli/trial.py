@@ -9,6 +9,7 @@ import click
 
 from pinprof.base.terminal import say
 from pinprof.cli.answers import ALL_LINES, FILE, form_option, most_lines
+from pinprof.cli.forms import form_of, page_of
 from pinprof.cli.progress import working
 from pinprof.cli.rounds import ERROR, SEED, TIME, bounds
 
@@ -66,7 +67,6 @@ def command(
         return 0
     if not program:
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
-    from pinprof.cli.pipeline import form_of, page_of
 
     form = form or form_of(output, FORMATS)
     if form == "html":

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from pinprof.collect import host
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.data.gpu_functions import EXPORTED, FUNCTIONS, is_traced, kind_of, plain_name
-from pinprof.machine import elf_headers
+from pinprof.machine import elf_headers, linker_cache
 from pinprof.machine.elf_headers import Headers
 
 _LIBRARIES = ("libcuda.so.1", "libcudart.so.*")
@@ -91,8 +90,9 @@ def _functions(stream: BinaryIO) -> Iterator[tuple[int, str]]:
 
 def _libraries(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
     """CUDA's libraries where the linker, a container or the program's own Python would have them."""
-    wanted = "libcuda.so.1 ", "libcudart.so."
-    yield from (Path(path) for name, path in host.linker_cache() if name.startswith(wanted))
+    for name, path in linker_cache.libraries():
+        if name == "libcuda.so.1" or name.startswith("libcudart.so."):
+            yield path
     folders = [Path(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
     # A virtual environment's interpreter is a link: its packages lie beside the link.
     packages = Path(executable).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pinprof.base.errors import CollectError, PinprofError
-from pinprof.collect import cuda_traced, host
+from pinprof.collect import cuda_traced
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm.beside import records_events
+from pinprof.machine import linker_cache
 from pinprof.machine.libraries import INSIDE
 from pinprof.streams import store
 
@@ -118,7 +119,7 @@ def _places(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
     yield from (Path(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder)
     yield from map(Path, _FOLDERS)
     yield from Path("/usr/local").glob("cuda-*/extras/CUPTI/lib64")
-    yield from (Path(path) for name, path in host.linker_cache() if name.startswith("libcupti.so.1"))
+    yield from (path for name, path in linker_cache.libraries() if name.startswith("libcupti.so.1"))
 
 
 COLLECTOR = Collector(_join, check=_check, lost="GPU work is not recorded by CUPTI")

@@ -25,7 +25,7 @@ class Preparation:
     """Steps that are taken in their order."""
 
     def __init__(self, needed: Iterable[Step] = (), wanted: Iterable[Step] = ()) -> None:
-        """`needed`: all of them are taken by the time the recording has ended. `wanted`: only while a program runs."""
+        """`needed`: all of them are taken by the time the recording has ended. `wanted`: in time to wait."""
         self._needed, self._wanted = deque(needed), deque(wanted)
         self._begun = self._looked = time.monotonic()
         self._idle_s, self._spent_s = _idle_s(), 0.0
@@ -48,10 +48,12 @@ class Preparation:
             self._spent_s += time.thread_time() - began
         self._looked, self._idle_s = time.monotonic(), _idle_s()
 
-    def finish(self) -> None:
-        """Take all needed steps that are left."""
+    def finish(self, waiting: Callable[[], bool] = lambda: False) -> None:
+        """Take all needed steps that are left, and wanted ones for as long as others are waited for anyway."""
         while self._needed:
             self._needed.popleft()()
+        while self._wanted and waiting():
+            self._wanted.popleft()()
 
 
 def _idle_s() -> float:

@@ -177,7 +177,7 @@ class RecordingHooks:
     needed: Sequence[Step] = ()
     """What is prepared while the program runs; what is left of it, while the recorders end."""
     wanted: Sequence[Step] = ()
-    """The same of what can wait."""
+    """The same of what can wait, for as long as either takes."""
     watch: Callable[[CollectorRun], float] = lambda _: float("inf")
     """Called before the program begins and between waits while it runs, as `Tool.watch`: in how many seconds at most to
     call it again."""
@@ -188,7 +188,7 @@ class RecordingHooks:
 def record(
     request: RecordRequest, directory: Path | None, trouble: Trouble, hooks: RecordingHooks = RecordingHooks()
 ) -> Outcome:
-    """Run the program and record it; what the tools saw, kallsyms.gz and the log lie in the capture's directory then.
+    """Run the program and record it; what the tools saw, kallsyms.zst and the log lie in the capture's directory then.
 
     Without a directory the program runs by itself. OSError where not even that can be started.
     """
@@ -238,7 +238,7 @@ def _recorded(
         if not program.over:
             program.abandon()
         with trouble.kept():
-            session.finish_recorders(preparation.finish if program.wait_status is not None else lambda: None)
+            session.finish_recorders(preparation.finish if program.wait_status is not None else lambda _: None)
         if not program.begun:
             run.discard()
         if program.wait_status is None:

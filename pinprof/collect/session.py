@@ -68,15 +68,15 @@ class Session(Waiter):
         while self.program.wait_status is None and (left := until - time.monotonic()) > 0:
             self.wait(min(left, 0.1 if self._pass_on else 1.0))
 
-    def finish_recorders(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+    def finish_recorders(self, meanwhile: Callable[[Callable[[], bool]], object] = lambda _: None) -> None:
         """Ask the recorders to write what they still hold and wait; a second Ctrl-C, or their time-out, kills them.
 
-        `meanwhile` is called in between.
+        `meanwhile` is called in between, with what says whether any of them goes on.
         """
         for recorder in self.recorders:
             recorder.finish()
             recorder.died_first |= recorder.ended_by_others
-        meanwhile()
+        meanwhile(lambda: not all(recorder.reap() for recorder in self.recorders))
         patience = self.interruptions + 2
         while any(recorder.wait_status is None for recorder in self.recorders):
             self.wait(1.0)

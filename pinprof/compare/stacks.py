@@ -10,7 +10,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.recorder import RECORDER_EVENT
-from pinprof.base.columns import Int32, Int64
+from pinprof.base.columns import Int32, Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import frame_key, library_key
 from pinprof.compare.results import ComparedFrames, ComparedStacks, ComparedWeights
@@ -119,7 +119,7 @@ def compared_stacks(
         rows.append(replace(run.rows, node=node, run=np.full(len(node), number, np.int32)))
     tree, place = StackTable(np.concatenate(parents), np.concatenate(functions), NO_FRAMES).merged()
     weights = rows[0].joined(*rows[1:])
-    kept, parent = _reached(tree.parent, np.unique(place[weights.node]).astype(np.int64))
+    kept, parent = _reached(tree.parent, ascending(place[weights.node]).astype(np.int64))
     weights = summed(replace(weights, node=np.searchsorted(kept, place[weights.node]).astype(np.int32)))
     scale = np.array([1 / (unit * len(side)) for side in units for unit in side])
     later = weights.run >= len(before)
@@ -189,7 +189,7 @@ def _reached(parent: Int32, ends: Int64) -> tuple[Int64, Int32]:
     reached[ends] = True
     ahead = ends
     while len(ahead):
-        above = np.unique(parent[ahead]).astype(np.int64)
+        above = ascending(parent[ahead]).astype(np.int64)
         above = above[above != NO_NODE]
         ahead = above[~reached[above]]
         reached[ahead] = True

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base import statistics
-from pinprof.base.columns import Float64
+from pinprof.base.columns import Float64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet.dimensions import place_of
 from pinprof.fleet.packages import package
@@ -140,7 +140,7 @@ def _clearest(panel: Panel, groups: _Groups) -> tuple[int, Outlier] | None:
         work=1.0,
         p=float(adjusted[number, measure]),
         captures=len(inside),
-        programs=tuple(panel.programs[at] for at in np.unique(panel.program[inside]).tolist()),
+        programs=tuple(panel.programs[at] for at in ascending(panel.program[inside]).tolist()),
         because=tuple(
             Because(panel.measures[at], (usual := _typical(panel, inside, at)) + float(part[at]), usual)
             for at in causes[:_MOST_BECAUSE]

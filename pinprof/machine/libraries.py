@@ -170,6 +170,7 @@ UNWINDING = Library(
     "unwinding library", _PACKAGE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO, (_CFI,)
 )
 DWARF = Library("library of line numbers", _PACKAGE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
+CHAINS = Library("library of call chains", _PACKAGE / "read" / "perf" / "chains.c", "libpinprof_chains.", _RELRO)
 FRAMES = Library(
     "library of Python frames", _PACKAGE / "collect" / "python_frames" / "frames.c", "libpinprof_frames.", _RELRO
 )
@@ -183,4 +184,4 @@ INSIDE = Library(
     (*sorted(_AGENT.parent.glob("*.h")), _CFI),
     tuple(path for path in sorted(_AGENT.parent.glob("*.c")) if path != _AGENT),
 )
-LIBRARIES = (UNWINDING, DWARF, FRAMES, INSIDE)
+LIBRARIES = (UNWINDING, DWARF, CHAINS, FRAMES, INSIDE)

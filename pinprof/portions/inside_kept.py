@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import FUNCTIONS, Function
 from pinprof.data.model import Bool, Int64
@@ -159,7 +160,7 @@ class InsideKept(ChunkedFile):
             for record, tid, text in zip(records, live["tid"].tolist(), live["text"].tolist(), strict=True)
         ]
         named = np.frombuffer(b"".join(blocks), RECORD)
-        used = set(np.unique(np.concatenate([named["site"], named["extra"][named["kind"] == Kind.GIVEN]])).tolist())
+        used = set(ascending(np.concatenate([named["site"], named["extra"][named["kind"] == Kind.GIVEN]])).tolist())
         sites = [_thread(0) + _site(number, text) for number, text in self._sites.items() if number in used]
         anchors = [_thread(0) + one.tobytes() for one in self._anchors]
         chunks = in_chunks(self.chunk, [*anchors, *sites, *self._said, *blocks], RECORD.itemsize)

@@ -23,7 +23,7 @@ from pinprof.analyze.headline import MEMORY_LEVELS
 from pinprof.analyze.results import judged_event
 from pinprof.analyze.run import Run
 from pinprof.base import files
-from pinprof.base.columns import Bool, Int32
+from pinprof.base.columns import Bool, Int32, ascending
 from pinprof.base.errors import PinprofError
 from pinprof.base.units import format_count, format_ns
 from pinprof.collect import RecordRequest
@@ -294,7 +294,7 @@ def _without(capture: Capture, others: Others) -> tuple[Capture, str]:
         return capture, ""
     times = np.array([event.clocks for event in capture.events], np.bool_)
     spent = int(samples.weight[theirs & times[samples.event]].sum())
-    names = sorted({others.threads.get(tid, "an older process") for tid in np.unique(samples.tid[theirs]).tolist()})
+    names = sorted({others.threads.get(tid, "an older process") for tid in ascending(samples.tid[theirs]).tolist()})
     words = f"{format_ns(spent)} of CPU time in {', '.join(names)}" if spent else ""
     return replace(capture, samples=samples.take(np.flatnonzero(~theirs))), words
 

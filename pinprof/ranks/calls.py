@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.course.critical import AWAITS
 from pinprof.analyze.intervals import Intervals, any_of, union
-from pinprof.base.columns import Bool, Int8, Int32, Int64, Table, pack
+from pinprof.base.columns import Bool, Int8, Int32, Int64, Table, ascending, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
 from pinprof.data.meeting_calls import MeetingCalls
@@ -111,7 +111,7 @@ def woken(calls: MeetingCalls, capture: Capture, pid: int, tid: int) -> MeetingC
     is_wait = np.array([event.spans for event in capture.events], np.bool_)[samples.event] & (samples.pid == pid)
     mine = _Waits.of(samples.take(is_wait & (samples.tid == tid)))
     start = calls.start_ns.copy()
-    for thread in np.unique(calls.tid[(calls.pid == pid) & (calls.tid != tid)]).tolist():
+    for thread in ascending(calls.tid[(calls.pid == pid) & (calls.tid != tid)]).tolist():
         waits = _Waits.of(samples.take(is_wait & (samples.tid == thread)))
         rows = np.flatnonzero((calls.pid == pid) & (calls.tid == thread))
         times = np.append(0, wakes.time_ns[wakes.woken == thread])

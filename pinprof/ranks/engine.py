@@ -12,7 +12,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.evidence import worth_telling
 from pinprof.analyze.intervals import Intervals, union
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.base.errors import CaptureError
 from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
@@ -201,7 +201,7 @@ def _steps(run: RankRun, meetings: Meetings, late: Late) -> tuple[str, Int64, in
         return by_meetings
     starts = np.array(run.steps.starts_ns, np.int64)
     step = np.searchsorted(starts, meetings.release_ns[late.rows], "right") - 1
-    held = np.unique(step[late.held][step[late.held] >= 0])
+    held = ascending(step[late.held][step[late.held] >= 0])
     how, every = pattern(held, starts) if len(held) > 1 else (late.how, late.every)
     if run.steps.by == "range":
         return run.steps.what, held, len(starts), how, every

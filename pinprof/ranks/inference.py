@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int32, Int64
+from pinprof.base.columns import Bool, Int32, Int64, ascending
 from pinprof.base.distributions import binomial_above
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.statistics import LEVEL
@@ -110,7 +110,7 @@ def _by_chance(runs: Sequence[RankRun], meetings: Meetings) -> float:
     ranks tell.
     """
     runs = runs[:: -(-len(runs) // _TELLING)]
-    step = int(np.median(np.diff(np.unique(meetings.release_ns)))) if len(np.unique(meetings.release_ns)) > 1 else 0
+    step = int(np.median(np.diff(ascending(meetings.release_ns)))) if len(ascending(meetings.release_ns)) > 1 else 0
     shown = trials = 0
     for turn in range(_TURNS):
         parts = [(rank * _GOLDEN + turn / _TURNS) % 1 for rank in range(len(runs))]
@@ -221,7 +221,7 @@ def _in_function(run: RankRun, release: Int64, place: Int32, places: Sequence[Pr
     result = np.zeros(len(release), np.bool_)
     spent = run.spent
     own = np.bincount(spent.place[~spent.outside] + 1, spent.ns[~spent.outside], len(run.places) + 1)[1:]
-    for wanted in np.unique(place[place != NO_PLACE]).tolist():
+    for wanted in ascending(place[place != NO_PLACE]).tolist():
         of_others = places[wanted]
         function = [number for number, mine in enumerate(run.places) if mine.function_key == of_others.function_key]
         line = [number for number in function if run.places[number].key == of_others.key]

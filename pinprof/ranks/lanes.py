@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.base.columns import Int16, Int64
+from pinprof.base.columns import Int16, Int64, ascending
 from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import UNSEEN, WAITS, RankLane
@@ -20,7 +20,7 @@ def lane_of(run: RankRun, rank: int, meetings: Meetings, begin: int, end: int, r
     bins = max(60, min(BINS, MOST_PIECES // max(ranks, 1)))
     width = max((end - begin) / bins, 1.0)
     start, stop, what = _pieces(run, rank, meetings)
-    weight = np.zeros((bins, len(_codes := np.unique(what))), np.float64)
+    weight = np.zeros((bins, len(_codes := ascending(what))), np.float64)
     code = np.searchsorted(_codes, what)
     first = np.clip(((start - begin) / width).astype(np.int64), 0, bins - 1)
     last = np.clip(((stop - begin) / width).astype(np.int64), 0, bins - 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyze.memory import PAGE_BYTES
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.ranks.clocks import RankClocks
 from pinprof.ranks.rank_run import RankRun
 from pinprof.ranks.results import Node
@@ -32,7 +32,7 @@ def _node(machine: int, runs: Sequence[RankRun]) -> Node:
     page = page if isinstance(page, int) and page > 0 else PAGE_BYTES
     memory, nodes = host.get("memory_bytes"), host.get("numa_nodes")
     looks = [run.memory.time_ns for run in runs if run.memory is not None]
-    times = np.unique(np.concatenate(looks))
+    times = ascending(np.concatenate(looks))
     times = times[:: max(1, len(times) // _MOST_TIMES)]
     misses = [run.machine["numa_miss"] for run in runs if "numa_miss" in run.machine]
     return Node(

@@ -12,7 +12,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals
-from pinprof.base.columns import Bool, Int32, Int64, Table
+from pinprof.base.columns import Bool, Int32, Int64, Table, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.ranks.spent import Spent
 
@@ -55,7 +55,7 @@ def _polling(spent: Spent, runnable: Intervals) -> Bool:
     """Which sleeps are those of a loop that looks whether others have come."""
     short = (spent.cause == LEAF["wait.sleep"]) & (spent.end_ns - spent.start_ns <= POLL_NS)
     result = np.zeros(len(spent), np.bool_)
-    for place in np.unique(spent.place[short]).tolist():
+    for place in ascending(spent.place[short]).tolist():
         rows = np.flatnonzero(short & (spent.place == place))
         if len(rows) < _POLLS:
             continue

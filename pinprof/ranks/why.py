@@ -12,7 +12,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, union
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.ranks.late import Late
 from pinprof.ranks.meeting_table import Meetings
 from pinprof.ranks.rank_run import RankRun
@@ -195,7 +195,7 @@ def _range(runs: Sequence[RankRun], windows: Sequence[Intervals], ranks: Sequenc
 def _innermost(run: RankRun, time_ns: Int64) -> Int64:
     """Per instant the name of the deepest range around it, -1 without one."""
     result = np.full(len(time_ns), -1, np.int64)
-    for depth in np.unique(run.spans.depth).tolist():
+    for depth in ascending(run.spans.depth).tolist():
         spans = run.spans.take(run.spans.depth == depth)
         row = np.searchsorted(spans.start_ns, time_ns, "right") - 1
         hit = (row >= 0) & (time_ns < np.append(spans.end_ns, 0)[row])

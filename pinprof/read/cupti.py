@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_ns, format_share
 from pinprof.data.activity import (
@@ -314,7 +315,7 @@ def _join_rest(
 
 def _covered(windows: GpuWindowTable) -> str:
     """Which part of the processes' lives they are."""
-    processes = np.unique(windows.pid)
+    processes = ascending(windows.pid)
     lived = sum(int((windows.lived_ns - windows.start_ns)[windows.pid == pid].max()) for pid in processes)
     return format_share(int((windows.end_ns - windows.start_ns).sum()), max(lived, 1))
 

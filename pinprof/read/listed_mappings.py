@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import Int64, UInt8, UInt64
+from pinprof.base.columns import Int64, UInt8, UInt64, ascending
 from pinprof.data.mapped import Mapped
 from pinprof.data.memory_log import MappingTable
 from pinprof.data.model import SampleTable
@@ -21,7 +21,7 @@ def with_mappings(samples: SampleTable, lists: MappingTable) -> SampleTable:
     if not len(lists) or not len(addressed):
         return samples
     mapped = np.full(len(samples), Mapped.UNKNOWN, np.uint8)
-    for pid in np.unique(lists.pid).tolist():
+    for pid in ascending(lists.pid).tolist():
         rows, mine = addressed[samples.pid[addressed] == pid], lists.take(lists.pid == pid)
         mapped[rows] = _at(samples.time_ns[rows], samples.address[rows], mine)
     return replace(samples, mapped=mapped)

@@ -75,7 +75,7 @@ class _Xz(_Member):
 class _Zstd(_Member):
     def __init__(self) -> None:
         # Imported here: few inputs are compressed with it.
-        from pinprof.read.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
+        from pinprof.base.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
         self.damaged = ZstdError
         limit = WINDOW_BYTES.bit_length() - 1

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import pack
+from pinprof.base.columns import ascending, pack
 from pinprof.base.units import format_ns
 from pinprof.data.model import USER, Bool, Capture, StackTable, UInt8, clock_event
 
@@ -53,7 +53,7 @@ def _samples(capture: Capture) -> Bool:
     records, other = (
         np.bincount(number.reshape(-1)[begins == which], minlength=len(threads)) for which in (_RECORDS, _OTHER)
     )
-    main = np.unique(thread[samples.pid == samples.tid])
+    main = ascending(thread[samples.pid == samples.tid])
     workers = threads[(records > 0) & (other <= _MOST_OTHER * records) & ~np.isin(threads, main)]
     named = [key for key, name in capture.threads.items() if name == NAME]
     pids, tids = (np.array([key[part] for key in named], np.int32) for part in (0, 1))

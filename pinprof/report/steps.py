@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.groups import codes
 from pinprof.analyze.intervals import numbers
-from pinprof.base.columns import in_parts, narrowed, repeated, taken, uniform
+from pinprof.base.columns import ascending, in_parts, narrowed, repeated, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32, Int64
 from pinprof.report.flame import NO_ACROSS, NO_RANGES, FlameData, RangeRows
@@ -152,7 +152,7 @@ def _runs(data: FlameData, sets: _Sets, row: Int64) -> RangeRows:
     # Per path the kinds that are in it, as their examples show; then the blocks of each of these kinds.
     ordered = np.argsort(example)
     run, place = numbers(*np.searchsorted(example[ordered], (ranges.first, ranges.last)))
-    pairs = np.unique(ranges.path[run].astype(np.int64) * len(example) + ordered[place])
+    pairs = ascending(ranges.path[run].astype(np.int64) * len(example) + ordered[place])
     kind = inside[block]
     of_kind = np.argsort(kind, kind="stable")
     kind_of_pair = pairs % len(example)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base import files
+from pinprof.base.columns import ascending
 from pinprof.data.perf_format import DATA_OFFSET, FILE_HEAD
 from pinprof.data.uvm_events import HEADER_BYTES
 from pinprof.streams.stream import found
@@ -40,7 +41,7 @@ class MovedAddresses:
 
     def __init__(self, found: Words) -> None:
         """`found`: words among which they are."""
-        words = np.unique(found)
+        words = ascending(found)
         known = words[_is_kernel(words)]
         gaps = np.diff(known, prepend=known[:1]) > _APART
         begins = np.flatnonzero(gaps | (np.arange(len(known)) == 0))
@@ -108,7 +109,7 @@ class _Binary(Scrub):
 
     def addresses(self, path: Path) -> Iterator[Words]:
         for words in self._pieces(path):
-            yield np.unique(words[_is_kernel(words)])
+            yield ascending(words[_is_kernel(words)])
 
     def change(self, path: Path, moved: MovedAddresses) -> None:
         for words in self._pieces(path):

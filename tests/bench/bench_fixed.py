@@ -150,7 +150,8 @@ def parts(options: Sequence[str], command: Sequence[str], place: Path) -> None:
     print(f"\n{'parts, after':34}   wall    own  children", flush=True)
     shutil.rmtree(place / "out.pinprof", ignore_errors=True)
     words = [sys.executable, "-c", PARTS, "record", *options, "-o", "out.pinprof", "--", *command]
-    subprocess.run(words, cwd=place, check=True)
+    # As the command line has it, which is called from inside here.
+    subprocess.run(words, cwd=place, check=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
 
 
 if __name__ == "__main__":

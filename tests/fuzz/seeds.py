@@ -195,7 +195,7 @@ def with_chains() -> Sequence[Files]:
     files = dict(capture("h200/program"))
     root = next(iter(files)).split("/")[0]
     files.pop(f"{root}/symbols.json.gz")
-    files[f"{root}/kallsyms.gz"] = gzip.compress(_kallsyms(), 1, mtime=0)
+    files[f"{root}/kallsyms.zst"] = _kallsyms()
     text = gzip.compress(texts.PERF_SCRIPT.encode(), 1, mtime=0)
     whole = file_mode([clock], b"".join(copied), Features().command("app"))
     return [{**files, f"{root}/perf.data": whole, f"{root}/perf-script.txt.gz": text}, files]

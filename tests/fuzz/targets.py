@@ -204,7 +204,7 @@ TARGETS: tuple[Target, ...] = (
         "*/perf-script.txt.gz",
         weight=8,
     ),
-    Target("kallsyms.gz", seeds.with_chains, change_text.packed(_LINES), "*/kallsyms.gz", weight=8),
+    Target("kallsyms.zst", seeds.with_chains, _LINES, "*/kallsyms.zst", weight=8),
     Target(
         "symbols.json.gz",
         _captures(_NATIVE, _WORKERS),

@@ -74,7 +74,7 @@ def test_sampled_time_agrees_with_the_ranges_own_clock(captures: Path, name: str
 @pytest.mark.parametrize("name", [*SCENARIOS, "uvm-system-wide", "program"])
 def test_kernel_frames_have_names_without_that_kernel(captures: Path, name: str) -> None:
     """The captures hold no kallsyms: their symbols travelled in symbols.json.gz."""
-    assert not (captures / f"{name}.pinprof" / "kallsyms.gz").exists()
+    assert not (captures / f"{name}.pinprof" / "kallsyms.zst").exists()
     frames = analysis_of(captures / f"{name}.pinprof").capture.stacks.frames
     kernel = [frame.symbol for frame in (frames[index] for index in range(len(frames))) if frame.mode]
     assert len(kernel) > 100

@@ -162,9 +162,14 @@ def test_a_recorder_that_somebody_stopped_goes_on_and_finishes(tmp_path: Path) -
         session = Session(program, [_Started(recorder)], signals)
         program.abandon()
         begun = time.monotonic()
-        meanwhile: list[int | None] = []
-        session.finish_recorders(lambda: meanwhile.append(recorder.wait_status))
-    assert meanwhile == [None]
+        meanwhile: list[bool] = []
+
+        def look(goes_on: Callable[[], bool]) -> None:
+            meanwhile.append(goes_on())
+            until(lambda: not goes_on())
+
+        session.finish_recorders(look)
+    assert meanwhile == [True]
     assert recorder.wait_status == 0
     assert "written" in log.read_text()
     assert time.monotonic() - begun < recorder.finish_timeout_s / 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinprof.analyze import attribute
+from pinprof.analyze.attribution.attribute import attribute
 from pinprof.base.statistics import MeanDifference
 from pinprof.compare.results import Difference, OpportunityChange, Row, Side, Surrounding, WorkUnit
 from pinprof.compare.stacks import compared_stacks, event_stacks

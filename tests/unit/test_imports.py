@@ -74,6 +74,7 @@ FLOORS = (
     {"ledger"},
     {"opportunities"},
     {"run"},
+    {"whole"},
     {"__init__"},
 )
 """The inside of `analyze/`, from the ground: each floor imports only itself and those below."""
@@ -137,9 +138,9 @@ def test_a_program_is_started_without_numpy() -> None:
 def test_numpy_starts_no_threads_for_the_command_line_and_programs_do_not_notice() -> None:
     code = (
         "import os, sys\n"
-        "from pinprof.__main__ import main\n"
+        "from pinprof.__main__ import run\n"
         "sys.argv = ['pinprof', '--version']\n"
-        "try: main()\n"
+        "try: run()\n"
         "except SystemExit as stop: assert not stop.code, stop\n"
         "import numpy\n"
         "assert len(os.listdir('/proc/self/task')) == 1\n"
@@ -147,6 +148,25 @@ def test_numpy_starts_no_threads_for_the_command_line_and_programs_do_not_notice
     )
     without = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     subprocess.run([sys.executable, "-c", code], check=True, env=without)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("word", "status"), [("--version", 0), ("--unknown", 2)])
+def test_the_command_line_ends_at_once_but_for_what_others_have_to_end(word: str, status: int) -> None:
+    code = (
+        "import atexit, sys, threading, time\n"
+        "class Module:\n"
+        "    def __del__(self): print('taken apart')\n"
+        "sys.held = Module()\n"
+        "atexit.register(print, 'ended', end='')\n"
+        "threading.Thread(target=lambda: (time.sleep(0.3), print('waited for'))).start()\n"
+        f"sys.argv = ['pinprof', {word!r}]\n"
+        "from pinprof.__main__ import main\n"
+        "main()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == status, result.stderr
+    assert result.stdout.splitlines()[-2:] == ["waited for", "ended"]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "workloads").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
@@ -171,6 +191,22 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+def test_folding_imports_no_analysis() -> None:
+    path = ROOT / "tests/data/h200/pinned.perf.data.xz"
+    code = (
+        "import sys\n"
+        "from pinprof.cli import main\n"
+        f"try: main(['report', {str(path)!r}, '--format', 'folded'])\n"
+        "except SystemExit as stop: assert not stop.code, stop\n"
+        "heavy = {'pinprof.analyze.run', 'pinprof.analyze.course', 'pinprof.cli.pipeline'} & set(sys.modules)\n"
+        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
 
 
 def test_every_package_of_the_source_is_in_the_wheel() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.groups import group
-from pinprof.base.columns import PairIndex, is_uniform, narrowed, pack, packed
+from pinprof.base.columns import PairIndex, ascending, is_uniform, narrowed, pack, packed
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import (
     Activity,
@@ -234,7 +234,7 @@ def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> S
     if event is None or not len(table) or not (capture.stacks.frames.mode == KERNEL).any():
         return None
     timed = [event, *(number for number, other in enumerate(capture.events) if other.spans)]
-    rows = np.flatnonzero(np.isin(samples.event, timed) & np.isin(samples.pid, np.unique(table.pid)))
+    rows = np.flatnonzero(np.isin(samples.event, timed) & np.isin(samples.pid, ascending(table.pid)))
     call_thread = pack(table.pid, table.tid)
     sample_thread = pack(samples.pid[rows], samples.tid[rows])
     by_thread = np.argsort(call_thread, kind="stable")

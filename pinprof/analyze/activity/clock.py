@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.ranges.membership import sample_events
+from pinprof.base.columns import ascending
 from pinprof.base.errors import CaptureError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count
@@ -74,7 +75,7 @@ def join(perf: Capture, nsys: Capture) -> Capture:
     notes = [*perf.losses.notes, *nsys.losses.notes]
     if len(nsys.samples):
         notes.append(f"{format_count(len(nsys.samples))} CPU samples of nsys were left out: perf sampled the same run.")
-    present = set(np.unique(samples.tid).tolist())
+    present = set(ascending(samples.tid).tolist())
     return replace(
         perf,
         manifest=replace(
@@ -186,7 +187,7 @@ def _traced(nsys: Capture) -> Int32:
     activity = nsys.activity
     assert activity is not None
     tables = (activity.calls, activity.gpu_ops, activity.faults, activity.os_calls, nsys.ranges, nsys.samples)
-    pids = np.unique(np.concatenate([table.pid for table in tables]))
+    pids = ascending(np.concatenate([table.pid for table in tables]))
     return pids[pids > 0]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.activity.results import IdleContext
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending, distinct
 from pinprof.data.activity import Activity, CopyKind, OpKind
 from pinprof.data.gpu_functions import Purpose
 
@@ -36,7 +36,7 @@ def idle_contexts(activity: Activity, calls: Calls) -> tuple[IdleContext, ...]:
 def _without_work(activity: Activity, calls: Calls) -> Iterator[IdleContext]:
     """None counts where no process works, since another tool may have recorded what the GPU did."""
     table, ops = calls.table, activity.gpu_ops
-    works = np.union1d(table.pid[calls.is_for(*_WORK) & (table.status <= 0)], ops.pid[np.isin(ops.kind, _ON_GPU)])
+    works = distinct(table.pid[calls.is_for(*_WORK) & (table.status <= 0)], ops.pid[np.isin(ops.kind, _ON_GPU)])
     rows = np.flatnonzero(calls.initial & ~np.isin(table.pid, works))
     # Work without a process may be anybody's.
     if not len(works) or (works < 0).any():
@@ -56,7 +56,7 @@ def _beside_work(activity: Activity, calls: Calls) -> Iterator[IdleContext]:
         return
     ours = np.flatnonzero((table.device >= 0) & (table.status <= 0))
     taken = np.array([name == RETAINS for name in calls.names], np.bool_)[calls.name[ours]]
-    for pid in np.unique(table.pid[ours[taken]]).tolist():
+    for pid in ascending(table.pid[ours[taken]]).tolist():
         work = np.flatnonzero((ops.pid == pid) & np.isin(ops.kind, _ON_GPU))
         if len(work) < LEAST_WORK or np.isin(ops.copy_kind[work], _BETWEEN_GPUS).any() or (ops.device[work] < 0).any():
             continue

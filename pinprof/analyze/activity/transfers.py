@@ -25,7 +25,7 @@ from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.analyze.ranges.sums import summed
-from pinprof.base.columns import Float64, distinct, fitting, rows_of, slices, taken, uniform
+from pinprof.base.columns import Float64, ascending, distinct, fitting, rows_of, slices, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.data.model import Bool, Int8, Int32, Int64, UInt8
@@ -263,7 +263,7 @@ def _totals(copies: Copies, mask: Bool) -> CopyTotals:
 def _directions(copies: Copies) -> tuple[DirectionTotals, ...]:
     large = (copies.memory == MemoryKind.PINNED) & (copies.size_bytes >= LARGE_COPY_BYTES)
     results = []
-    for direction in np.unique(copies.direction).tolist():
+    for direction in ascending(copies.direction).tolist():
         mine = copies.direction == direction
         results.append(
             DirectionTotals(

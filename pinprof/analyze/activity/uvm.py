@@ -16,7 +16,7 @@ from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
 from pinprof.analyze.activity.uvm_blocks import ManagedPlaces
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union, union_where
-from pinprof.base.columns import fitting, narrowed, packed, rows_of, slices, taken, uniform
+from pinprof.base.columns import ascending, fitting, narrowed, packed, rows_of, slices, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_count, format_ns, format_share
 from pinprof.data.activity import Activity, MigrationCause, OpKind, PageFaultTable
@@ -206,7 +206,7 @@ def _sizes(moved: Migrations) -> tuple[SizeHistogram, ...]:
     amount = cells.sum(moved.size_bytes)
     return tuple(
         SizeHistogram(DIRECTIONS[direction], 1 << cells.keys[1][here], cells.count[here], amount[here])
-        for direction in np.unique(cells.keys[0]).tolist()
+        for direction in ascending(cells.keys[0]).tolist()
         for here in [np.flatnonzero(cells.keys[0] == direction)]
     )
 

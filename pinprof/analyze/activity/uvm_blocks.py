@@ -10,7 +10,7 @@ from pinprof.analyze.activity.results import BlockTable
 from pinprof.analyze.allocations.results import AllocationTable
 from pinprof.analyze.groups import Groups, add_at, group
 from pinprof.analyze.intervals import union_by_key
-from pinprof.base.columns import distinct, uniform
+from pinprof.base.columns import ascending, distinct, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import PageFaultTable
 from pinprof.data.model import Int8, Int64
@@ -64,7 +64,7 @@ def lives_of(moved: Migrations, made: AllocationTable) -> tuple[Int64, Int64]:
     if not born.any():
         return uniform(0, len(moved), np.int64), page
     base_of, time_of = _pages(made.address[born], made.pid[born], pids), made.start_ns[born]
-    bases, times = np.unique(base_of), np.unique(time_of)
+    bases, times = ascending(base_of), ascending(time_of)
     width = len(times) + 1
     births = np.sort(np.searchsorted(bases, base_of) * width + np.searchsorted(times, time_of) + 1)
     now = np.searchsorted(times, moved.start_ns, "right")

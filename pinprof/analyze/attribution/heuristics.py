@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.attribution.matching import FrameRules
 from pinprof.analyze.ranges.membership import samples_inside
-from pinprof.base.columns import looked_up
+from pinprof.base.columns import ascending, looked_up
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Bool, Capture, Int16, Int32
 
@@ -73,7 +73,7 @@ def hot_loops(capture: Capture, leaf: Int16, spin: Int32, copy_call: Bool, rules
 def _loops(capture: Capture, candidates: Bool, addresses: int) -> Bool:
     samples = capture.samples
     looping = np.zeros(len(samples), np.bool_)
-    for pid in np.unique(samples.pid[candidates]):
+    for pid in ascending(samples.pid[candidates]):
         rows = np.flatnonzero(candidates & (samples.pid == pid))
         looping[rows[in_loop(samples.ip[rows], addresses)]] = True
     return looping
@@ -82,7 +82,7 @@ def _loops(capture: Capture, candidates: Bool, addresses: int) -> Bool:
 def in_loop(ips: NDArray[np.uint64], addresses: int = LOOP_ADDRESSES) -> Bool:
     """Which of one process's samples lie in a hot loop: enough samples, at enough different addresses, within reach."""
     ordered = np.sort(ips).astype(np.int64)
-    distinct = np.unique(ordered)
+    distinct = ascending(ordered)
     signed = ips.astype(np.int64)
     low, high = signed - LOOP_REACH_BYTES, signed + LOOP_REACH_BYTES
     count = np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -17,9 +18,9 @@ from pinprof.analyze.blame.inference import inferred
 from pinprof.analyze.blame.timelines import Doing, timelines
 from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits, overlaps
 from pinprof.analyze.blame.wakers import NOBODY, Wakers
-from pinprof.base.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import BY_EXIT, BY_INTERRUPT, KERNEL, READY, Capture, StackTable
+from pinprof.data.model import BY_EXIT, BY_INTERRUPT, KERNEL, READY, Capture
 
 LINKS = 8
 """How often a waiter's waiter is followed."""
@@ -80,7 +81,7 @@ class Blame:
         woken = np.where(ended >= 0, table.time_ns[np.maximum(ended, 0)] if len(table) else 0, waits.end_ns)
         clipped = replace(waits, end_ns=np.clip(woken, waits.start_ns, waits.end_ns))
         parts, rest = [], [] if link else [waits.take(holder < 0)]
-        for number in np.unique(holder[holder >= 0]).tolist():
+        for number in ascending(holder[holder >= 0]).tolist():
             pieces = self.threads[number].everything
             rows = np.flatnonzero(holder == number)
             if pieces is not None:
@@ -141,10 +142,11 @@ class Blame:
         locked = self.attribution.leaf[waits.sample[place]] == LEAF["wait.mmap_lock"]
         if not locked.any():
             return charged
-        holds = holds_address_space(self.capture.stacks)[self.capture.samples.stack[charged.sample]]
+        holds = self._holds_address_space[self.capture.samples.stack[charged.sample]]
         return replace(charged, how=np.where(locked & holds, np.uint8(HolderCertainty.LOCK), charged.how))
 
-
-def holds_address_space(stacks: StackTable) -> Bool:
-    """Per node, whether a thread there runs in what holds the lock of its address space; one more for NO_NODE."""
-    return stacks.under(stacks.frames.named(_HOLDS_ADDRESS_SPACE) & (stacks.frames.mode == KERNEL))
+    @cached_property
+    def _holds_address_space(self) -> Bool:
+        """Per node, whether a thread there runs in what holds the lock of its address space; one more for NO_NODE."""
+        stacks = self.capture.stacks
+        return stacks.under(stacks.frames.named(_HOLDS_ADDRESS_SPACE) & (stacks.frames.mode == KERNEL))

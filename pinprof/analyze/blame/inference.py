@@ -16,7 +16,7 @@ from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.timelines import Doing, ThreadPieces
 from pinprof.analyze.blame.waits import Charged, HolderCertainty, Waits, inside, overlaps
 from pinprof.analyze.intervals import Intervals
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 
@@ -46,9 +46,11 @@ def inferred(
     busy = list(_candidates(pid, tid, waits, threads))
     parts, period = [], _period_ns(capture)
     for _ in range(ROUNDS):
+        if not len(waits):
+            break
         awaited = _awaited(attribution, pid, waits, busy, period)
         left = [waits.take(np.flatnonzero(awaited < 0))]
-        for number in np.unique(awaited[awaited >= 0]).tolist():
+        for number in ascending(awaited[awaited >= 0]).tolist():
             rows = np.flatnonzero(awaited == number)
             parts.append(overlaps(waits, rows, np.ones(len(rows)), busy[number].pieces, HolderCertainty.BUSY))
             left.append(_left(waits.take(rows), busy[number].time))
@@ -71,10 +73,12 @@ def _awaited(attribution: Attribution, pid: int, waits: Waits, threads: Sequence
     best, awaited = np.zeros(len(waits), np.float64), np.full(len(waits), -1, np.int64)
     for number, busy in enumerate(threads):
         rows = _waits_for(attribution, pid, waits, busy)
+        if not len(rows):
+            continue
         start, end = waits.start_ns[rows], waits.end_ns[rows]
         share = busy.time.covered(start, end) / (end - start)
-        at_end = busy.time.covered(np.maximum(start, end - period), end) > 0
-        score = np.where(share >= MOST, share + at_end, 0)
+        rows, start, end, share = (column[share >= MOST] for column in (rows, start, end, share))
+        score = share + (busy.time.covered(np.maximum(start, end - period), end) > 0)
         better = score > best[rows]
         best[rows[better]], awaited[rows[better]] = score[better], number
     return awaited
@@ -83,12 +87,15 @@ def _awaited(attribution: Attribution, pid: int, waits: Waits, threads: Sequence
 def _shared(attribution: Attribution, pid: int, waits: Waits, threads: Sequence[_Busy]) -> Iterator[Charged]:
     """What is left, shared by all threads in proportion to what they did."""
     total = np.zeros(len(waits), np.int64)
-    for busy in threads:
+    shared = []
+    for busy in threads if len(waits) else ():
         rows = _waits_for(attribution, pid, waits, busy)
-        total[rows] += busy.time.covered(waits.start_ns[rows], waits.end_ns[rows])
+        covered = busy.time.covered(waits.start_ns[rows], waits.end_ns[rows])
+        total[rows] += covered
+        if covered.any():
+            shared.append((busy, rows[covered > 0]))
     part = np.minimum(1.0, (waits.end_ns - waits.start_ns) / np.maximum(total, 1))
-    for busy in threads:
-        rows = _waits_for(attribution, pid, waits, busy)
+    for busy, rows in shared:
         yield overlaps(waits, rows, part[rows], busy.pieces, HolderCertainty.SHARED)
 
 

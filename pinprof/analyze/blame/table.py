@@ -16,7 +16,7 @@ from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.analyze.sites import Sites
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.data.model import NO_NODE, Capture
 
 MOST_ROWS = 100
@@ -28,7 +28,7 @@ def blame_of(capture: Capture, attribution: Attribution, sites: Sites) -> BlameR
     samples = capture.samples
     if not any(event.spans for event in capture.events):
         return None
-    pids = np.unique(samples.pid[(samples.pid > 0) & ~kernel_threads(capture)]).astype(np.int64)
+    pids = ascending(samples.pid[(samples.pid > 0) & ~kernel_threads(capture)]).astype(np.int64)
     found = parts_of(Blame.of(capture, attribution, pids))
     parts = found.table
     if not len(parts):

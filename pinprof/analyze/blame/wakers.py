@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
-from pinprof.base.columns import Int32, Int64, pack, unpack
+from pinprof.base.columns import Int32, Int64, ascending, pack, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
 
@@ -55,13 +55,13 @@ class Wakers:
             return None
         wakeups = WakeupTable.empty() if capture.wakeups is None else capture.wakeups
         wakeups = wakeups.joined(joins)
-        times = np.unique(wakeups.time_ns)
+        times = ascending(wakeups.time_ns)
         key = pack(wakeups.woken, np.searchsorted(times, wakeups.time_ns))
         order = np.argsort(key, kind="stable")
         if samples.wait is not None:
             spans = spans & (samples.wait & CONTINUED == 0)
         rows = np.flatnonzero(spans)
-        begins = np.unique(samples.time_ns[rows])
+        begins = ascending(samples.time_ns[rows])
         begin = np.sort(pack(samples.tid[rows], np.searchsorted(begins, samples.time_ns[rows])))
         return cls(wakeups.take(order), key[order], times, begin, begins, capture.wakeups is not None)
 
@@ -130,7 +130,7 @@ def _joins(capture: Capture, waits: Int64) -> WakeupTable:
 def _last_ended(exits: ExitTable, pid: Int64, end_ns: Int64) -> Int64:
     """Per wait the row of the last thread of its process that ended before it did, NOBODY where none did."""
     last = np.full(len(pid), NOBODY, np.int64)
-    for process in np.unique(pid).tolist():
+    for process in ascending(pid).tolist():
         rows, mine = np.flatnonzero(exits.pid == process), pid == process
         place = np.searchsorted(exits.time_ns[rows], end_ns[mine], "right")
         last[mine] = np.append(NOBODY, rows)[place]

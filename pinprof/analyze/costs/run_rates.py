@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
+from pinprof.base.columns import ascending
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.gpu_functions import allocates
 from pinprof.data.model import Capture
@@ -88,7 +89,7 @@ def _by_size(measure: str, sizes: NDArray[np.int64], ns: NDArray[np.float64]) ->
         return
     powers = np.frexp(sizes.astype(np.float64))[1]
     seen = set()
-    for power in np.unique(powers):
+    for power in ascending(powers):
         group = powers == power
         size = int(np.median(sizes[group]))
         if group.sum() < _LEAST_CALLS or size in seen:

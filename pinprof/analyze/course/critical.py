@@ -18,7 +18,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.base.columns import Bool, Int64, looked_up, numbered_pairs, slices, unpack
+from pinprof.base.columns import Bool, Int64, ascending, looked_up, numbered_pairs, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import CREATE_ANY_CONTEXT
 from pinprof.data.model import NO_NODE, Capture, clock_event
@@ -71,13 +71,13 @@ def _program(capture: Capture, timed: Bool) -> Int64:
     seen = np.zeros(len(capture.sampled_threads), np.bool_)
     for part in slices(len(timed), capture.thread):
         seen[capture.thread[part][timed[part]]] = True
-    pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
+    pids = ascending(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
     if not system_wide(capture):
         return pids
     named: list[int] = [process.pid for process in capture.memory.processes] if capture.memory else []
     if capture.activity is not None:
-        named += np.unique(capture.activity.calls.pid).tolist()
-    named += np.unique(capture.ranges.pid).tolist()
+        named += ascending(capture.activity.calls.pid).tolist()
+    named += ascending(capture.ranges.pid).tolist()
     known = pids[np.isin(pids, named)]
     if len(known) or not len(pids):
         return known if len(known) else pids
@@ -167,7 +167,7 @@ def _launchers(capture: Capture, pids: Int64, time: Int64, begin: Int64, end: In
     if not any(launched.any() for launched in heavy.values()):
         return result
     started = looked_up(capture.stacks.under(capture.stacks.frames.named(STARTS_PROGRAM)), samples.stack)
-    executed = np.isin(pids, np.unique(samples.pid[started]))
+    executed = np.isin(pids, ascending(samples.pid[started]))
     programs = _programs(capture, pids)
     for number, launched in heavy.items():
         other = launched & np.array([not program & programs[number] for program in programs], np.bool_)
@@ -186,7 +186,7 @@ def _programs(capture: Capture, pids: Int64) -> list[frozenset[str]]:
     first = outermost[samples.stack]
     result = []
     for pid in pids.tolist():
-        begins = [frame for frame in np.unique(first[samples.pid == pid]).tolist() if frame >= 0]
+        begins = [frame for frame in ascending(first[samples.pid == pid]).tolist() if frame >= 0]
         files = {frames.dsos[int(frames.dso[frame])].path for frame in begins if frames.function[frame] == "_start"}
         result.append(frozenset(files or {capture.threads.get((pid, pid), "")}))
     return result

@@ -10,7 +10,7 @@ from pinprof.analyze.allocations.levels import StepFunction
 from pinprof.analyze.allocations.results import KINDS, Allocations, AllocationTable
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import OTHERS, Checkpoint
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.data.activity import MarkTable
 from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import RangeTable
@@ -51,7 +51,7 @@ def _levels(allocations: Allocations, moments: list[tuple[int, int, str, Edge, i
     by_kind: list[dict[Allocated, int]] = [{} for _ in moments]
     by_line: list[dict[str, int]] = [{} for _ in moments]
     known = set(allocations.table.pid.tolist())
-    for process in np.unique(pid).tolist():
+    for process in ascending(pid).tolist():
         at = np.flatnonzero(pid == process)
         # Memory of a process that the source of a range does not name is that of all.
         mine = allocations.table
@@ -65,7 +65,7 @@ def _levels(allocations: Allocations, moments: list[tuple[int, int, str, Edge, i
         heaviest = np.argsort(-lines.sum(mine.size_bytes), kind="stable")
         place = np.full(len(lines), MOST_LINES, np.int64)
         place[heaviest[:MOST_LINES]] = np.arange(min(len(lines), MOST_LINES))
-        for number in np.unique(place).tolist():
+        for number in ascending(place).tolist():
             line = OTHERS
             if number < MOST_LINES:
                 site = int(lines.keys[0][heaviest[number]])

@@ -8,7 +8,7 @@ from pinprof.analyze.allocations.levels import StepFunction
 from pinprof.analyze.allocations.results import FOREVER, KINDS, Allocations
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import OTHERS, Curves
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 
 BINS = 400
 MOST_CURVES = 8
@@ -24,7 +24,7 @@ def curves_of(allocations: Allocations, end_ns: int) -> Curves:
     # In whole numbers: as floating point ones, the last times that there can be are out of range.
     step, more = divmod(max(last - begin, 1), BINS)
     bins = np.arange(BINS, dtype=np.int64)
-    edges: Int64 = np.unique(begin + bins * step + bins * more // BINS)
+    edges: Int64 = ascending(begin + bins * step + bins * more // BINS)
     cells = group(table.kind.astype(np.int64), table.site.astype(np.int64))
     order = np.argsort(cells.of, kind="stable")
     bounds = np.append(0, np.cumsum(cells.count))

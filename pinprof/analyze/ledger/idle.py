@@ -14,7 +14,7 @@ from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import Use
 from pinprof.analyze.ledger.use import may_use_locked
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 
 IDLE_SHARE, LEAST_IDLE_NS = 0.5, 1_000_000_000
 """For this part of its life, and so long at least, no copy used it."""
@@ -54,7 +54,7 @@ def _with_uses(
 ) -> tuple[Int64, Int64, Int64]:
     """These allocations of processes that copy, when each may have been used last, and when its process copied last."""
     kept, last, until = [], [], []
-    for pid in np.unique(table.pid[rows]).tolist():
+    for pid in ascending(table.pid[rows]).tolist():
         mine, theirs = rows[table.pid[rows] == pid], copies.pid == pid
         if not theirs.any():
             continue

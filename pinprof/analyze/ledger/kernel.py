@@ -19,7 +19,7 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.allocations.levels import StepFunction
 from pinprof.analyze.allocations.results import FOREVER, HOST_KINDS, KINDS, AllocationTable
 from pinprof.analyze.ledger.results import KernelView
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.gpu_functions import allocates, frees
 from pinprof.data.memory_log import MemoryLog
@@ -38,7 +38,7 @@ def kernel_views(table: AllocationTable, calls: Calls, capture: Capture, page: i
         return ()
     level = StepFunction.of(locked, -(-locked.granted_bytes // page) * page)
     quiet = _quiet(calls, log.time_ns)
-    holders = np.unique(locked.pid[locked.end_ns == FOREVER])
+    holders = ascending(locked.pid[locked.end_ns == FOREVER])
     return tuple(_views(level, quiet[log.time_ns[quiet] <= _alive_until(capture, calls, holders)], log, page))
 
 

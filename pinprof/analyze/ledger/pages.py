@@ -11,7 +11,7 @@ import numpy as np
 
 from pinprof.analyze.allocations.results import HOST_KINDS, KINDS, AllocationTable
 from pinprof.analyze.ledger.results import Pages
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 from pinprof.data.memory_log import PageTable
 
 LEAST_BYTES = 1 << 20
@@ -40,7 +40,7 @@ def pages_of(table: AllocationTable, cell: Int64, cells: int, found: PageTable, 
     bounds = np.append(np.flatnonzero(np.append(True, changes)), len(found))
     looks = np.arange(len(bounds) - 1)
     if len(looks) > MOST_LOOKS:
-        looks = np.unique(np.linspace(0, len(looks) - 1, MOST_LOOKS).astype(np.int64))
+        looks = ascending(np.linspace(0, len(looks) - 1, MOST_LOOKS).astype(np.int64))
     for look in looks.tolist():
         points = found.take(slice(bounds[look], bounds[look + 1]))
         time, pid = int(points.time_ns[0]), points.pid[0]
@@ -81,7 +81,7 @@ def _seen(table: AllocationTable, cell: Int64, points: PageTable, page: int) -> 
     def total(amount: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[int]:
         return [round(value) for value in np.bincount(numbers, amount, len(of)).tolist()]
 
-    names = np.unique(points.node[points.node >= 0]).tolist()[:_MOST_NODES]
+    names = ascending(points.node[points.node >= 0]).tolist()[:_MOST_NODES]
     nodes = {node: total(share(points.node == node)) for node in names}
     absent = total(share(points.node == _NO_PAGE))
     huge, sized = total(share(points.huge == 1)), total(share(points.huge >= 0))

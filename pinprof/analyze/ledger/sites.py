@@ -11,7 +11,7 @@ from pinprof.analyze.allocations.results import FOREVER, HOST_KINDS, KINDS, UNKN
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.pages import pages_of
 from pinprof.analyze.ledger.results import BASES, Growth, Pages, SiteResult, Total, Use
-from pinprof.base.columns import Int64, UInt8
+from pinprof.base.columns import Int64, UInt8, ascending
 from pinprof.base.statistics import trend_of
 from pinprof.data.memory_log import PageTable
 
@@ -86,7 +86,7 @@ def growth_of(level: StepFunction, steps_ns: Int64) -> Growth | None:
     """The trend of what lives when steps begin; None of fewer than LEAST_STEPS, or where it never changes."""
     if len(steps_ns) < LEAST_STEPS:
         return None
-    chosen = np.unique(np.linspace(0, len(steps_ns) - 1, min(len(steps_ns), MOST_STEPS)).astype(np.int64))
+    chosen = ascending(np.linspace(0, len(steps_ns) - 1, min(len(steps_ns), MOST_STEPS)).astype(np.int64))
     live = level.at(steps_ns[chosen]).astype(np.float64)
     if (live == live[0]).all():
         return None
@@ -96,7 +96,7 @@ def growth_of(level: StepFunction, steps_ns: Int64) -> Growth | None:
 
 def totals_of(table: AllocationTable) -> tuple[Total, ...]:
     """For each kind that there is."""
-    return tuple(_total(table.take(table.kind == number)) for number in np.unique(table.kind))
+    return tuple(_total(table.take(table.kind == number)) for number in ascending(table.kind))
 
 
 def _total(mine: AllocationTable) -> Total:

@@ -12,6 +12,7 @@ from pinprof.analyze.opportunities.candidate import Candidate, sampled
 from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import ascending
 from pinprof.base.units import format_ns, format_share
 from pinprof.data.model import Int64
 
@@ -46,7 +47,7 @@ def _by_line(scene: Scene, rows: Int64) -> Iterator[Int64]:
     samples, wall = scene.capture.samples, scene.course.wall
     waiting = scene.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
     place = np.where((wall.waiting >= 0) & (waiting != NOTHING), waiting, scene.place)[rows]
-    for one in np.unique(place).tolist():
+    for one in ascending(place).tolist():
         yield rows[place == one]
 
 

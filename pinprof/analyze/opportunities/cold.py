@@ -13,6 +13,7 @@ from pinprof.analyze.opportunities.fault_addresses import mapped_at, mostly
 from pinprof.analyze.opportunities.pressure import LEAST_SEEN, frees, limit_of, limits
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import distinct
 from pinprof.base.units import format_counted, format_ns
 from pinprof.data.mapped import Mapped
 from pinprof.data.model import Bool, Int64
@@ -47,7 +48,7 @@ def cold_files(scene: Scene) -> Iterator[Candidate]:
         if not disk[waits].any():
             continue
         here = np.isin(scene.place, scene.place[waits[:1]]) & own
-        group = np.union1d(waits, np.flatnonzero(here & scene.caused_by(*_OF_FAULT)))
+        group = distinct(waits, np.flatnonzero(here & scene.caused_by(*_OF_FAULT)))
         freed = group[frees(scene)[group]]
         if len(freed) >= LEAST_SEEN or scene.waits()[freed].any():
             yield _dropped(scene, group, freed, limited=limits(scene, freed))

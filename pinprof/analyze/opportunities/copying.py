@@ -18,6 +18,7 @@ from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.rules.copies import TINY_COPIES
+from pinprof.base.columns import ascending, distinct
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns, roughly
 from pinprof.data.activity import MemoryKind
 from pinprof.data.gpu_functions import COPIES, COPYING
@@ -72,7 +73,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
                 f" {format_bytes(group.each)} each.",
                 site=site,
                 phase=scene.phase_of(rows if more else group.rows),
-                rows=np.union1d(np.union1d(group.rows, rows), loop),
+                rows=distinct(group.rows, rows, loop),
                 cost_ns=cost + sampled + looped,
                 remains=replace(remains, low_ns=0, high_ns=remains.high_ns + error + ERROR * sampled + looped / 2),
                 cure=cure("batch-copies", scene.framework),
@@ -171,7 +172,7 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
                 " one by one.",
                 site=site,
                 phase=scene.phase_of(rows),
-                rows=np.union1d(rows, beside),
+                rows=distinct(rows, beside),
                 cost_ns=cost + around,
                 remains=remains,
                 cure=cure("sync-less", scene.framework),
@@ -196,7 +197,7 @@ def _syncs_beside(scene: Scene, group: CopyGroup) -> Int64:
     beside[wait[wait >= 0]] = True
     if table.site is not None:
         beside |= (
-            scene.calls.is_for("sync") & np.isin(table.site, np.unique(table.site[group.calls])) & (table.site >= 0)
+            scene.calls.is_for("sync") & np.isin(table.site, ascending(table.site[group.calls])) & (table.site >= 0)
         )
     return np.flatnonzero(beside)
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import ascending
 from pinprof.base.units import format_counted
 from pinprof.data.mapped import WORDS, Mapped
 from pinprof.data.model import KERNEL, NO_NODE, Int32, Int64, StackTable
@@ -25,11 +26,11 @@ def mapped_at(scene: Scene, rows: Int64) -> Mapping[Mapped, int]:
     if samples.mapped is None:
         return {}
     addressed = np.flatnonzero(samples.address > 0)
-    theirs, ours = samples.stack[addressed], np.unique(scene.node[rows])
+    theirs, ours = samples.stack[addressed], ascending(scene.node[rows])
     stacks = scene.capture.stacks
     mine = np.isin(_in_program(stacks, theirs), np.setdiff1d(_in_program(stacks, ours), [NO_NODE]))
     if not mine.any():
-        mine = np.isin(scene.sites.frames(theirs), np.unique(scene.place[rows]))
+        mine = np.isin(scene.sites.frames(theirs), ascending(scene.place[rows]))
     kinds, counts = np.unique(samples.mapped[addressed[mine]], return_counts=True)
     return {Mapped(kind): count for kind, count in zip(kinds.tolist(), counts.tolist(), strict=True)}
 

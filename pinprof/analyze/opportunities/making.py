@@ -16,7 +16,7 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.page_marks import PageMarks
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
-from pinprof.base.columns import in_parts, pairs_of, taken
+from pinprof.base.columns import ascending, in_parts, pairs_of, taken
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns
 from pinprof.data.activity import Caller
@@ -101,7 +101,7 @@ class PlaceBlocks:
 
 def blocks_at(scene: Scene, making: Int64) -> PlaceBlocks | None:
     """The large memory that the place of these wall rows makes; None where the recording has none of it."""
-    pids = set(np.unique(scene.capture.samples.pid[scene.course.wall.sample[making]]).tolist())
+    pids = set(ascending(scene.capture.samples.pid[scene.course.wall.sample[making]]).tolist())
     lines = [line for line in scene.blocks if line.pid in pids and not line.grows]
     site = scene.site_of(making)
     mine = _of_place(lines, site, scene.sites.path(site.file))
@@ -163,7 +163,7 @@ def made_again(scene: Scene, marks: PageMarks, made: Int64, group: Int64, rows: 
 def _in_steps(scene: Scene, making: Int64) -> bool:
     """Whether the place of these rows is seen in two steps."""
     times, steps = scene.course.wall.time_ns, scene.course.steps
-    return steps is not None and len(np.unique(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1
+    return steps is not None and len(ascending(np.searchsorted(steps.starts_ns, times[making], "right"))) > 1
 
 
 def _returns(scene: Scene, making: Int64, maker: int) -> int:
@@ -172,7 +172,7 @@ def _returns(scene: Scene, making: Int64, maker: int) -> int:
     """
     samples, capture = scene.capture.samples, scene.capture
     times = scene.course.wall.time_ns[making]
-    place = np.unique(scene.place[making])
+    place = ascending(scene.place[making])
     here = np.zeros(len(capture.stacks.frames), np.bool_)
     here[place[place != NOTHING]] = True
     takes_time = np.array([event.costs_time for event in capture.events], np.bool_)
@@ -195,7 +195,7 @@ def _turns(making: Int64, other: Int64) -> list[Int64]:
     making, other = np.sort(making), np.sort(other)
     gap = np.searchsorted(making, other)
     inside = (gap > 0) & (gap < len(making))
-    return [other[inside & (gap == number)] for number in np.unique(gap[inside]).tolist()]
+    return [other[inside & (gap == number)] for number in ascending(gap[inside]).tolist()]
 
 
 def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:

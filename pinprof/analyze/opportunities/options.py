@@ -17,6 +17,7 @@ from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.knobs import Functions, Knob, options
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import ascending, distinct
 from pinprof.base.units import format_ns, format_share
 from pinprof.data.model import Bool, Int64
 from pinprof.data.own_code import library_part
@@ -114,7 +115,7 @@ class _Matching:
         if functions not in self._there:
             stacks = self._scene.capture.stacks
             frames = functions.among(stacks.frames)
-            self._there[functions] = bool(frames[np.unique(stacks.frame)].any())
+            self._there[functions] = bool(frames[ascending(stacks.frame)].any())
         return self._there[functions]
 
     def _innermost(self, knob: Knob, rows: Int64) -> int:
@@ -122,7 +123,7 @@ class _Matching:
         stacks, ns = self._scene.capture.stacks, self._scene.course.wall.ns
         wanted = np.logical_or.reduce([functions.among(stacks.frames) for functions in knob.frames])
         sums: dict[int, int] = {}
-        for node in np.unique(self._scene.node[rows]).tolist():
+        for node in ascending(self._scene.node[rows]).tolist():
             found = next(frame for one in stacks.chain(node) if wanted[frame := int(stacks.frame[one])])
             sums[found] = sums.get(found, 0) + int(ns[rows[self._scene.node[rows] == node]].sum())
         return max(sums, key=lambda frame: sums[frame])
@@ -150,7 +151,7 @@ def _as_one(scene: Scene, group: list[Candidate]) -> Candidate:
         too = f"{other.title} It costs {format_ns(cost)} more, and the same option answers it."
         first = replace(
             first,
-            rows=np.union1d(first.rows, new),
+            rows=distinct(first.rows, new),
             cost_ns=first.cost_ns + cost,
             remains=remains,
             evidence=tuple(dict.fromkeys((*first.evidence, Evidence(too)))),

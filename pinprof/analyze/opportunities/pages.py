@@ -22,7 +22,7 @@ from pinprof.analyze.opportunities.pressure import pressed
 from pinprof.analyze.opportunities.refills import renewal
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.base.columns import looked_up
+from pinprof.base.columns import ascending, distinct, looked_up
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns
 from pinprof.data.mapped import OWN, Mapped
@@ -181,7 +181,7 @@ def _others_begin_or_end(scene: Scene) -> Bool:
 def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
     """The rows of a place that its cure concerns, and those elsewhere that belong to them."""
     if kind is _SYNCS:
-        return np.union1d(group, np.flatnonzero(marks.syncs & scene.in_own()))
+        return distinct(group, np.flatnonzero(marks.syncs & scene.in_own()))
     if kind is _SIGNALS:
         return group[~marks.anonymous[group]]
     return group[getattr(marks, kind.only)[group]] if kind.only else group
@@ -221,7 +221,7 @@ def _unseen_ends(scene: Scene) -> Int64:
         return np.zeros(0, np.int64)
     stacks = scene.capture.stacks
     started = samples.pid[looked_up(stacks.under(stacks.frames.named(STARTS_PROGRAM)), samples.stack)]
-    forked = ~np.isin(exits.pid[ended], [*np.unique(started), *(pid for pid, _ in scene.capture.renamed)])
+    forked = ~np.isin(exits.pid[ended], [*ascending(started), *(pid for pid, _ in scene.capture.renamed)])
     start, end = wall.time_ns[rows], (samples.time_ns + samples.weight)[wall.sample[rows]]
     # Whoever was waited for is the last that ended before the wait did, and after the wait before.
     place = np.searchsorted(exits.time_ns[ended], end, "right") - 1
@@ -387,8 +387,8 @@ def _forks(scene: Scene) -> bool:
     samples, stacks = capture.samples, capture.stacks
     ours = {*scene.course.pids}
     if not system_wide(capture):
-        ours |= {*np.unique(samples.pid).tolist(), *(one for one, _ in capture.threads)} - {0, -1}
-    started = np.unique(samples.pid[looked_up(stacks.under(stacks.frames.named(STARTS_PROGRAM)), samples.stack)])
+        ours |= {*ascending(samples.pid).tolist(), *(one for one, _ in capture.threads)} - {0, -1}
+    started = ascending(samples.pid[looked_up(stacks.under(stacks.frames.named(STARTS_PROGRAM)), samples.stack)])
     programs = {*started.tolist(), *(renamed for renamed, _ in capture.renamed)}
     seen = {one: samples.time_ns[samples.pid == one] for one in ours}
     begun = int(seen[pid].min()) if pid in seen else 0

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyze.opportunities.results import PerStep
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.base.columns import Int64
+from pinprof.base.columns import Int64, ascending
 
 MOSTLY = 0.5
 """The least part of a cost that lies in steps: else it is none of theirs."""
@@ -29,7 +29,7 @@ def per_step(scene: Scene, rows: Int64, saving_ns: int) -> PerStep | None:
     inside = (step >= 0) & (time < ends[step])
     if ns[inside].sum() <= MOSTLY * ns.sum():
         return None
-    seen = np.unique(step[inside])
+    seen = ascending(step[inside])
     told = len(seen) == steps.count or inside.sum() >= TELLING * len(seen)
     having = seen if told else np.arange(steps.count)
     length = ends - starts

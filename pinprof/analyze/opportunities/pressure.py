@@ -12,6 +12,7 @@ from pinprof.analyze.opportunities.candidate import Candidate, sampled, share_of
 from pinprof.analyze.opportunities.page_marks import HUGE
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_ns
 from pinprof.data.model import Bool, Int64
@@ -97,7 +98,7 @@ def _compacts(scene: Scene) -> Bool:
 
 def pressed(scene: Scene, place: Int64) -> bool:
     """Whether the kernel takes long to find memory at the place of these wall rows."""
-    where = np.unique(scene.place[place])
+    where = ascending(scene.place[place])
     finds = (frees(scene) | _compacts(scene)) & np.isin(scene.place, where)
     return scene.ns(np.flatnonzero(finds)) >= PRESSED * max(scene.ns(place), 1)
 
@@ -131,7 +132,7 @@ def _candidate(scene: Scene, kind: _Kind, group: Int64) -> Candidate:
 
 def _with_small_pages(scene: Scene, found: Candidate) -> Candidate:
     """The candidate with what small pages cost more than the huge ones that its place gets: at most all are small."""
-    here = np.isin(scene.place, np.unique(scene.place[found.rows])) & scene.caused_by("fault.anon")
+    here = np.isin(scene.place, ascending(scene.place[found.rows])) & scene.caused_by("fault.anon")
     huge = scene.ns(np.flatnonzero(here & scene.has(HUGE)))
     small, large = (scene.rates.cost(rate, _BLOCK) for rate in ("touch.first", "touch.huge"))
     if small is None or large is None or not large.ns or not huge:

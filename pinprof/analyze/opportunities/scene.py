@@ -25,7 +25,7 @@ from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
-from pinprof.base.columns import distinct, pack, taken, uniform
+from pinprof.base.columns import ascending, distinct, pack, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
@@ -67,7 +67,7 @@ class Scene(CourseTable):
     def framework(self) -> str:
         """`pytorch`, `cupy`, `jax`, `numpy`, `python`, or empty for C and C++: whose words a cure is put in."""
         frames = self.capture.stacks.frames
-        used = frames.dso[np.unique(self._own_frames())].tolist()
+        used = frames.dso[ascending(self._own_frames())].tolist()
         files = {frames.dsos[dso].path or frames.dsos[dso].name for dso in used}
         for name, part in _FRAMEWORKS:
             if any(part in file for file in files):
@@ -80,7 +80,7 @@ class Scene(CourseTable):
         ahead = distinct(taken(self.node, self.in_own()))
         seen = np.zeros(len(stacks), np.bool_)
         while len(ahead := ahead[ahead != NO_NODE]):
-            ahead = np.unique(ahead[~seen[ahead]])
+            ahead = ascending(ahead[~seen[ahead]])
             seen[ahead] = True
             ahead = stacks.parent[ahead]
         return stacks.frame[seen]
@@ -137,7 +137,7 @@ class Scene(CourseTable):
         """Thread, as `pack` makes it → the wall rows that it was sampled in."""
         sample = self.course.wall.sample
         thread = pack(self.capture.samples.pid[sample], self.capture.samples.tid[sample])
-        return {key: np.flatnonzero(thread == key) for key in np.unique(thread).tolist()}
+        return {key: np.flatnonzero(thread == key) for key in ascending(thread).tolist()}
 
     def rows_inside(self, calls: Int64) -> Int64:
         """The wall rows that lie inside these calls, on the threads that made them."""
@@ -146,7 +146,7 @@ class Scene(CourseTable):
         calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
         thread = pack(table.pid[calls], table.tid[calls])
         found = []
-        for key in np.unique(thread).tolist():
+        for key in ascending(thread).tolist():
             rows = self._rows_by_thread.get(key, np.zeros(0, np.int64))
             time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
             found.append(rows[self._within(calls[thread == key], time)])
@@ -184,7 +184,7 @@ class Scene(CourseTable):
             return None
         found = 0
         thread = pack(table.pid, table.tid)
-        for key in np.unique(thread[calls]).tolist():
+        for key in ascending(thread[calls]).tolist():
             mine = np.sort(calls[thread[calls] == key])
             starts = np.append(np.sort(table.start_ns[launch & (thread == key)]), np.iinfo(np.int64).max)
             end = table.end_ns[mine]
@@ -244,13 +244,13 @@ class Scene(CourseTable):
         for direction, way, words in WAYS:
             host = copies.source if direction == CopyKind.HOST_TO_DEVICE else copies.target
             wanted = (copies.direction == direction) & (copies.call >= 0)
-            for kind in np.unique(host[wanted]).tolist():
+            for kind in ascending(host[wanted]).tolist():
                 mine = np.flatnonzero(wanted & (host == kind))
                 for calls in self.call_groups(copies.call[mine]):
                     of_site = mine[np.isin(copies.call[mine], calls)]
                     for part in by_size(copies.size_bytes[of_site]):
                         table = copies.take(of_site[part])
-                        calls = np.unique(table.call)
+                        calls = ascending(table.call)
                         rows = self.rows_inside(calls)
                         group = CopyGroup(table, calls, rows, self.cost_of_calls(calls, rows), way, words)
                         found.setdefault(kind, []).append(group)

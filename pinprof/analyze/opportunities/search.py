@@ -45,7 +45,7 @@ from pinprof.analyze.rules.needs import (
     WHOLE,
 )
 from pinprof.analyze.rules.rule import Need, Statement, first_said, unmet
-from pinprof.base.columns import Bool
+from pinprof.base.columns import Bool, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_ns, format_ns_about, format_share
 
@@ -209,7 +209,7 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         basis=(*candidate.basis, *_busy_machine(scene, candidate.phase)),
         evidence=(*candidate.evidence, *_command(scene, candidate)),
         per_step=per_step(scene, candidate.rows, saving.likely_ns) if candidate.phase == "work" else None,
-        samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),
+        samples=frozenset(ascending(scene.node[candidate.rows]).tolist()),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls, size_class
 from pinprof.analyze.course.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.base.columns import Bool, Int32, Int64
+from pinprof.base.columns import Bool, Int32, Int64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import NO_STREAM, CopyKind, MemoryKind
 from pinprof.data.gpu_functions import Purpose
@@ -108,7 +108,7 @@ def _prices(scene: Scene, kind: Int64, size: Int64, memory: Int32) -> Int64:
     for direction, (_, way, _) in zip((UPLOAD, DOWNLOAD), WAYS, strict=True):
         for name, mine in (("pinned", memory != MemoryKind.PAGEABLE), ("pageable", memory == MemoryKind.PAGEABLE)):
             mine = mine & (kind == direction)
-            for number in np.unique(classes[mine]).tolist():
+            for number in ascending(classes[mine]).tolist():
                 cost = scene.rates.cost(f"{way}.{name}", 1 << min(number, 62))
                 alike = mine & (classes == number)
                 price[alike] = size[alike] * (cost.ns / 2.0**number) if cost else 0
@@ -140,7 +140,7 @@ def _one_stream(scene: Scene) -> bool:
     if calls.table.stream is None:
         return False
     queued = copies.call[(copies.call >= 0) & copies.asynchronous & (copies.pid == scene.course.pid)]
-    streams = np.unique(calls.table.stream[queued])
+    streams = ascending(calls.table.stream[queued])
     return len(streams) == 1 and int(streams[0]) != NO_STREAM
 
 

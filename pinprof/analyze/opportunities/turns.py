@@ -17,7 +17,7 @@ from pinprof.analyze.opportunities.copy_groups import CopyGroup
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.thread_line import DOWNLOAD, HOST_MEMORY, UPLOAD, WAIT, ThreadLine, line_of
-from pinprof.base.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int64, ascending
 from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
 from pinprof.data.activity import MemoryKind
 from pinprof.data.rate_book import RUN, Estimate
@@ -47,7 +47,7 @@ def round_trips(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
         mine = np.isin(line.call[up], calls)
         if mine.sum() < LEAST_TRIPS:
             continue
-        both = np.unique(np.concatenate([down[mine], up[mine]]))
+        both = ascending(np.concatenate([down[mine], up[mine]]))
         rows, cost = scene.rows_inside(line.call[both]), int(line.moving[both].sum())
         amount, each = int(line.size[up[mine]].sum()), int(np.median(line.size[up[mine]]))
         spare = int(line.outside(down[mine], up[mine]).mean())

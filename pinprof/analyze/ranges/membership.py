@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.intervals import Intervals, batches, highest, joined_up, union, union_by_key
 from pinprof.analyze.ranges.paths import RangePath, range_paths
-from pinprof.base.columns import is_uniform, looked_up, uniform
+from pinprof.base.columns import ascending, is_uniform, looked_up, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, RangeTable
 
@@ -84,7 +84,7 @@ def inside(ranges: RangeTable, events: Events, chosen: Bool) -> Bool:
     if not chosen.any():
         return result
     owner = owners(ranges, events.pid)
-    for process in np.unique(owner[chosen]).tolist():
+    for process in ascending(owner[chosen]).tolist():
         mine = chosen & (owner == process)
         result |= union(ranges.start_ns[mine], ranges.end_ns[mine]).contains(events.time_ns) & events.counted(process)
     return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.ranges.membership import EVERYBODY, owners
-from pinprof.base.columns import pack
+from pinprof.base.columns import ascending, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Capture, Int64
 
@@ -31,7 +31,7 @@ def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
     """
     samples, ranges = capture.samples, capture.ranges
     local = owners(ranges, samples.pid) != EVERYBODY
-    row = np.flatnonzero(chosen & np.isin(samples.tid, np.unique(ranges.tid)))
+    row = np.flatnonzero(chosen & np.isin(samples.tid, ascending(ranges.tid)))
     within, alone = pack(samples.pid[row], samples.tid[row]), pack(np.full(len(row), _NO_PROCESS), samples.tid[row])
     wanted = pack(np.where(local, ranges.pid, _NO_PROCESS), ranges.tid)
     if local.all():

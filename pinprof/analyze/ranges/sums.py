@@ -11,6 +11,7 @@ from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.intervals import batches, union_by_key
 from pinprof.analyze.ranges.membership import WHOLE, Events, Scopes
 from pinprof.analyze.ranges.order import smallest
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
 
@@ -111,7 +112,7 @@ def _crowded(scopes: Scopes, events: Events, code: NDArray[np.integer]) -> Itera
     fits[several] = False
     of = np.zeros(count, np.int64)
     of[scopes.path] = scopes.owner
-    for owner in np.unique(of[fits]).tolist():
+    for owner in ascending(of[fits]).tolist():
         paths = fits & (of == owner)
         if size[paths].sum() > 2 * len(events):
             yield owner, paths

@@ -41,9 +41,11 @@ def range_walls(capture: Capture, attribution: Attribution, members: Membership)
     np.add.at(wall, path, ranges.end_ns - ranges.start_ns)
     count = np.bincount(path, minlength=len(paths))
     error = _error_ns(capture, clock, count)
+    gap = wall - amount.sum(axis=(1, 2))
+    totals = zip(known.tolist(), wall.tolist(), _by_leaf(amount), gap.tolist(), error.tolist(), strict=True)
     return tuple(
-        _wall(amount[number], int(wall[number]), int(error[number])) if known[number] else None
-        for number in range(len(paths))
+        RangeWall(wall_ns, on_cpu, off_cpu, gap_ns, error_ns) if is_known else None
+        for is_known, wall_ns, (on_cpu, off_cpu), gap_ns, error_ns in totals
     )
 
 
@@ -61,9 +63,13 @@ def _error_ns(capture: Capture, clock: int, count: Int64) -> Int64:
     return np.asarray((period * np.sqrt(count / 6)).astype(np.int64))
 
 
-def _wall(amount: Int64, wall_ns: int, error_ns: int) -> RangeWall:
-    on_cpu, off_cpu = (
-        {CATEGORIES[leaf].name: int(part[leaf]) for leaf in np.argsort(-part, kind="stable").tolist() if part[leaf]}
-        for part in amount
-    )
-    return RangeWall(wall_ns, on_cpu, off_cpu, wall_ns - int(amount.sum()), error_ns)
+def _by_leaf(amount: Int64) -> list[tuple[dict[str, int], dict[str, int]]]:
+    """Per path its amounts on the processor and off it by cause, the largest first."""
+    found: list[tuple[dict[str, int], dict[str, int]]] = [({}, {}) for _ in amount]
+    path, part, leaf = np.nonzero(amount)
+    value = amount[path, part, leaf]
+    order = np.argsort(-value, kind="stable")
+    columns = (column[order].tolist() for column in (path, part, leaf, value))
+    for where, which, number, much in zip(*columns, strict=True):
+        found[where][which][CATEGORIES[number].name] = much
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyze.memory import PAGE_BYTES, MemoryResult, summarise_memory
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
-from pinprof.base.columns import Bool, Float64
+from pinprof.base.columns import Bool, Float64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_count, format_share
 from pinprof.data.model import Capture
@@ -137,7 +137,7 @@ def sizes_by_address(capture: Capture, page: int, huge: int) -> tuple[int, int]:
         if event.unit != "faults":
             continue
         rows = np.flatnonzero((samples.event == number) & (samples.address != 0) & (samples.weight > 0))
-        for pid in np.unique(samples.pid[rows]).tolist():
+        for pid in ascending(samples.pid[rows]).tolist():
             mine = rows[samples.pid[rows] == pid]
             mine = mine[np.argsort(samples.address[mine], kind="stable")]
             weight = samples.weight[mine].astype(np.float64)

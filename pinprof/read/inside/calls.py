@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import numbered_pairs, pairs_of
+from pinprof.base.columns import ascending, numbered_pairs, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, Api, ApiCallTable, Caller, CopyKind, Location
@@ -171,7 +171,7 @@ def _table(
     folded = (np.bincount(outer, minlength=len(outer)) - 1)[kept]
     row = record[kept]
     called = records["function"][row].astype(np.int64)
-    numbers = np.unique(records["site"][row])
+    numbers = ascending(records["site"][row])
     made_by = [known.get(number, NOWHERE) for number in numbers.tolist()]
     site = np.searchsorted(numbers, records["site"][row])
     name, api = _named(file.names, called, made_by, site, names)

@@ -161,8 +161,7 @@ def module_of(found: tuple[MappedCode, ...], addresses: UInt64, ticks: UInt64) -
         each = found[number]
         module[(addresses >= np.uint64(each.begin)) & (addresses < np.uint64(each.end))] = number
     first = np.array([each.ticks for each in found], np.uint64)
-    begin, end = np.unique([each.begin for each in found]), [each.end for each in found]
-    if len(begin) == len(end):
+    if len({each.begin for each in found}) == len(found):
         return module
     for number, each in enumerate(found):
         here = (addresses >= np.uint64(each.begin)) & (addresses < np.uint64(each.end)) & (first[number] <= ticks)

@@ -74,7 +74,7 @@ def _read(source: OpenedExport, options: ReadOptions, resolver: Resolver) -> Cap
     traced = traced[traced > 0]
     ours = traced if len(traced) and facts.get(schema.SAMPLING_SCOPE) != _PROCESS_TREE else None
     cpu = read_samples(tables, facts, ours, resolver)
-    sched = _of_processes(tables, sched, np.union1d(traced, cpu.samples.pid))
+    sched = _of_processes(tables, sched, distinct(traced, cpu.samples.pid))
     version, schema_version = _versions(source)
     start = tables.read(schema.SESSION_START)
     activity = Activity(

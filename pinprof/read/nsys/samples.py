@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import numbered_pairs, unpack
+from pinprof.base.columns import ascending, numbered_pairs, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
@@ -110,7 +110,7 @@ def _stacks(
     leaf = chains["depth"] == 0
     ip[chains["row"][leaf]] = address_column(chains["ip"][leaf])
     frame, named = _frames(tables, chains, builder, resolver)
-    cut = len(np.unique(chains["row"][frame < 0]))
+    cut = len(ascending(chains["row"][frame < 0]))
     kept = np.flatnonzero(frame >= 0)
     row, frames = chains["row"][kept], frame[kept].astype(np.uint64)
     node = np.full(count, NO_NODE, np.int32)

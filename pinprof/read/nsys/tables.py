@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import in_order, packed, uniform
+from pinprof.base.columns import ascending, in_order, packed, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Int32, Int64, UInt8, UInt64
 from pinprof.read.nsys.numbers import DTYPES, Numbers, missing
@@ -77,14 +77,14 @@ class ExportTables:
             place = np.append(np.cumsum(used) - 1, -1)
             index = place[np.maximum(ids, -1)]
         else:
-            distinct = np.unique(ids[ids >= 0])
+            distinct = ascending(ids[ids >= 0])
             index = np.where(ids >= 0, np.searchsorted(distinct, ids), -1)
         texts = self.strings(distinct)
         return index.astype(np.int32), tuple(texts[number] for number in distinct.tolist())
 
     def strings(self, ids: NDArray[Any]) -> dict[int, str]:
         """The texts of distinct string ids; ids without text have a stand-in."""
-        wanted = [number for number in np.unique(ids).tolist() if number >= 0]
+        wanted = [number for number in ascending(ids).tolist() if number >= 0]
         table, key, value = STRINGS
         known = {}
         if {key, value} <= self.source.tables.get(table, frozenset()):

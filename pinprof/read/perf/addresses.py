@@ -11,6 +11,7 @@ Sources: include/uapi/linux/perf_event.h, kernel/events/callchain.c; tools/perf/
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from functools import cached_property
 
@@ -18,6 +19,7 @@ import numpy as np
 
 from pinprof.base.columns import PairIndex
 from pinprof.data.model import Int32, Int64, UInt64
+from pinprof.read.perf import kernels
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.sequences import positions
 
@@ -28,6 +30,7 @@ No processor has user memory at the guest's; small numbers such as 1 are what br
 """
 
 _MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
+_MODE_OF_MARKER = {rec.CONTEXT_USER: _MODE_USER, rec.CONTEXT_KERNEL: _MODE_KERNEL}
 
 
 def address_chains(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64, Int64, UInt64]:
@@ -37,42 +40,44 @@ def address_chains(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, 
     Addresses that contradict their context (a user frame with a kernel address is a forged or torn frame) and guest
     addresses, which mean nothing to the host's symbols, are replaced by the stand-ins at the top of this module.
     """
-    ends = np.cumsum(length)
-    begins = ends - length
-    total = int(ends[-1]) if len(ends) else 0
-    entries = words[np.arange(total) + np.repeat(first - begins, length)]
-    later = np.flatnonzero(entries == np.uint64(rec.CONTEXT_USER_DEFERRED))
-    later_chain = np.searchsorted(ends, later, side="right")
-    has_cookie = later + 1 < ends[later_chain]
-    later_chain, cookie_at = later_chain[has_cookie], later[has_cookie] + 1
-    cookies = entries[cookie_at]
-    entries[cookie_at] = rec.CONTEXT_USER
-    markers = np.flatnonzero(entries >= np.uint64(rec.CONTEXT_LOWEST))
-    # Segments of one mode begin at each marker, and at each chain that does not begin with one.
-    plain = begins[(length > 0)]
-    plain = plain[entries[plain] < np.uint64(rec.CONTEXT_LOWEST)]
-    marker_values = entries[markers]
-    modes = np.full(len(markers), _MODE_GUEST, np.uint8)
-    modes[marker_values == np.uint64(rec.CONTEXT_KERNEL)] = _MODE_KERNEL
-    modes[marker_values == np.uint64(rec.CONTEXT_USER)] = _MODE_USER
-    if len(plain):
-        starts = np.concatenate([markers, plain])
-        modes = np.concatenate([modes, np.full(len(plain), _MODE_BY_VALUE, np.uint8)])
-        order = np.argsort(starts, kind="stable")
-        starts, modes = starts[order], modes[order]
+    room = int(length.sum())
+    length, out = length.astype(np.int64), np.empty(room, np.uint64)
+    later, cookies, promised = np.empty(room, np.int64), np.empty(room, np.uint64), ctypes.c_uint64()
+    if (library := kernels.library()) is None:
+        promises: list[tuple[int, int]] = []
+        filled = _addresses_slowly(words, first, length, out, promises)
+        promised.value = len(promises)
+        for column, values in zip((later, cookies), zip(*promises, strict=True), strict=False):
+            column[: len(promises)] = values
     else:
-        starts = markers
-    mode = np.repeat(modes, np.diff(starts, append=total))
-    keep = np.ones(total, np.bool_)
-    keep[markers] = False
-    entries, mode = entries[keep], mode[keep]
-    odd = mode != (entries >= np.uint64(rec.KERNEL_START))
-    if odd.any():
-        entries[odd & (mode == _MODE_USER)] = UNKNOWN_USER
-        entries[odd & (mode == _MODE_KERNEL)] = UNKNOWN_KERNEL
-        entries[mode == _MODE_GUEST] = GUEST
-    inside = np.searchsorted(markers, ends) - np.searchsorted(markers, begins)
-    return entries, length - inside, later_chain, cookies
+        words, first = np.ascontiguousarray(words), np.ascontiguousarray(first)
+        given = words.ctypes.data, len(words), first.ctypes.data, length.ctypes.data, len(length)
+        made = out.ctypes.data, later.ctypes.data, cookies.ctypes.data, ctypes.byref(promised)
+        filled = library.pinprof_perf_addresses(*given, *made)
+    return out[:filled], length, later[: promised.value], cookies[: promised.value]
+
+
+def _addresses_slowly(words: UInt64, first: Int64, length: Int64, out: UInt64, promises: list[tuple[int, int]]) -> int:
+    filled = 0
+    for chain, (begin, size) in enumerate(zip(first.tolist(), length.tolist(), strict=True)):
+        before, mode, is_cookie = filled, _MODE_BY_VALUE, False
+        chain_words = words[begin : begin + size].tolist()
+        for word, following in zip(chain_words, [*chain_words, None][1:], strict=True):
+            entry = rec.CONTEXT_USER if is_cookie else word
+            is_cookie = word == rec.CONTEXT_USER_DEFERRED and following is not None
+            if is_cookie:
+                promises.append((chain, following))
+            if entry >= rec.CONTEXT_LOWEST:
+                mode = _MODE_OF_MARKER.get(entry, _MODE_GUEST)
+                continue
+            if mode == _MODE_GUEST:
+                entry = GUEST
+            elif mode != _MODE_BY_VALUE and mode != (entry >= rec.KERNEL_START):
+                entry = UNKNOWN_KERNEL if mode == _MODE_KERNEL else UNKNOWN_USER
+            out[filled] = entry
+            filled += 1
+        length[chain] = filled - before
+    return filled
 
 
 class DeferredChains:

@@ -8,8 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
+from pinprof.base.columns import ascending
 from pinprof.base.errors import CaptureError, FormatError, PinprofError
 from pinprof.base.units import format_counted
 from pinprof.data.activity import GivenUp
@@ -67,7 +66,7 @@ def with_samples(_capture: None, path: Path, reading: Reading) -> Capture:
     capture = _finish(recording, reading.resolver, reading.manifest, reading.ranges.table, notes, reading.options)
     if reading.fresh:
         reading.recordings[store.PERF_DATA] = recording
-        reading.sampled = frozenset(np.unique(capture.samples.pid).tolist())
+        reading.sampled = frozenset(ascending(capture.samples.pid).tolist())
     return replace(capture, path=str(reading.directory))
 
 

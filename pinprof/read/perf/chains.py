@@ -6,12 +6,14 @@ processes do comes to few distinct chains, and what is kept grows with these alo
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.base.columns import Bool, Int32, Int64, Table, UInt64
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.read.interning import Interner
+from pinprof.read.perf import kernels
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.perf.records import KERNEL_START
@@ -19,10 +21,8 @@ from pinprof.read.perf.sequences import DistinctSequences, positions
 
 NO_CHAIN = -1
 KERNEL_DSO = -2
-_BLOCK = 1 << 11
-"""Chains handled in one go, so that temporary columns stay in a processor's cache."""
-_KEY_BITS = 63
-_NUMBER = np.uint64(0xFFFFFFFF)
+_CACHE_BITS = 14
+"""As in `chains.c`: addresses whose places are remembered."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,7 +63,7 @@ class ChainGatherer:
     """Grows distinct chains chunk by chunk, numbered in the order in which they first appear."""
 
     def __init__(self) -> None:
-        self._offsets, self._kinds, self._places = Interner(), Interner(), Interner()
+        self._places = PlaceTable()
         self._chains = DistinctSequences()
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class ChainGatherer:
 
     def add(self, chains: Chains) -> Int32:
         """The number of each of some chains, none of which is empty; they may repeat."""
-        return self._chains.add(self._number(chains.places)[chains.flat], chains.length)
+        return self._chains.add(self._places.numbers(chains.places)[chains.flat], chains.length)
 
     def numbers_of(self, entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> Int32:
         """Per sample the number of its chain; NO_CHAIN without one.
@@ -81,13 +81,13 @@ class ChainGatherer:
         number = np.full(len(length), NO_CHAIN, np.int32)
         chained = np.flatnonzero(length)
         # Those without chain take no room.
-        places, flat = _located(entries, length[chained], version[chained], spaces)
-        number[chained] = self.add(Chains(places, flat, length[chained]))
+        flat = self._places.of(entries, length[chained], version[chained], spaces)
+        number[chained] = self._chains.add(flat, length[chained])
         return number
 
     def result(self) -> Chains:
         """All chains; the gatherer must not be used afterwards."""
-        return Chains(self._meaning(self._places.keys), self._chains.flat, self._chains.length)
+        return Chains(self._places.meaning(), self._chains.flat, self._chains.length)
 
     def since(self, first: int) -> Chains:
         """The chains from a number on, with no places but theirs."""
@@ -97,98 +97,112 @@ class ChainGatherer:
         seen = np.zeros(len(self._places), np.bool_)
         seen[flat] = True
         number = (np.cumsum(seen) - 1).astype(np.int32)
-        return Chains(self._meaning(self._places.keys[seen]), number[flat], self._chains.length[first:])
+        return Chains(self._places.meaning(seen), number[flat], self._chains.length[first:])
 
-    def _meaning(self, keys: UInt64) -> ChainAddresses:
-        kind = self._kinds.keys[(keys >> np.uint64(32)).astype(np.int64)]
+
+class PlaceTable:
+    """Grows distinct places of one recording, each of which is two words: what kind it is, and its offset.
+
+    A kind is the DSO's number less KERNEL_DSO, above 32 bits of the owner and one that says whether it is a leaf.
+    """
+
+    def __init__(self) -> None:
+        self._table, self._kept = kernels.HashTable.empty(), kernels.PlaceRows(factor=kernels.factor())
+        # Of a kernel that has no addresses below KERNEL_START, so that nothing is in it.
+        cache = np.full(2 << _CACHE_BITS, 2**64 - 1, np.uint64)
+        cache[::2] = 0
+        room = self._table.room
+        self._kept.point(kinds=np.empty(room, np.uint64), offsets=np.empty(room, np.uint64), cache=cache)
+        self._kept.table = ctypes.addressof(self._table)
+        self._known: dict[tuple[int, int], int] = {}
+        """Their numbers, where there is no library."""
+
+    def __len__(self) -> int:
+        return self._table.count
+
+    def of(self, entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> Int32:
+        """The place of each address of some chains, which lie end to end; `version` is each chain's address space."""
+        if int(length.sum(dtype=np.int64)) != len(entries):
+            raise ValueError("chains of other lengths than there are addresses")
+        flat = np.empty(len(entries), np.int32)
+        if (library := kernels.library()) is None:
+            self._find_slowly(entries, length, version, spaces, flat)
+            return flat
+        known = ctypes.byref(self._kept), ctypes.byref(spaces.for_library)
+        done, position = 0, 0
+        while done < len(length):
+            rest = entries[position:], length[done:], version[done:], flat[position:]
+            *pointers, out = (column.ctypes.data for column in rest)
+            last = done + library.pinprof_perf_places(*known, *pointers, len(length) - done, out)
+            position += int(length[done:last].sum(dtype=np.int64))
+            done = last
+            if done < len(length):
+                self._reserve(int(length[done]))
+        return flat
+
+    def numbers(self, places: ChainAddresses) -> Int32:
+        """The number of each of some places."""
+        kind = (places.dso.astype(np.int64) - KERNEL_DSO).astype(np.uint64) << np.uint64(33)
+        kind |= places.owner.astype(np.uint64) << np.uint64(1) | places.leaf.astype(np.uint64)
+        numbers, offset = np.empty(len(kind), np.int32), np.ascontiguousarray(places.offset)
+        self._reserve(len(kind))
+        if (library := kernels.library()) is None:
+            numbers[:] = [self._number(*row) for row in zip(kind.tolist(), offset.tolist(), strict=True)]
+        else:
+            columns = kind.ctypes.data, offset.ctypes.data, len(kind), numbers.ctypes.data
+            library.pinprof_perf_numbers(ctypes.byref(self._kept), *columns)
+        return numbers
+
+    def meaning(self, rows: Bool | slice = slice(None)) -> ChainAddresses:
+        """All places, or some."""
+        count = len(self)
+        kind, offset = (self._kept.column(name)[:count][rows] for name in ("kinds", "offsets"))
         return ChainAddresses(
             dso=(kind >> np.uint64(33)).astype(np.int32) + np.int32(KERNEL_DSO),
-            owner=((kind >> np.uint64(1)) & _NUMBER).astype(np.int32),
-            offset=self._offsets.keys[(keys & _NUMBER).astype(np.int64)],
+            owner=((kind >> np.uint64(1)) & np.uint64(0xFFFFFFFF)).astype(np.int32),
+            offset=offset,
             leaf=(kind & np.uint64(1)) > 0,
         )
 
-    def _number(self, places: ChainAddresses) -> Int32:
-        kind = (places.dso.astype(np.int64) - KERNEL_DSO).astype(np.uint64) << np.uint64(33)
-        kind |= places.owner.astype(np.uint64) << np.uint64(1) | places.leaf.astype(np.uint64)
-        keys = self._kinds.ids(kind).astype(np.uint64) << np.uint64(32)
-        return self._places.ids(keys | self._offsets.ids(places.offset).astype(np.uint64))
+    def _reserve(self, more: int) -> None:
+        """Room for `more` places."""
+        if (count := len(self)) + more > self._table.room:
+            self._table.reserve(more)
+            names = ("kinds", "offsets")
+            columns = {name: kernels.grown(self._kept.column(name), count, self._table.room) for name in names}
+            self._kept.point(**columns)
+
+    def _find_slowly(self, entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable, flat: Int32) -> None:
+        found: dict[tuple[int, int, bool], int] = {}
+        at = 0
+        for size, space in zip(length.tolist(), version.tolist(), strict=True):
+            innermost = True
+            for address in entries[at : at + size].tolist():
+                kernel = address >= KERNEL_START
+                key = (address, 0, False) if kernel else (address, space, innermost)
+                innermost = innermost and kernel
+                if key not in found:
+                    self._reserve(1)
+                    found[key] = self._number(*((0, address) if kernel else _located(address, space, key[2], spaces)))
+                flat[at] = found[key]
+                at += 1
+
+    def _number(self, kind: int, offset: int) -> int:
+        """The number of a place, for which there is room."""
+        number = self._known.setdefault((kind, offset), len(self))
+        if number == len(self):
+            self._kept.column("kinds")[number], self._kept.column("offsets")[number] = kind, offset
+            self._table.count += 1
+        return number
 
 
-def _located(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[ChainAddresses, Int32]:
-    """The distinct places of some chains, and the chains as indices into these."""
-    versions, which = np.unique(version, return_inverse=True)
-    end = spaces.end
-    width = (end + 1).bit_length()
-    if width + 1 + len(versions).bit_length() > _KEY_BITS:
-        return _located_apart(entries, length, version, spaces)
-    keys = Interner()
-    flat = np.empty(len(entries), np.int32)
-    bounds = np.append(0, np.cumsum(length, dtype=np.int64))
-    for block in range(0, len(length), _BLOCK):
-        last = min(block + _BLOCK, len(length))
-        begins, part = bounds[block:last], slice(bounds[block], bounds[last])
-        space = which[block:last].astype(np.uint64) << np.uint64(width + 1)
-        flat[part] = keys.ids(_keys(entries[part], begins - begins[0], space, end, width))
-    return _places(keys.keys, versions, spaces, width), flat
-
-
-def _located_apart(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[ChainAddresses, Int32]:
-    """The same of the two halves of the address spaces, where numbers of all do not fit into keys."""
-    half = np.sort(version)[len(version) // 2]
-    below = version < half if (version < half).any() else version <= half
-    of_entry = np.repeat(below, length)
-    flat = np.empty(len(entries), np.int32)
-    places, flat[of_entry] = _located(entries[of_entry], length[below], version[below], spaces)
-    others, rest = _located(entries[~of_entry], length[~below], version[~below], spaces)
-    flat[~of_entry] = rest + np.int32(len(places))
-    return places.joined(others), flat
-
-
-def _keys(entries: UInt64, begins: Int64, space: UInt64, end: int, width: int) -> UInt64:
-    """Per address a number that says its address space too, and whether it is the innermost of a program.
-
-    For a user: address, leaf (bit `width`) and space above that. Nothing is mapped at `end` and beyond, so that `end`
-    stands for all that but a guest, and `end + 1` for a guest.
-    """
-    keys = np.minimum(entries, np.uint64(end))
-    keys[entries == np.uint64(GUEST)] = end + 1
-    length = np.diff(begins, append=len(entries))
-    keys |= np.repeat(space, length)
-    in_kernel = entries >= np.uint64(KERNEL_START)
-    kernel = np.flatnonzero(in_kernel)
-    keys[kernel] = entries[kernel]
-    leaf = begins[length > 0]
-    outer = leaf[in_kernel[leaf]]
-    leaf = leaf[~in_kernel[leaf]]
-    # Chains that begin in the kernel have the program's part where the kernel's first run ends.
-    if len(outer):
-        changes = np.flatnonzero(in_kernel[:-1] & ~in_kernel[1:]) + 1
-        following = np.append(begins, len(entries))[np.searchsorted(begins, outer, side="right")]
-        place = np.append(changes, len(entries))[np.searchsorted(changes, outer)]
-        leaf = np.concatenate([leaf, place[place < following]])
-    keys[leaf] |= np.uint64(1 << width)
-    return keys
-
-
-def _places(keys: UInt64, versions: Int32, spaces: SpaceTable, width: int) -> ChainAddresses:
-    """What keys mean."""
-    found = ChainAddresses.of(len(keys), dso=KERNEL_DSO, offset=keys)
-    user = np.flatnonzero(keys < np.uint64(KERNEL_START))
-    address = keys[user] & np.uint64((1 << width) - 1)
-    space = (keys[user] >> np.uint64(width + 1)).astype(np.int64)
-    found.leaf[user] = (keys[user] >> np.uint64(width)) & np.uint64(1) > 0
-    for number, rows in by_value(space, np.arange(len(user))):
-        version = versions[number]
-        dso, offset = spaces.find(version, address[rows])
-        at = user[rows]
-        nowhere = dso == NO_DSO
-        found.dso[at], found.offset[at] = dso, np.where(nowhere, np.uint64(0), offset)
-        found.leaf[at[nowhere]] = False
-        found.owner[at[spaces.by_process[dso]]] = spaces.owner[version]
-    guests = user[address == np.uint64(spaces.end + 1)]
-    found.dso[guests], found.offset[guests] = NO_DSO, GUEST
-    return found
+def _located(address: int, version: int, leaf: bool, spaces: SpaceTable) -> tuple[int, int]:
+    """Kind and offset of what an address of a program means in one version of its address space."""
+    (dso,), (offset,) = (column.tolist() for column in spaces.find(version, np.array([address], np.uint64)))
+    if address == GUEST or dso == NO_DSO:
+        return NO_DSO - KERNEL_DSO << 33, GUEST if address == GUEST else 0
+    owner = int(spaces.owner[version]) if spaces.by_process[dso] else 0
+    return dso - KERNEL_DSO << 33 | owner << 1 | leaf, offset
 
 
 def by_value(column: NDArray[np.integer], rows: Int64) -> list[tuple[int, Int64]]:

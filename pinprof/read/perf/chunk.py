@@ -1,12 +1,11 @@
 """A chunk of records → columns of its samples, and the call chains that those before it do not have.
 
 All samples of one event have their fixed fields at the same places, so each field of a whole chunk is one numpy
-gather. Several reducers may share a recording, so that other processes can help (workers.py).
+gather. Several reducers may share a recording (workers.py).
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -66,9 +65,18 @@ class Reducer:
     """Turns chunks of one file into columns, and remembers the chains that it has passed on."""
 
     def __init__(
-        self, file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer | None = None
+        self,
+        file: int,
+        spaces: SpaceTable,
+        deferred: DeferredChains,
+        chains: ChainGatherer | None = None,
+        number: int = 0,
     ) -> None:
-        """`file` is open; the others are those of the whole recording. Without `chains` it passes on those it finds."""
+        """`file` is open; the others are those of the whole recording. Without `chains` it passes on those it finds.
+
+        `number` tells it from others of the recording.
+        """
+        self._number = number
         self._file, self._spaces, self._deferred = file, spaces, deferred
         self._tells = chains is None
         self._chains = ChainGatherer() if chains is None else chains
@@ -98,10 +106,11 @@ class Reducer:
         first = len(self._chains)
         samples.chain[:] = self._chains.numbers_of(*chains.joined(samples.tid, self._deferred), version, self._spaces)
         unknown = source < 0
-        samples = samples.take(valid)
+        if not valid.all():
+            samples = samples.take(valid)
         return Reduced(
             RawSamples(**{name: packed(column) for name, column in vars(samples).items()}),
-            os.getpid(),
+            self._number,
             first,
             self._chains.since(first) if self._tells else None,
             *payloads.of(valid),
@@ -168,8 +177,9 @@ def _gather(
         chunk.unchained[rows] = (length == 0) & ~promised
     if layout.ip is not None:
         alone = np.flatnonzero(fits & (length == 0) & ~promised & (chunk.ip[rows] != 0))
-        entries = np.insert(entries, (np.cumsum(length) - length)[alone], _own(words, base[alone], layout.ip))
-        length[alone] = 1
+        if len(alone):
+            entries = np.insert(entries, (np.cumsum(length) - length)[alone], _own(words, base[alone], layout.ip))
+            length[alone] = 1
     chains.put(rows, entries, length)
     valid[rows] = fits
     return behind

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.base.columns import ascending
 from pinprof.base.units import format_counted
 from pinprof.data import perf_format as perf
 from pinprof.data.model import Int32, Int64
@@ -56,7 +57,7 @@ def weighed(raw: Raw, sources: Sequence[EventSource]) -> tuple[Raw, frozenset[in
     payload = raw.payload
     if len(payload):
         payload = np.concatenate([payload, np.zeros((len(other), payload.shape[1]), np.uint64)])
-    alone = frozenset(np.unique(counted[~own & (counted >= 0)]).tolist()) - set(np.unique(samples.source).tolist())
+    alone = frozenset(ascending(counted[~own & (counted >= 0)]).tolist()) - set(ascending(samples.source).tolist())
     return replace(raw, samples=replace(samples, period=period).joined(members), payload=payload), alone, notes
 
 

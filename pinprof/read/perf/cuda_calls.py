@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pinprof.base.columns import ascending
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
@@ -171,7 +172,7 @@ def _table(
     places: dict[str, int] = {}
     of_node: dict[int, tuple[int, int]] = {}
     sites: dict[Caller, int] = {}
-    for number in np.unique(node[row]).tolist():
+    for number in ascending(node[row]).tolist():
         name, site = _called(stacks, number)
         of_node[number] = (
             places.setdefault(name, len(places)),

@@ -25,7 +25,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int64, Table, UInt8, UInt64
+from pinprof.base.columns import Bool, Int64, Table, UInt8, UInt64, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import (
     UNRECORDED,
@@ -260,7 +260,7 @@ class _Replay:
         """Note what lies at both ends of copies, a run of which nothing changed in between."""
         rows = self._copies[first:last]
         for looks, addresses in zip(self._looks, (self._arguments.source, self._arguments.target), strict=True):
-            for pid in np.unique(self._calls.pid[rows]).tolist():
+            for pid in ascending(self._calls.pid[rows]).tolist():
                 process = self._processes[pid]
                 mine = np.flatnonzero(self._calls.pid[rows] == pid)
                 at = addresses[rows[mine]]

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.base.columns import (
+    ascending,
     distinct,
     distinct_pairs,
     in_order,
@@ -311,7 +312,7 @@ def _truncated(sources: list[EventSource], samples: RawSamples, chains: Chains) 
 def _known_pids(manifest: Manifest, ranges: RangeTable) -> set[int]:
     """Pids that are the program's for certain: its collector's, and those that marked ranges."""
     named = [part.get("pid") for part in (manifest.outcome, *manifest.collectors)]
-    return {pid for pid in (*named, *np.unique(ranges.pid).tolist()) if isinstance(pid, int) and pid > IDLE_PID}
+    return {pid for pid in (*named, *ascending(ranges.pid).tolist()) if isinstance(pid, int) and pid > IDLE_PID}
 
 
 def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
@@ -326,7 +327,7 @@ def _may_wait(samples: RawSamples, spaces: SpaceTable, off_cpu: list[int]) -> Bo
     the last one, seen by a system-wide recording alone, has no thread any more.
     """
     switched = np.isin(samples.source, off_cpu)
-    pids = np.unique(samples.pid[switched]).tolist()
+    pids = ascending(samples.pid[switched]).tolist()
     waiting = [pid for pid in pids if pid > IDLE_PID and spaces.has_mappings(pid)]
     return ~switched | (np.isin(samples.pid, np.array(waiting, np.int32)) & (samples.tid > 0))
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from pinprof.base.columns import Int32, Int64, UInt8, UInt64
+from pinprof.base.columns import Int32, Int64, UInt8, UInt64, ascending
 from pinprof.data.mapped import Mapped, mapped_as
 from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import Places
@@ -37,7 +37,7 @@ def mapped_at(time: Int64, pid: Int32, address: UInt64, changes: Iterable[Change
 
     def look(upto: int) -> None:
         rows = asked[done:upto]
-        for process in np.unique(pid[rows]).tolist():
+        for process in ascending(pid[rows]).tolist():
             mine = rows[pid[rows] == process]
             found[mine] = np.maximum(spaces[process].at(address[mine]), Mapped.UNKNOWN)
 

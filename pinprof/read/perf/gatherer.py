@@ -14,9 +14,7 @@ from pinprof.data.model import Int32, Int64, UInt64
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
 from pinprof.read.perf.chunk import Reduced
 from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples, Readings
-
-Pending = Callable[[], Reduced]
-"""What a chunk comes to, once it is asked for."""
+from pinprof.read.perf.workers import Pending
 
 
 class SampleGatherer:

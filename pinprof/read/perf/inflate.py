@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pinprof.read.zstd import ZstdDecompressor, ZstdError
+from pinprof.base.zstd import ZstdDecompressor, ZstdError
 
 MOST_INFLATION = 10_000
 """Plain bytes for a compressed one, beyond `SPARED_BYTES`."""

@@ -20,6 +20,7 @@ from pinprof.base.columns import Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.numbering import Numbering
 from pinprof.data.model import Bool, Dso, Int32, Int64, UInt64
+from pinprof.read.perf import kernels
 from pinprof.read.perf.places import Places
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
@@ -34,8 +35,6 @@ _ADDRESSED_BY_PROCESS = ("jit", "anon")
 _NONE = np.zeros(0, np.int64)
 _SPELL_BITS = 20
 """2^20 ns are about a millisecond."""
-_USER_END = 1 << 56
-"""No processor gives programs addresses beyond."""
 
 
 class Version:
@@ -95,13 +94,24 @@ class SpaceTable:
     dsos: tuple[Dso, ...]
     forked_from: Lookup[int, int]
     """The parent of each process that executes what it was forked with: code made at run time is its too."""
-    end: int
-    """Nothing is mapped at this address and beyond."""
 
     @cached_property
     def by_process(self) -> Bool:
         """Per DSO, and for none, whether it is memory of a process rather than a file."""
         return np.array([*(dso.kind in _ADDRESSED_BY_PROCESS for dso in self.dsos), False], np.bool_)
+
+    @cached_property
+    def for_library(self) -> kernels.SpaceColumns:
+        """The columns of versions and mappings for `chains.c`."""
+        made, mapped = kernels.SpaceColumns(versions=len(self.first)), self.mapped
+        wide = {"first": self.first, "last": self.last, "start": mapped.start, "end": mapped.end, "shift": mapped.shift}
+        narrow = {"owner": self.owner, "dso": mapped.dso}
+        made.point(
+            **{name: np.ascontiguousarray(column, np.uint64) for name, column in wide.items()},
+            **{name: np.ascontiguousarray(column, np.int32) for name, column in narrow.items()},
+            by_process=self.by_process,
+        )
+        return made
 
     def has_mappings(self, pid: int) -> bool:
         """Whether a process ever had user code mapped: kernel threads never do."""
@@ -140,7 +150,6 @@ class AddressSpaces:
         """Per process the number of its version."""
         self._spells = spells
         self.forked_from: dict[int, int] = {}
-        self.end = 0
 
     def apply(self, time: int, record: TaskRecord, build_ids: Lookup[str, str]) -> None:
         """Take in one record; `build_ids` gives those that are not in the record itself."""
@@ -188,12 +197,10 @@ class AddressSpaces:
             pid_of=pid_of,
             dsos=tuple(starmap(user_dso, self._files.items)),
             forked_from=self.forked_from,
-            end=self.end,
         )
 
     def _map(self, time: int, record: MapRecord, build_id: str) -> None:
         dso = self._files.number((record.path, build_id))
-        self.end = max(self.end, min(record.end, _USER_END))
         by_process = user_dso(record.path, build_id).kind in _ADDRESSED_BY_PROCESS
         shift = 0 if by_process else (record.pgoff - record.start) % 2**64
         version = self._current(record.pid) or self._begin(time, record.pid, None)

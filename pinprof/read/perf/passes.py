@@ -8,7 +8,6 @@ chains, a chunk at a time, so that memory grows with these and not with the file
 from __future__ import annotations
 
 import struct
-from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -30,7 +29,7 @@ from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.packed_records import PackedRecords
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, Readings, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
-from pinprof.read.perf.workers import Workers
+from pinprof.read.perf.workers import reducing
 from pinprof.read.reader import Progress, portion, untold
 
 _FIRST_PASS, _BOTH_PASSES = 0.3, 0.9
@@ -85,14 +84,12 @@ def read_records(
     if not as_recorded and any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
-        reduce, ahead = Workers(file.fileno()).reducing(spaces, tasks.deferred, chains)
-        return header, replace(tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains)), kernel_reference=first)
-    with Workers(file.fileno()) as workers:
-        workers.expect(size_bytes=path.stat().st_size)
-        tasks.run(file)
-        workers.expect(tasks.samples)
-        spaces = tasks.spaces()
-        reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
+        with reducing(file.fileno(), 0, spaces, tasks.deferred, chains) as (reduce, ahead):
+            none = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains))
+        return header, replace(none, kernel_reference=first)
+    tasks.run(file)
+    spaces = tasks.spaces()
+    with reducing(file.fileno(), tasks.samples, spaces, tasks.deferred, chains) as (reduce, ahead):
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
         kept: tuple[Chunk, ...] = ()
@@ -210,8 +207,8 @@ class TaskReader(RecordReader):
             if len(rows):
                 self._spells.append(spells_of(halves(identity)[0], time, timed=layout.time is not None))
 
-    def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
-        self._corrupt += self._switches.take(buffer, end, np.array(starts, np.int32), self._layouts)
+    def _take_switches(self, buffer: bytearray, end: int, starts: Int32) -> None:
+        self._corrupt += self._switches.take(buffer, end, starts, self._layouts)
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return super()._handlers() | {
@@ -266,7 +263,7 @@ class TaskReader(RecordReader):
             return 0
         layout = self._trailer(body)
         if layout.time is None:
-            return self.samples + len(self._starts)
+            return self.samples + self._found.sample_count
         if layout.trailer_time is None or len(body) < 8 * layout.trailer_time:
             return 0
         (time,) = struct.unpack_from("<Q", body, len(body) - 8 * layout.trailer_time)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.base import files
-from pinprof.base.columns import halves, slices
+from pinprof.base.columns import ascending, halves, slices
 from pinprof.base.errors import FormatError
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
@@ -92,10 +92,10 @@ def _threads(recording: PerfRecording) -> UInt64:
     """The program's, as far as other samples are theirs."""
     samples, numbers = recording.raw.samples, wakeups_among(recording.header.sources)
     found = [
-        np.unique(samples.tid[part][(samples.pid[part] > 0) & ~np.isin(samples.source[part], numbers)])
+        ascending(samples.tid[part][(samples.pid[part] > 0) & ~np.isin(samples.source[part], numbers)])
         for part in slices(len(samples))
     ]
-    return np.unique(np.concatenate([np.zeros(0, np.int32), *found])).astype(np.uint64)
+    return ascending(np.concatenate([np.zeros(0, np.int32), *found])).astype(np.uint64)
 
 
 class _Blanks:

@@ -1,54 +1,39 @@
 """Walking the records in the data section of a perf.data file.
 
-The file is read in chunks of a few MiB; within a chunk, a plain loop walks from header to header, and over runs of
-samples in one step: `sample_runs` finds where samples follow one another without a step of Python for each. What
-becomes of the records is up to the two passes (passes.py).
+The file is read in chunks of a few MiB; within a chunk, a plain loop walks from header to header, and in one step over
+what needs no handler (`walked`). What becomes of the records is up to the two passes (passes.py).
 """
 
 from __future__ import annotations
 
+import ctypes
 import struct
-from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
 from pinprof.data import perf_format as perf
+from pinprof.data.model import Int32
+from pinprof.read.perf import kernels
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, name_sources
+from pinprof.read.perf.kernels import FoundRecords
 from pinprof.read.perf.samples import Chunk, FilePart, Layouts
 from pinprof.read.reader import Progress, untold
 
 if TYPE_CHECKING:
     from pinprof.read.perf.inflate import Inflater
-from pinprof.data.model import Int64
 
-_SHORTEST = 4
-"""Samples in a row that are worth it."""
-
-
-def sample_runs(buffer: bytes | bytearray, end: int) -> dict[int, tuple[Int64, int]]:
-    """Where each run in buffer[:end] begins → where its samples begin, and where the last one ends; all in bytes.
-
-    Every word that looks like a sample's header may be one. Where a record does begin at the first of a run, its end
-    is where the next of the run begins, which is a record therefore, and so on: who finds a run by walking to it knows
-    all of its samples. What only looks like a header, inside a record, ends a run or makes one that nobody walks to.
-    """
-    words = np.frombuffer(buffer, "<u8", end >> 3)
-    at = np.flatnonzero(words.view("<u4")[::2] == perf.RECORD_SAMPLE)
-    size = (words[at] >> np.uint64(48)).astype(np.int64)
-    ends = 8 * at + size
-    sound = (size >= perf.RECORD_HEADER.size) & (ends <= end)
-    begins, ends = 8 * at[sound], ends[sound]
-    joint = ends[:-1] == begins[1:]
-    first, last = np.flatnonzero(~np.append(False, joint)), np.flatnonzero(~np.append(joint, False))
-    worth = last - first >= _SHORTEST - 1
-    first, last = first[worth], last[worth]
-    rows = zip(begins[first].tolist(), first.tolist(), (last + 1).tolist(), ends[last].tolist(), strict=True)
-    return {begin: (begins[low:high], after) for begin, low, high, after in rows}
-
-
+_SAMPLE, _SWITCH, _SKIPPED = 1, 2, 3
+"""What becomes of records that need no handler, as in `chains.c`."""
+_OF_KIND = {
+    **dict.fromkeys(rec.SKIPPED, _SKIPPED),
+    perf.RECORD_SAMPLE: _SAMPLE,
+    perf.RECORD_SWITCH: _SWITCH,
+    perf.RECORD_SWITCH_CPU_WIDE: _SWITCH,
+}
+_EACH_KIND = np.array([_OF_KIND.get(kind, 0) for kind in range(256)], np.uint8)
 CHUNK_BYTES = 4 << 20
 _LARGEST_PIECE = (1 << 16) - 17
 """Compressed bytes that perf puts into one record at most (PERF_SAMPLE_MAX_SIZE less its header)."""
@@ -70,7 +55,7 @@ class RecordReader:
         self._broken = False
         self._begin = 0
         """Where in the file the chunk begins that is walked."""
-        self._starts = array("q")
+        self._found = FoundRecords.within(0)
         self.samples = 0
         """How many there are, less those of the chunk that is walked."""
 
@@ -113,24 +98,13 @@ class RecordReader:
 
     def _walk(self, buffer: bytearray, end: int) -> int:
         """Handle every whole record in buffer[:end]; where the rest begins."""
-        starts, switches = array("q"), array("q")
-        outer = self._starts
-        self._starts = starts
-        append, append_switch = starts.append, switches.append
-        unpack, sample = perf.RECORD_HEADER.unpack_from, perf.RECORD_SAMPLE
-        handlers, runs = self._handlers(), sample_runs(buffer, end)
-        position = walked = 0
+        outer, self._found = self._found, FoundRecords.within(end)
+        handlers, unpack = self._handlers(), perf.RECORD_HEADER.unpack_from
+        position = 0
         while end - position >= 8:
-            if (run := runs.get(position)) is not None:
-                samples, position = run
-                starts.frombytes(samples.tobytes())
-                walked += len(samples)
-                continue
             kind, misc, size = unpack(buffer, position)
-            if kind == sample and 8 <= size <= end - position:
-                append(position)
-                position += size
-                walked += 1
+            if kind in _OF_KIND and 8 <= size <= end - position:
+                position = walked(buffer, position, end, self._found)
                 continue
             if kind == perf.RECORD_COMPRESSED2:
                 size = _whole_size(buffer, position, end, size)
@@ -139,41 +113,40 @@ class RecordReader:
                 # Without a length there is no way to the next record.
                 self._broken = self._broken or size < 8
                 break
-            if kind in (perf.RECORD_SWITCH, perf.RECORD_SWITCH_CPU_WIDE):
-                append_switch(position)
-            elif (handler := handlers.get(kind)) is not None:
+            if (handler := handlers.get(kind)) is not None:
                 if kind == perf.RECORD_HEADER_ATTR:
-                    self._take_samples(buffer, end, starts)
+                    self._take_samples(buffer, end)
                 try:
                     handler(misc, bytes(buffer[position + 8 : following]))
                 except (struct.error, IndexError):
                     self._corrupt += size
-            elif kind not in rec.SKIPPED:
+            else:
                 self._unknown += 1
             position = following
-            walked += 1
+            self._found.walked += 1
             if self._skip or self._broken:
                 break
-        self._take_samples(buffer, end, starts)
-        if switches:
-            self._take_switches(buffer, end, switches)
-        self._starts = outer
-        self._walked = walked
+        self._take_samples(buffer, end)
+        if self._found.switch_count:
+            self._take_switches(buffer, end, self._found.column("switches")[: self._found.switch_count])
+        self._walked = self._found.walked
+        self._found = outer
         return position
 
-    def _take_samples(self, buffer: bytearray, end: int, starts: array[int]) -> None:
-        """Hand on the samples at `starts`, and forget these."""
-        if not starts:
+    def _take_samples(self, buffer: bytearray, end: int) -> None:
+        """Hand on the samples found, and forget these."""
+        if not (count := self._found.sample_count):
             return
         records = bytes(buffer[:end]) if self._walking_inflated else FilePart(self._begin, end)
-        self._take(Chunk(records, np.array(starts, np.int32), self._layouts, self.samples), buffer)
-        self.samples += len(starts)
-        del starts[:]
+        starts = self._found.column("samples")[:count].copy()
+        self._take(Chunk(records, starts, self._layouts, self.samples), buffer)
+        self.samples += count
+        self._found.sample_count = 0
 
     def _take(self, chunk: Chunk, buffer: bytearray) -> None:
         """Take in samples; `buffer` begins with their records."""
 
-    def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
+    def _take_switches(self, buffer: bytearray, end: int, starts: Int32) -> None:
         """Take in the switch records at `starts`."""
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
@@ -263,6 +236,27 @@ class RecordReader:
         self._walking_inflated = False
         inflater.records += self._walked
         del self._inflated[:position]
+
+
+def walked(buffer: bytearray, position: int, end: int, found: FoundRecords) -> int:
+    """Walk from the record at `position` to one that needs a handler or is not whole: where that begins."""
+    if (library := kernels.library()) is not None:
+        columns = np.frombuffer(buffer, np.uint8).ctypes.data, position, end, _EACH_KIND.ctypes.data
+        return int(library.pinprof_perf_walk(*columns, ctypes.byref(found)))
+    samples, switches = found.column("samples"), found.column("switches")
+    while end - position >= 8:
+        kind, _, size = perf.RECORD_HEADER.unpack_from(buffer, position)
+        if not 8 <= size <= end - position or (what := _OF_KIND.get(kind)) is None:
+            break
+        if what == _SAMPLE:
+            samples[found.sample_count] = position
+            found.sample_count += 1
+        elif what == _SWITCH:
+            switches[found.switch_count] = position
+            found.switch_count += 1
+        found.walked += 1
+        position += size
+    return position
 
 
 def _whole_size(buffer: bytearray, position: int, end: int, size: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pinprof.base.columns import ascending
 from pinprof.data import perf_format as perf
 from pinprof.data.gpu_functions import FUNCTIONS, READ_PIECES, Function, plain_name
 from pinprof.data.model import NO_NODE, Bool, Int64, UInt64
@@ -115,7 +116,7 @@ class _Fields:
 def _blank_arguments(fields: _Fields, pid: Int64, called: Called) -> None:
     """What is no argument of the function that was entered, and no size of its batch."""
     address = fields.word(_FUNCTION)
-    for function in np.unique(address).tolist():
+    for function in ascending(address).tolist():
         for process, rows in by_value(pid, np.flatnonzero(address == np.uint64(function))):
             role = called.get((process, function), _NOBODY)
             for argument in set(range(_SIZES - _ARGUMENTS)) - set(role.arguments):

@@ -16,7 +16,7 @@ from typing import Self
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int32, UInt8, UInt64, halves
+from pinprof.base.columns import Bool, Int32, UInt8, UInt64, ascending, distinct, halves
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data import perf_format as perf
 from pinprof.data.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
@@ -55,10 +55,11 @@ class Woken:
         """Those of the program's threads, each once; `samples` are the program's, of its other events."""
         if not self.recorded:
             return self
-        threads = np.unique(samples.tid[samples.pid > 0])
-        pids = np.unique(samples.pid[samples.pid > 0])
+        threads = ascending(samples.tid[samples.pid > 0])
+        pids = ascending(samples.pid[samples.pid > 0])
         if not system_wide:
-            pids = np.union1d(pids, [pid for pid in np.unique(self.samples.pid).tolist() if spaces.has_mappings(pid)])
+            mapped = [pid for pid in ascending(self.samples.pid).tolist() if spaces.has_mappings(pid)]
+            pids = distinct(pids, np.array(mapped, pids.dtype))
         kept = np.isin(self.woken, threads) & (self.woken != self.samples.tid)
         table = self._taken(np.flatnonzero(kept))
         table = table._taken(table._once())

@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import numbered, numbered_pairs, pack, pairs_of
+from pinprof.base.columns import ascending, numbered, numbered_pairs, pack, pairs_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted, format_share
 from pinprof.data.activity import ApiCallTable, Caller
@@ -135,7 +135,7 @@ def settle_samples(found: CallLines, samples: SampleTable, stacks: PythonStacks,
     other = row[(stack != NO_STACK) & (found.line_of[stack] != found.line_of[seen[row]])]
     seen[other], how[other] = found.stack[call[other]], CERTAIN
     open_ = row[found.open[call[row]] & (seen[row] != NO_STACK)]
-    for each in np.unique(seen[open_]).tolist():
+    for each in ascending(seen[open_]).tolist():
         mine = open_[seen[open_] == each]
         seen[mine], how[mine] = stacks.either(each, each), UNDECIDED
 
@@ -192,7 +192,7 @@ def _with_sites(calls: ApiCallTable, stack: Int32, open_: Bool, line_of: Int32, 
         site[unnamed] = sites.setdefault(Caller(UNDECIDED_LINE), len(sites))
     line = line_of[stack]
     number = np.zeros(len(stacks.frames) + 1, np.int32)
-    for frame in np.unique(line[line != _NO_LINE]).tolist():
+    for frame in ascending(line[line != _NO_LINE]).tolist():
         number[frame] = sites.setdefault(_caller(stacks, frame), len(sites))
     return replace(calls, site=np.where(line != _NO_LINE, number[line], site), sites=tuple(sites))
 
@@ -289,7 +289,7 @@ def _decided(calls: ApiCallTable, seen: Int32, line_of: Int32, alike: Int64, len
         if alike[rows[0]] < 0:
             continue
         told, open_ = rows[seen[rows] != NO_STACK], rows[seen[rows] == NO_STACK]
-        for each in np.unique(length[open_]).tolist() if len(told) >= _FEWEST else ():
+        for each in ascending(length[open_]).tolist() if len(told) >= _FEWEST else ():
             telling, wanted = told[length[told] <= each + _LONGER * (each > 0)], open_[length[open_] == each]
             for some, others in _judged_together(calls, line_of[seen], telling, wanted):
                 stack[others] = _like_neighbours(calls, seen, line_of, some, others)
@@ -304,7 +304,7 @@ def _judged_together(calls: ApiCallTable, line: Int32, telling: Int64, wanted: I
         yield telling, wanted
         return
     thread = pack(calls.pid, calls.tid)
-    for each in np.unique(thread[telling]).tolist():
+    for each in ascending(thread[telling]).tolist():
         mine = telling[thread[telling] == each]
         changes = int(np.count_nonzero(np.diff(line[mine])))
         if len(mine) >= max(_FEWEST, _FOR_EACH_CHANGE * changes):

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64
 from pinprof.read.python.likely import CallHabits, Gaps, LookTimes, likely_stacks
@@ -117,7 +118,7 @@ class _Habits:
     def __init__(self, seen: list[tuple[Int64, Matched]]) -> None:
         called = np.concatenate([np.zeros(0, np.int64), *(of[matched.how == CERTAIN] for of, matched in seen)])
         stack = np.concatenate([np.zeros(0, np.int32), *(matched.stack[matched.how == CERTAIN] for _, matched in seen)])
-        self._called = np.unique(called)
+        self._called = ascending(called)
         self._pairs, self._count = np.unique(self._packed(called, stack), return_counts=True)
 
     def _packed(self, called: Int64, stack: Int32) -> Int64:

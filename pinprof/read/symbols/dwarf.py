@@ -27,12 +27,12 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from pinprof.base.columns import UInt8, UInt64
+from pinprof.base.zstd import ZstdDecompressor, ZstdError
 from pinprof.data.model import Dso
 from pinprof.machine import elf_headers
 from pinprof.machine.elf_headers import SectionHeader
 from pinprof.machine.libraries import DWARF
 from pinprof.read.symbols.elf import UNREADABLE, Image, debug_files, open_regular, same_build_id
-from pinprof.read.zstd import ZstdDecompressor, ZstdError
 
 MAX_UNPACKED = 512 << 20
 """Bytes of all compressed sections of one file."""

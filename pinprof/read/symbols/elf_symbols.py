@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from pinprof.base.columns import Table
+from pinprof.base.columns import Table, ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int32, Int64, UInt8, UInt64
 
@@ -127,7 +127,7 @@ class SymbolTable:
         It prefers a symbol with a size, then one that is not weak, global, with fewer leading underscores, and with the
         longest name.
         """
-        rows = np.unique(rows[self._chosen[rows] < 0])
+        rows = ascending(rows[self._chosen[rows] < 0])
         if not rows.size:
             return
         counts = self._counts[rows]

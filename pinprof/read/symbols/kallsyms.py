@@ -1,7 +1,8 @@
 r"""Kernel symbols from a saved `/proc/kallsyms`: plain text, .gz or .xz.
 
 A line is `ADDRESS TYPE NAME` with an optional `\t[MODULE]`; the core kernel's lines are sorted, modules' are not.
-The file has 7 MB and 200,000 lines, so it is parsed as columns and names are decoded only for addresses that hit.
+The file has 7 MB and 200,000 lines, so only what lies around the addresses that are asked for is parsed, as columns,
+and names are decoded only for addresses that hit.
 
 Addresses are looked up over all modules at once. perf first looks up the module by its mapped extent and then the
 symbol inside it, which misnames `[nvidia_uvm]` where its pages lie inside the extent of `[nvidia]`.
@@ -26,6 +27,8 @@ MAX_BYTES = 512 << 20
 _PAGE = 4096
 _LONGEST_FUNCTION = np.uint64(256 << 10)
 """No kernel function is longer; what follows is a gap between sections, not the function's body."""
+_BLOCK = 4096
+"""Bytes of text between two lines whose addresses are read first."""
 _PADDING = 64
 """Zero bytes behind the text, so that eight-byte reads at its end stay inside the buffer."""
 _NO_DIGIT = np.uint64(0xF0F0_F0F0_F0F0_F0F0)
@@ -72,15 +75,101 @@ class Kallsyms:
         return f"[{name}]" if name else "[kernel.kallsyms]"
 
 
-def load_kallsyms(path: Path) -> Kallsyms:
+class KernelText:
+    """The text of a kallsyms, parsed as far as somebody asks for its addresses."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+        module = text.find(b"\t")
+        self._core_end = len(text) if module < 0 else text.rfind(b"\n", 0, module) + 1
+        """Where lines begin that are not sorted, modules'."""
+        self._at = self._first_lines()
+        """Where the blocks of the others begin."""
+        self._address = self._addresses()
+        """Their first addresses; none, or zeros alone, where all blocks have to be parsed to find anything."""
+        self._parsed = np.zeros(len(self._at), np.bool_)
+        """Which blocks the table has."""
+        self._worked = 0
+        """Bytes parsed."""
+        self._table = _NONE
+        self._searched = bool(self._address.any())
+        self.readable = True
+        """Whether any line is one of a kallsyms, or there is none at all."""
+        if not self._searched:
+            self.readable = self.parse()
+
+    @property
+    def hidden(self) -> bool:
+        """Every address is zero: kptr_restrict kept them from whoever saved the file."""
+        return not self._searched and self._table.hidden
+
+    def parse(self) -> bool:
+        """Have a table of the whole text, and whether any line is one; for who has time before addresses are known."""
+        return self._parse(np.ones(len(self._at), np.bool_))
+
+    def around(self, ips: UInt64) -> Kallsyms:
+        """A table that finds for these addresses what one of the whole text finds; it may find less for others."""
+        if self._searched:
+            block = np.maximum(np.searchsorted(self._address, ips, side="right") - 1, 0)
+            # Lines of one address may lie in several blocks, and the end of a symbol in the next one.
+            first = np.maximum(np.searchsorted(self._address, self._address[block]) - 1, 0)
+            edges = np.zeros(len(self._at) + 1, np.int64)
+            np.add.at(edges, first, 1)
+            np.add.at(edges, np.minimum(block + 2, len(self._at)), -1)
+            wanted = self._parsed | (np.cumsum(edges)[:-1] > 0)
+            if (wanted != self._parsed).any():
+                self._parse(wanted)
+        return self._table
+
+    def _parse(self, blocks: Bool) -> bool:
+        """Have a table of these blocks, and whether any line is one; all parses read no more than three such texts."""
+        if self._worked > len(self._text):
+            blocks = np.ones(len(blocks), np.bool_)
+        bounds = [*self._at.tolist(), self._core_end]
+        pieces = [self._text[bounds[block] : bounds[block + 1]] for block in np.flatnonzero(blocks).tolist()]
+        part = b"".join([*pieces, self._text[self._core_end :]])
+        self._worked += len(part)
+        table = parse_kallsyms(part)
+        self._table, self._parsed = _NONE if table is None else table, blocks
+        return table is not None
+
+    def _first_lines(self) -> Int64:
+        """Where blocks of the core kernel's lines begin."""
+        at = [0]
+        while 0 < (following := self._text.find(b"\n", at[-1] + _BLOCK, self._core_end) + 1) < self._core_end:
+            at.append(following)
+        return np.array(at, np.int64)
+
+    def _addresses(self) -> UInt64:
+        """Each block's first address, ascending; none where the lines are not those of a kernel, or not sorted."""
+        digits = 16 if self._text[16:17] == b" " else 8
+        lines = [self._text[at : at + 16].ljust(16) for at in self._at.tolist()]
+        words = np.frombuffer(b"".join(lines), "<u8")
+        address, valid = _hex(words, np.arange(0, len(words), 2), digits, words_apart=1)
+        usable = bool(valid.all() and (address[1:] >= address[:-1]).all())
+        return address if usable else address[:0]
+
+
+_NONE = Kallsyms(
+    text=b"",
+    starts=np.zeros(0, np.uint64),
+    ends=np.zeros(0, np.uint64),
+    name_at=np.zeros(0, np.int64),
+    name_end=np.zeros(0, np.int64),
+    module_end=np.zeros(0, np.int64),
+    hidden=False,
+)
+
+
+def load_kallsyms(path: Path) -> KernelText:
     """Kernel symbols of a saved kallsyms; CaptureError if it cannot be read, FormatError if it is something else."""
     try:
         text = unpacked(path.read_bytes(), MAX_BYTES)
     except (OSError, PackedError) as error:
         remedy = "Give a copy of /proc/kallsyms saved as root on the recording machine with --kallsyms."
         raise unreadable(f"The kernel symbols {path}", error, remedy, "kallsyms") from error
-    table = parse_kallsyms(text)
-    if table is None:
+    symbols = KernelText(text)
+    if not symbols.readable:
         raise FormatError(
             str(path),
             expected="a line `ADDRESS TYPE NAME` as in /proc/kallsyms",
@@ -89,7 +178,7 @@ def load_kallsyms(path: Path) -> Kallsyms:
             remedy="Give a copy of /proc/kallsyms saved as root on the recording machine with --kallsyms.",
             slug="kallsyms",
         )
-    return table
+    return symbols
 
 
 def parse_kallsyms(text: bytes) -> Kallsyms | None:
@@ -135,9 +224,12 @@ def parse_kallsyms(text: bytes) -> Kallsyms | None:
     )
 
 
-def _hex(words: UInt64, at: Int64, digits: int) -> tuple[UInt64, Bool]:
-    """Values of the 8 or 16 hexadecimal digits at each position, and whether all of them are digits."""
-    columns = np.stack([words[at + column] for column in range(0, digits, 8)], axis=1)
+def _hex(words: UInt64, at: Int64, digits: int, words_apart: int = 8) -> tuple[UInt64, Bool]:
+    """Values of the 8 or 16 hexadecimal digits at each position, and whether all of them are digits.
+
+    `words_apart`: how far apart two words lie that have no byte in common.
+    """
+    columns = np.stack([words[at + column * words_apart] for column in range(digits // 8)], axis=1)
     nibbles = _NIBBLE[columns.view(np.uint8)]
     valid = (nibbles.view(np.uint64) & _NO_DIGIT == 0).all(axis=1)
     value = nibbles[:, ::2] << 4 | nibbles[:, 1::2]

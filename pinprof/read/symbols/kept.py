@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
+from pinprof.read.symbols.kallsyms import KernelText, load_kallsyms
 
 if TYPE_CHECKING:
     from pinprof.read.symbols.elf import ElfSymbols
@@ -18,7 +18,7 @@ class KeptSymbols:
     """What was loaded; a file that somebody writes to is another one."""
 
     _files: dict[tuple[Path, tuple[int, ...]], ElfSymbols | None] = field(default_factory=dict)
-    _kernel: tuple[tuple[int, int], Kallsyms] | None = None
+    _kernel: tuple[tuple[int, int], KernelText] | None = None
 
     def elf(self, path: Path, root: Path) -> ElfSymbols | None:
         """As `read_elf`; a file that is mapped under several names is loaded once."""
@@ -32,7 +32,7 @@ class KeptSymbols:
             self._files[key] = read_elf(path, root)
         return self._files[key]
 
-    def kallsyms(self, path: Path) -> Kallsyms:
+    def kallsyms(self, path: Path) -> KernelText:
         """As `load_kallsyms`; links to one file are loaded once."""
         try:
             found = path.stat()

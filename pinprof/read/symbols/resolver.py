@@ -18,7 +18,7 @@ from pinprof.base.numbering import Numbering
 from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.elf import ElfSymbols, own_vdso, read_elf_bytes
-from pinprof.read.symbols.kallsyms import Kallsyms
+from pinprof.read.symbols.kallsyms import KernelText
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.lines import LineResolver
 from pinprof.read.symbols.perf_map import load_perf_map
@@ -61,7 +61,7 @@ class Resolver:
         self._numbered, self._kernel_paths = Numbering[str](), Numbering([CORE_KERNEL])
         self.names = self._numbered.items
         self._kallsyms_path = kallsyms
-        self._kallsyms: Kallsyms | None = None
+        self._kallsyms: KernelText | None = None
         self._symfs = symfs
         self._sealed = sealed
         self._recording = recording
@@ -92,9 +92,10 @@ class Resolver:
             dsos = np.where(names >= 0, table[_at(sealed.kernel_dso, rows)], 0).astype(np.int32)
         open_rows = np.flatnonzero(names < 0)
         if open_rows.size and (kallsyms := self._load_kallsyms()) is not None:
-            rows = kallsyms.find(ips[open_rows])
-            names[open_rows] = self._interned(rows, kallsyms.name)
-            dsos[open_rows] = _per_row(rows, lambda row: self._kernel_paths.number(kallsyms.module(row)), missing=0)
+            found = kallsyms.around(ips[open_rows])
+            rows = found.find(ips[open_rows])
+            names[open_rows] = self._interned(rows, found.name)
+            dsos[open_rows] = _per_row(rows, lambda row: self._kernel_paths.number(found.module(row)), missing=0)
         if self._recording:
             self._kernel_answers.append((ips, names, dsos))
         modules = [Dso(path, "", "module") for path in self._kernel_paths.items[1:]]
@@ -158,7 +159,7 @@ class Resolver:
         """Per row of some table the index of its name, -1 for a row of -1."""
         return _per_row(rows, lambda row: self._numbered.number(name(row)), missing=-1)
 
-    def _load_kallsyms(self) -> Kallsyms | None:
+    def _load_kallsyms(self) -> KernelText | None:
         if self._kallsyms is None and self._kallsyms_path is not None:
             self._kallsyms = self._kept.kallsyms(self._kallsyms_path)
         return self._kallsyms

@@ -19,6 +19,7 @@ import numpy as np
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, LEVELS, Run
 from pinprof.analyze.extent import is_timed, start_ns
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, Event, Int16
 from pinprof.report import rows
@@ -206,7 +207,7 @@ class _Thread:
         """
         table = self.capture.stacks
         nodes = self.capture.samples.stack[self.chosen]
-        callers = np.unique(table.parent[nodes[nodes != NO_NODE]])
+        callers = ascending(table.parent[nodes[nodes != NO_NODE]])
         above = set(callers[callers != NO_NODE].tolist())
         for node in list(above):
             while (node := int(table.parent[node])) != NO_NODE and node not in above:

@@ -118,8 +118,6 @@ def _unroll(capture: Capture, nodes: Int32, names: list[str], marked: Bool) -> t
         depth += alive
         current = np.where(alive, table.parent[current], NO_NODE)
     rows = np.stack(frames[::-1], axis=1)
-    texts = [
-        ";".join([names[frame] for frame in row[-max(length, 1) :]])
-        for row, length in zip(rows.tolist(), depth.tolist(), strict=True)
-    ]
-    return texts, [bool(flag) for flag in np.any(marked[rows], axis=1)]
+    spelled = np.array(names, object)[rows].tolist()
+    texts = [";".join(row[-length:]) for row, length in zip(spelled, np.maximum(depth, 1).tolist(), strict=True)]
+    return texts, np.any(marked[rows], axis=1).tolist()

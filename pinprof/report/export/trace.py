@@ -18,7 +18,7 @@ import numpy as np
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, Run
 from pinprof.analyze.extent import is_timed, start_ns
-from pinprof.base.columns import in_order
+from pinprof.base.columns import ascending, in_order
 from pinprof.base.errors import UsageError
 from pinprof.data.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
 from pinprof.data.model import NO_NODE, Capture, Int16, Int64
@@ -168,7 +168,7 @@ def _gpu_work(activity: Activity, begin: int) -> Iterator[Json]:
     ops = ops.take(in_order(ops.start_ns))
     for start, end in zip(activity.windows.start_ns.tolist(), activity.windows.end_ns.tolist(), strict=True):
         yield _slice("GPU work recorded", "gpu_window", (_GPU_PIDS, _WINDOW_TID), (start - begin, end - start))
-    for device in np.unique(ops.device).tolist():
+    for device in ascending(ops.device).tolist():
         name = {"name": f"GPU {device}" if device >= 0 else "GPU"}
         yield {"ph": "M", "name": "process_name", "pid": _GPU_PIDS + device, "tid": 0, "args": name}
         for tid, shown in ((_MIGRATION_TID, "unified memory migrations"), (_FAULT_TID, "GPU page faults")):
@@ -277,7 +277,7 @@ def _counters(capture: Capture, leaf: Int16, event: int, begin: int) -> Iterator
     levels = sorted(set(level_of))
     level = np.array([levels.index(name) for name in level_of])[leaf]
     name = f"{capture.events[event].name} ({capture.events[event].unit})"
-    for pid in np.unique(samples.pid[samples.event == event]).tolist():
+    for pid in ascending(samples.pid[samples.event == event]).tolist():
         chosen = np.flatnonzero((samples.event == event) & (samples.pid == pid))
         counted, width, zero = _histogram(samples.time_ns[chosen], level[chosen], samples.weight[chosen], len(levels))
         shown = np.flatnonzero(counted.any(axis=0)).tolist()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pinprof.base import columns as made
 from pinprof.base.columns import (
     PairIndex,
+    ascending,
     changes,
     distinct,
     extent,
@@ -56,6 +57,11 @@ def test_an_index_of_one_process_is_one_of_any(process: int, numbers: list[int],
     rows = [numbers.index(number) if number in numbers else -1 for number in others]
     assert index.find(*columns([(process, number) for number in others])).tolist() == rows
     assert index.find(*columns([(process ^ 1, number) for number in others])).tolist() == [-1] * len(others)
+
+
+@given(st.lists(st.integers(-3, 3)))
+def test_ascending_numbers_are_each_there_once(numbers: list[int]) -> None:
+    assert ascending(np.array(numbers, np.int16)).tolist() == sorted(set(numbers))
 
 
 @given(st.lists(st.lists(st.integers(-2, 2))))

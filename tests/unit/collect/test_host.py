@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import getpass
-import gzip
 import json
 import os
 import platform
@@ -12,16 +11,23 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.base.zstd import ZstdDecompressor
 from pinprof.collect import counters, host, kallsyms, permission
 from pinprof.doctor import machine
 from pinprof.machine.whereabouts import Whereabouts
+from pinprof.streams.store import KALLSYMS
 
 SMI = """#!/bin/sh
 case "$1" in
+--version) printf 'DRIVER version      : 580.159.04\\nCUDA Version        : 13.0\\n';;
 --query-gpu*) echo 'NVIDIA H200, 143771, 580.159.04, 00000000:1B:00.0, 5, 5, 16, 16, Enabled'
               echo 'NVIDIA H200, [N/A], 580.159.04, 00000000:1C:00.0, 1, 5, 8, 16, [N/A]';;
-*) echo '| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: 13.0  |';;
+*) echo asked for the table;;
 esac
+"""
+OLD_SMI = """#!/bin/sh
+test "$1" = --version && exit 2
+echo '| NVIDIA-SMI 470.82.01   Driver Version: 470.82.01   CUDA Version: 11.4  |'
 """
 
 
@@ -58,6 +64,12 @@ def test_gpus_come_with_link_and_memory_and_unknown_stays_unknown() -> None:
 
 
 @pytest.mark.usefixtures("nvidia_smi")
+def test_drivers_that_say_no_version_are_asked_for_the_table(tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(OLD_SMI)
+    assert host.cuda_driver() == "11.4"
+
+
+@pytest.mark.usefixtures("nvidia_smi")
 def test_a_card_with_fewer_lanes_than_it_has_is_a_warning() -> None:
     link = machine._link()
     assert link.state == "warning"
@@ -87,9 +99,10 @@ def test_kernel_symbols_are_saved_the_same_way_each_time(tmp_path: Path) -> None
         assert "kptr_restrict" in kallsyms.save(tmp_path)
         pytest.skip("this kernel hides its addresses")
     assert kallsyms.save(tmp_path) == ""
-    first = (tmp_path / "kallsyms.gz").read_bytes()
-    assert b" T schedule\n" in gzip.decompress(first)
-    assert first[4:8] == bytes(4), "no time in the header"
+    first = (tmp_path / KALLSYMS).read_bytes()
+    assert b" T schedule\n" in ZstdDecompressor().decompress(first)
+    assert kallsyms.save(tmp_path) == ""
+    assert (tmp_path / KALLSYMS).read_bytes() == first
 
 
 def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,4 +111,4 @@ def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(kallsyms, "SOURCE", zeros)
     monkeypatch.setattr(permission, "here", Whereabouts)
     assert "sysctl kernel.kptr_restrict=0" in kallsyms.save(tmp_path)
-    assert not (tmp_path / "kallsyms.gz").exists()
+    assert not (tmp_path / KALLSYMS).exists()

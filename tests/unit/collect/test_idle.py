@@ -93,6 +93,12 @@ def test_what_is_needed_is_finished_and_what_is_only_wanted_is_not(machine: Fake
     assert machine.taken == ["a", "b"]
 
 
+def test_what_is_wanted_is_made_for_as_long_as_others_are_waited_for(machine: FakeMachine) -> None:
+    work = Preparation(map(machine.step, "ab"), map(machine.step, "cdef"))
+    work.finish(lambda: machine.taken[-1] != "d")
+    assert machine.taken == ["a", "b", "c", "d"]
+
+
 def test_nothing_left_is_never_due(machine: FakeMachine) -> None:
     work = Preparation([machine.step("a")])
     assert work.due_s() <= 1

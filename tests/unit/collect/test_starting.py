@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import signal
 import subprocess
@@ -12,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.base.zstd import ZstdDecompressor
 from pinprof.collect import kallsyms, own_processes
 from pinprof.collect.recorder import Recorder
+from pinprof.streams.store import KALLSYMS
 
 
 def test_a_forked_recorder_finds_what_a_new_program_finds(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_the_kernels_symbols_are_copied_beside(fork: bool, tmp_path: Path, monke
     copying = kallsyms.Copying(tmp_path, tmp_path / "log", fork=fork)
     assert copying.note() == ""
     copying.end()
-    assert gzip.decompress((tmp_path / "kallsyms.gz").read_bytes()) == source.read_bytes()
+    assert ZstdDecompressor().decompress((tmp_path / KALLSYMS).read_bytes()) == source.read_bytes()
     assert not any(thread.name == "pinprof-kallsyms" for thread in threading.enumerate())
 
 

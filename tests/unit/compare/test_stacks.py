@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.analyze import attribute
+from pinprof.analyze.attribution.attribute import attribute
 from pinprof.compare.stacks import compared_stacks, event_stacks, unmatched
 from pinprof.data.model import KERNEL, NO_NODE, USER
 from tests.support.command import pinprof

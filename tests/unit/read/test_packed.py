@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -155,7 +156,7 @@ def test_compression_that_asks_for_too_much_memory_is_refused() -> None:
 def test_kernel_symbols_may_be_compressed(suffix: str, tmp_path: Path) -> None:
     text = b"ffffffff81000000 T _text\nffffffff81000100 T do_work\nffffffff81000200 T after\n"
     symbols = load_kallsyms(written(tmp_path, "kallsyms", PACKERS[suffix](text)))
-    assert symbols is not None
+    assert len(symbols.around(np.array([0xFFFFFFFF81000100], np.uint64))) == 3
 
 
 @given(st.sampled_from(sorted(PACKERS)), st.binary(max_size=300), st.integers(0, 400), st.integers(0, 255))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.groups import add_at
-from pinprof.base.columns import slices
+from pinprof.base.columns import ascending, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Int16, Int32, Int64, UInt8
 from pinprof.report.flame import FlameData
@@ -62,7 +62,7 @@ def _hot_tree(data: FlameData, event: int, parent: Int32, ends: Int32) -> HotTre
     hot = np.flatnonzero(total >= max(1, SMALLEST_SHARE * whole)).astype(np.int32)
     hot = hot[np.lexsort((hot, -total[hot], data.depth[hot]))]
     best, most = np.full(len(hot) + 1, NO_CAUSE, np.int16), np.zeros(len(hot) + 1, np.int64)
-    for present in np.unique(data.cause[counted]).tolist():
+    for present in ascending(data.cause[counted]).tolist():
         sums = running(present)
         here = np.concatenate([sums[-1:], sums[ends[hot]] - sums[hot]])
         better = here > most

@@ -10,6 +10,7 @@ import numpy as np
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.analyze.allocations.levels import StepFunction, of_kinds
 from pinprof.analyze.allocations.results import HOST_KINDS, Allocations
+from pinprof.base.columns import ascending
 from pinprof.data.activity import GpuOpTable, GpuWindowTable, OpKind, PageFaultTable
 from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import Int32, Int64
@@ -36,7 +37,7 @@ def gpu_lanes(operations: GpuOpTable, start: int, names: Numbered[str], styles: 
     """
     kernel_names = np.array([*(names.add(name) for name in operations.names), names.add("kernel")], np.int32)
     working = operations.kind != OpKind.SYNC
-    for device in np.unique(operations.device[working]).tolist():
+    for device in ascending(operations.device[working]).tolist():
         mine = np.flatnonzero(working & (operations.device == device))
         kind = operations.kind[mine]
         heading = f"GPU {device}" if device >= 0 else "GPU"
@@ -105,7 +106,7 @@ def window_lanes(windows: GpuWindowTable, start: int, names: Numbered[str], styl
 
 def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> Iterator[Lane]:
     """A lane for each GPU whose faults were recorded."""
-    for device in np.unique(faults.device).tolist():
+    for device in ascending(faults.device).tolist():
         if device < 0:
             continue
         part = faults.take(faults.device == device)

@@ -14,7 +14,7 @@ from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.extent import is_timed, timed_span
 from pinprof.analyze.groups import group
-from pinprof.base.columns import put_together, slices, taken
+from pinprof.base.columns import ascending, put_together, slices, taken
 from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import Capture, Int32
 from pinprof.report.flame_tables import Numbered
@@ -119,7 +119,7 @@ def _before_ns(analysis: Run, start: int) -> int | None:
 
 def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
     """The lanes with the names that their intervals have left: one that stands for several has none."""
-    used = np.unique(np.concatenate([np.zeros(0, np.int32), *(lane.spans.name for lane in lanes)]))
+    used = ascending(np.concatenate([np.zeros(0, np.int32), *(lane.spans.name for lane in lanes)]))
     used = used[used >= 0]
     place = np.full(len(names) + 1, MERGED, np.int32)
     place[used] = np.arange(len(used))
@@ -278,7 +278,7 @@ def _wait_lanes(
     if not spans.any():
         return
     waiting, begun = spans[samples.event] & (samples.weight > 0), samples.begun
-    leaves = np.unique(analysis.attribution.leaf[waiting]).tolist()
+    leaves = ascending(analysis.attribution.leaf[waiting]).tolist()
     look, text = np.zeros(len(CATEGORIES), np.int32), np.zeros(len(CATEGORIES), np.int32)
     for leaf in leaves:
         row = CATEGORIES[leaf]

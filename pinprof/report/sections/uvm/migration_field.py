@@ -8,6 +8,7 @@ from pinprof.analyze.activity.results import BlockTable
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import union
+from pinprof.base.columns import ascending
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import GpuOpTable, MigrationCause, OpKind, PageFaultTable
 from pinprof.data.model import Capture, Int32, Int64, UInt8, UInt64
@@ -90,7 +91,7 @@ def migration_field(capture: Capture, table: BlockTable | None = None) -> Migrat
         return None
     start, end, kernels = _extent(operations, moved)
     first, last = moved.address >> _BLOCK_BITS, (moved.address + moved.size_bytes.astype(np.uint64)) >> _BLOCK_BITS
-    blocks = np.unique(np.concatenate([first, np.maximum(first, last - (last > first))]))
+    blocks = ascending(np.concatenate([first, np.maximum(first, last - (last > first))]))
     place, extent = _places(blocks, moved.address), len(blocks) << _BLOCK_BITS
     # The table is ordered by start, and so are these: rows stay the same.
     spans = Spans.single(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
-import pickle
-from collections import Counter
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,10 @@ from pinprof import read
 from pinprof.analyze import analyze
 from pinprof.base import columns
 from pinprof.base.columns import uniform
+from pinprof.base.errors import CaptureError
 from pinprof.data.model import Capture
-from pinprof.read.perf import chunk, stream, workers
-from pinprof.read.perf.samples import RawSamples
+from pinprof.read.perf import chunk, kernels, stream, workers
+from pinprof.read.perf.samples import FilePart
 from pinprof.report.export.plain import write_folded
 from pinprof.report.gather import build
 from tests.support import perf_file as pf
@@ -33,26 +34,11 @@ def folded(capture: Capture) -> str:
     return lines.getvalue()
 
 
-def no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Chunks are handed to processes that end at once."""
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few samples there are, two threads reduce them."""
+    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
     monkeypatch.setattr(workers, "_WORTH_IT", 0)
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(workers.sys, "executable", "/bin/true")
-
-
-@pytest.mark.slow
-def test_workers_that_do_not_answer_are_ended_and_change_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = read.read(DATA / CAPTURES[0])
-    deaf = tmp_path / "deaf"
-    deaf.write_text("#!/bin/sh\nexec sleep 600\n")
-    deaf.chmod(0o700)
-    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
-    no_process_starts(monkeypatch)
-    monkeypatch.setattr(workers.sys, "executable", str(deaf))
-    monkeypatch.setattr(workers, "PATIENCE_S", 0.05)
-    assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
 
 
 @pytest.mark.slow
@@ -69,9 +55,8 @@ def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", CAPTURES)
 def test_reducers_that_forget_their_chains_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
-    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    in_threads(monkeypatch)
     monkeypatch.setattr(chunk, "_REMEMBERED", 0)
-    no_process_starts(monkeypatch)
     assert folded(read.read(DATA / name)) == folded(whole)
 
 
@@ -107,19 +92,13 @@ def test_a_reducer_tells_of_each_chain_once(monkeypatch: pytest.MonkeyPatch, tmp
         told.append(reduced(reducer, records))
         return told[-1]
 
-    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    in_threads(monkeypatch)
     monkeypatch.setattr(chunk.Reducer, "reduced", noted)
-    no_process_starts(monkeypatch)
     assert len(read.read(path).samples) == 5000
-    assert [len(answer.chains.length) for answer in told] == [1] + [0] * (len(told) - 1)
     assert len(told) > 2
-
-
-def test_columns_of_one_value_stay_so_on_the_way_from_a_process() -> None:
-    table = RawSamples.of(3, tid=[1, 2, 3], pid=uniform(7, 3, np.int32))
-    again = pickle.loads(pickle.dumps(table))
-    assert (again.tid.tolist(), again.pid.tolist()) == ([1, 2, 3], [7, 7, 7])
-    assert again.pid.strides == (0,)
+    for number in {answer.reducer for answer in told}:
+        lengths = [len(answer.chains.length) for answer in told if answer.reducer == number]
+        assert lengths == [1] + [0] * (len(lengths) - 1)
 
 
 def test_weights_of_one_event_take_no_memory(tmp_path: Path) -> None:
@@ -131,40 +110,68 @@ def test_weights_of_one_event_take_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
-def test_other_processes_reduce_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_reduce_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
-    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
-    monkeypatch.setattr(workers, "_WORTH_IT", 0)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
-    started = Counter[str]()
-    reduced = workers._Worker.reduced
+    in_threads(monkeypatch)
+    began, begin = [], workers._Threads.begin
 
-    def counted(worker: workers._Worker, chunk: workers.Chunk) -> workers.Reduced:
-        answer = reduced(worker, chunk)
-        started["answers"] += 1
-        return answer
+    def counted(threads: workers._Threads, part: chunk.Chunk) -> workers.Pending:
+        began.append(part)
+        return begin(threads, part)
 
-    monkeypatch.setattr(workers._Worker, "reduced", counted)
-    assert folded(read.read(DATA / name)) == folded(whole)
-    assert started["answers"]
+    monkeypatch.setattr(workers._Threads, "begin", counted)
+    pieces = read.read(DATA / name)
+    assert folded(pieces) == folded(whole)
+    assert build(analyze(pieces), "json").to_json() == build(analyze(whole), "json").to_json()
+    assert len(began) > 2
+
+
+@pytest.mark.parametrize("possible", [0, 1])
+def test_where_no_more_threads_can_be_started_fewer_read(
+    possible: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec, path, started = pf.Spec(), tmp_path / "perf.data", []
+    path.write_bytes(pf.file_mode([spec], pf.mmap2(spec, *pf.MAPPED) + pf.sample(spec) * 5000))
+    in_threads(monkeypatch)
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if len(started) == possible:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    assert len(read.read(path).samples) == 5000
+    assert len(started) == possible
+
+
+def test_what_fails_in_a_thread_fails_the_reading_and_leaves_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    spec, path = pf.Spec(), tmp_path / "perf.data"
+    path.write_bytes(pf.file_mode([spec], pf.mmap2(spec, *pf.MAPPED) + pf.sample(spec) * 5000))
+    in_threads(monkeypatch)
+
+    def shorter(part: FilePart, file: int) -> bytes:
+        raise OSError(errno.EIO, "it became shorter while it was read")
+
+    monkeypatch.setattr(FilePart, "read", shorter)
+    before = threading.active_count()
+    with pytest.raises(CaptureError, match="shorter"):
+        read.read(path)
+    assert threading.active_count() == before
 
 
 @pytest.mark.slow
-def test_modules_in_the_current_directory_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("numpy", "pickle", "pinprof"):
-        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workers, "_WORTH_IT", 0)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
-    read.read(DATA / CAPTURES[0])
-    assert not (tmp_path / "imported").exists()
-
-
-@pytest.mark.slow
-def test_chunks_of_a_process_that_ends_are_reduced_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = read.read(DATA / CAPTURES[0])
-    no_process_starts(monkeypatch)
-    assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
+@pytest.mark.parametrize("name", CAPTURES)
+def test_without_the_library_the_same_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read.read(DATA / name)
+    in_threads(monkeypatch)
+    monkeypatch.setattr(kernels, "library", lambda: None)
+    alone = read.read(DATA / name)
+    assert folded(alone) == folded(whole)
+    assert build(analyze(alone), "json").to_json() == build(analyze(whole), "json").to_json()
 
 
 @pytest.mark.parametrize("least_rows", [1, 1 << 30])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pinprof.base.columns import GrowingColumn
 from pinprof.data.model import NO_NODE, Dso, Int32, UInt64
-from pinprof.read.perf import sequences
+from pinprof.read.perf import kernels
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, Spells
 from pinprof.read.perf.records import CommRecord, MapRecord
@@ -63,15 +63,15 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Res
     return build_from(np.concatenate([flat[:0], *parts]), length[rows], version[rows], Names())
 
 
-def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> ResolvedStacks:
-    """Stacks of samples whose chains lie end to end, gathered from two reducers' chunks of three samples."""
+def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver, several: int = 2) -> ResolvedStacks:
+    """Stacks of samples whose chains lie end to end, gathered from several reducers' chunks of three samples."""
     known, gatherer, numbers = spaces(), ChainGatherer(), [np.zeros(0, np.int32)]
-    reducers = [(ChainGatherer(), GrowingColumn(np.int32)) for _ in range(2)]
+    reducers = [(ChainGatherer(), GrowingColumn(np.int32)) for _ in range(several)]
     ends = np.append(0, np.cumsum(length))
     for first in range(0, len(length), 3):
         last = min(first + 3, len(length))
         entries = ADDRESSES[flat[ends[first] : ends[last]]]
-        reducer, told = reducers[first % 2]
+        reducer, told = reducers[first % several]
         before = len(reducer)
         chain = reducer.numbers_of(entries, length[first:last], version[first:last], known)
         told.extend(gatherer.add(reducer.since(before)))
@@ -106,7 +106,7 @@ def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them:
 
 
 def test_chains_that_meet_in_the_hash_are_still_told_apart(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(sequences, "_factors", lambda count: np.zeros(count, np.uint64))
+    monkeypatch.setattr(kernels, "factor", lambda: 0)
     chains = [[0], [2], [0], [4], [2], [0, 2], [2, 0]]
     built = build(chains, [1] * len(chains), list(range(len(chains))))
     table = built.table
@@ -114,6 +114,21 @@ def test_chains_that_meet_in_the_hash_are_still_told_apart(monkeypatch) -> None:
         names = [table.frames.symbol[int(table.frame[above])] for above in table.chain(node)]
         assert names == [expected(address, 1) for address in chain]
     assert len(table) == 5
+
+
+@pytest.mark.slow
+@examples(50)
+@given(st.lists(CHAIN, min_size=1, max_size=30))
+def test_whoever_reduces_the_stacks_come_in_one_order(chains: list[list[int]]) -> None:
+    length = np.array([len(chain) for chain in chains], np.int32)
+    flat = np.array([address for chain in chains for address in chain], np.int32)
+    version = np.ones(len(chains), np.int32)
+    told = []
+    for several in (1, 2, 4):
+        built = build_from(flat, length, version, Names(), several)
+        table = built.table
+        told.append((table.frames.function, *(column.tolist() for column in (table.parent, table.frame, built.node))))
+    assert told[0] == told[1] == told[2]
 
 
 def test_samples_without_chain_have_no_node() -> None:

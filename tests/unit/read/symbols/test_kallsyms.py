@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.base.errors import CaptureError, FormatError, PinprofError
-from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms, parse_kallsyms
+from pinprof.read.symbols import kallsyms
+from pinprof.read.symbols.kallsyms import Kallsyms, KernelText, load_kallsyms, parse_kallsyms
 from tests.support.work import calls
 
 PROC = Path("/proc/kallsyms")
@@ -77,6 +78,12 @@ def test_hidden_addresses_are_recognised() -> None:
     assert len(table) == 0
     assert not parsed(OVERLAPPING).hidden
     assert not parsed(b"").hidden
+    assert KernelText(b"0000000000000000 T _stext\n" * 1000).hidden
+    per_processor = b"0000000000000000 A per_processor\n" * 1000
+    symbols = KernelText(per_processor + kernel(1000))
+    assert not symbols.hidden
+    assert named(symbols.around(np.array([8], np.uint64)), 8) is None
+    assert not symbols.hidden
 
 
 def test_32_bit_kernels_are_read() -> None:
@@ -106,8 +113,57 @@ def test_every_start_has_the_name_a_line_by_line_reader_finds(entries: list[tupl
     assert (table.ends[:-1] <= table.starts[1:]).all()
 
 
+@pytest.mark.slow
+@given(st.lists(lines, max_size=60), st.lists(lines, max_size=5), st.integers(1, 200), st.data())
+def test_what_lies_around_addresses_names_them_as_the_whole_text_does(
+    core: list[tuple[int, str, str, str]], modules: list[tuple[int, str, str, str]], block: int, data: st.DataObject
+) -> None:
+    core = sorted(((address, kind, name, "") for address, kind, name, _ in core), key=lambda line: line[0])
+    entries = [*core, *((address, kind, name, module or "\t[bpf]") for address, kind, name, module in modules)]
+    text = "".join(f"{address:016x} {kind} {name}{module}\n" for address, kind, name, module in entries).encode()
+    near = st.sampled_from([0, *(line[0] for line in entries)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kallsyms, "_BLOCK", block)
+        symbols, whole = KernelText(text), parsed(text)
+        for _ in range(2):
+            ips = [(data.draw(near) + data.draw(st.integers(-20, 300_000))) % 2**64 for _ in range(4)]
+            found = symbols.around(np.array(ips, np.uint64))
+            assert [named(found, ip) for ip in ips] == [named(whole, ip) for ip in ips]
+
+
+def kernel(lines: int) -> bytes:
+    """A kernel's text of so many lines."""
+    return b"".join(b"%016x t function_%d\n" % (0xFFFFFFFF81000000 + 64 * number, number) for number in range(lines))
+
+
+def test_of_a_kernels_text_only_what_lies_around_addresses_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    monkeypatch.setattr(kallsyms, "parse_kallsyms", lambda text: (read.append(len(text)), parse_kallsyms(text))[1])
+    symbols = KernelText(text := kernel(20_000))
+    for times in range(3):
+        found = symbols.around(np.array([0xFFFFFFFF81000000 + 64 * 7_000 + times], np.uint64))
+        assert named(found, 0xFFFFFFFF81000000 + 64 * 7_000 + times) == ("function_7000", "[kernel.kallsyms]")
+    assert len(read) == 1
+    assert read[0] < len(text) / 50
+    for number in range(0, 20_000, 50):
+        symbols.around(np.array([0xFFFFFFFF81000000 + 64 * number], np.uint64))
+    assert sum(read) < 3 * len(text)
+    prepared = KernelText(text)
+    assert prepared.parse()
+    read.clear()
+    prepared.around(np.array([0xFFFFFFFF81000000], np.uint64))
+    assert read == []
+
+
+def test_lines_that_are_not_sorted_are_all_parsed() -> None:
+    text = b"".join(reversed(kernel(5_000).splitlines(keepends=True)))
+    ip = 0xFFFFFFFF81000000 + 64 * 3_000
+    assert named(KernelText(text).around(np.array([ip], np.uint64)), ip) == ("function_3000", "[kernel.kallsyms]")
+
+
 @given(st.binary(max_size=400) | st.text("0123456789abcdef tT[]\t\n_x", max_size=400).map(str.encode))
 def test_any_bytes_parse_or_are_refused(text: bytes) -> None:
+    assert KernelText(text).around(np.array([1], np.uint64)) is not None
     table = parse_kallsyms(text)
     if table is not None:
         for row in table.find(np.array([0, 1, 2**63, 2**64 - 1], np.uint64)).tolist():
@@ -133,7 +189,8 @@ def test_this_kernel_parses_without_a_step_per_line_and_as_a_line_by_line_reader
 def test_compressed_files_read_like_plain_ones(compress: type[bytes], tmp_path: Path) -> None:
     path = tmp_path / "kallsyms"
     path.write_bytes(compress(OVERLAPPING))
-    assert named(load_kallsyms(path), 0xFFFFFFFF81000100) == ("do_fault", "[kernel.kallsyms]")
+    table = load_kallsyms(path).around(np.array([0xFFFFFFFF81000100], np.uint64))
+    assert named(table, 0xFFFFFFFF81000100) == ("do_fault", "[kernel.kallsyms]")
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress], ids=["gz", "xz"])
@@ -160,7 +217,8 @@ def test_any_file_loads_or_is_a_pinprof_error(
     path = tmp_path_factory.getbasetemp() / "kallsyms-any"
     path.write_bytes(magic + body)
     try:
-        table = load_kallsyms(path)
+        symbols = load_kallsyms(path)
     except PinprofError:
         return
-    assert len(table.find(np.array([2**63], np.uint64))) == 1
+    there = np.array([2**63], np.uint64)
+    assert len(symbols.around(there).find(there)) == 1

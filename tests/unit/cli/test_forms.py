@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.base.errors import UsageError
-from pinprof.cli import diff, pipeline, report, trial
+from pinprof.cli import diff, forms, report, trial
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ from pinprof.cli import diff, pipeline, report, trial
 )
 def test_the_ending_of_the_output_names_its_form(output: str | None, form: str) -> None:
     path = None if output is None else Path(output)
-    assert pipeline.form_of(path, diff.FORMATS) == form
+    assert forms.form_of(path, diff.FORMATS) == form
 
 
 def test_the_longest_ending_counts() -> None:
-    assert pipeline.form_of(Path("a.trace.json.gz"), report.FORMATS, "html") == "trace"
-    assert pipeline.form_of(Path("a"), report.FORMATS, "html") == "html"
+    assert forms.form_of(Path("a.trace.json.gz"), report.FORMATS, "html") == "trace"
+    assert forms.form_of(Path("a"), report.FORMATS, "html") == "html"
 
 
 @pytest.mark.parametrize(("output", "ending"), [("a.pdf", ".pdf"), ("a.folded", ".folded")])
@@ -40,4 +40,4 @@ def test_an_ending_of_other_files_is_refused(output: str, ending: str) -> None:
     with pytest.raises(
         UsageError, match=f"{output}: this command writes no {ending} file. End its name in one of .txt"
     ):
-        pipeline.form_of(Path(output), trial.FORMATS)
+        forms.form_of(Path(output), trial.FORMATS)
