@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-import numpy as np
-
 from pinprof.analyze.evidence import SHARE_ERROR
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_count, format_counted, format_ns, format_share
@@ -116,10 +114,12 @@ def _stacks(capture: Capture) -> Iterator[Gap]:
 
 def _switches(capture: Capture) -> Iterator[Gap]:
     """Recording waits keeps a thread at each switch: no wait has that time, but samples of CPU time do."""
-    losses, samples = capture.losses, capture.samples
+    losses, times = capture.losses, capture.samples.time_ns
+    if not losses.paused_ns and not losses.switching_ns:
+        return
     clocks = [place for place, event in enumerate(capture.events) if event.clocks]
-    spent = max((int(samples.weight[samples.event == place].sum()) for place in clocks), default=0)
-    whole = int(np.ptp(samples.time_ns)) if len(samples) else 0
+    spent = max((int(capture.weight_at[place].sum()) for place in clocks), default=0)
+    whole = int(times[-1] - times[0]) if len(times) else 0
     if losses.paused_ns > LEAST * whole > 0:
         sampled = format_share(max(whole - losses.paused_ns, 0), whole)
         yield Gap(

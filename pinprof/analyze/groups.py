@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import fitting, slices, uniform
+from pinprof.base.columns import extent, fitting, in_parts, looked_up, slices, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
 
@@ -99,8 +99,7 @@ def group(*columns: NDArray[np.integer]) -> Groups:
         if len(distinct) < cells:
             place = np.zeros(cells, code.dtype)
             place[distinct] = np.arange(len(distinct))
-            for part in slices(len(code)):
-                of[part] = place[code[part]]
+            of = looked_up(place, code)
     else:
         distinct, of, count = np.unique(code, return_inverse=True, return_counts=True)
         of = of.reshape(-1)
@@ -120,23 +119,25 @@ def codes(*columns: NDArray[np.integer]) -> NDArray[np.signedinteger]:
 
 def _extents(columns: Sequence[NDArray[np.integer]]) -> tuple[list[int], list[int]]:
     """Per column its least value, and how many there are from that to its greatest."""
-    lowest = [int(column.min(initial=column[0])) if len(column) else 0 for column in columns]
-    return lowest, [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
+    ends = [extent(column) for column in columns]
+    return [low for low, _ in ends], [high - low + 1 for low, high in ends]
 
 
 def _code(
     columns: Sequence[NDArray[np.integer]], lowest: Sequence[int], sizes: Sequence[int]
 ) -> NDArray[np.signedinteger]:
     """Per row its place in a table of all combinations. There may be millions of rows: one array of them is enough."""
-    code = np.zeros(len(columns[0]), fitting(0, math.prod(sizes)))
-    for part in slices(len(code), *columns):
+
+    def places(part: slice) -> Int64:
         cell = np.zeros(part.stop - part.start, np.int64)
         for column, low, size in zip(columns, lowest, sizes, strict=True):
             if size > 1:
                 cell *= size
                 cell += column[part].astype(np.int64, copy=False) - low
-        code[part] = cell
-    return code
+        return cell
+
+    rows = len(columns[0])
+    return in_parts(places, rows, fitting(0, math.prod(sizes)), *columns)
 
 
 def add_at(total: Int64, index: NDArray[np.integer], values: NDArray[np.integer] | Bool) -> None:

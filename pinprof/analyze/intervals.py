@@ -8,14 +8,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from pinprof.base.columns import is_uniform, slices, uniform
+from pinprof.base.columns import in_parts, is_uniform, slices, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64
 
 BATCH_ROWS = 1 << 20
 """About how many rows an expansion of intervals holds at a time."""
-
-_PIECE_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,10 @@ class Intervals:
 
     def covered(self, start: Int64, end: Int64) -> Int64:
         """For each [start, end), how much of it lies in the set; nothing of an interval that ends before it starts."""
-        return self._before(np.maximum(start, end)) - self._before(start)
+        return in_parts(
+            lambda part: self._before(np.maximum(start[part], end[part])) - self._before(start[part]),
+            len(start), np.int64, start, end,
+        )  # fmt: skip
 
     def contains(self, instant: Int64) -> Bool:
         """For each instant, whether it lies in the set."""
@@ -91,8 +92,7 @@ def union_where(mask: Bool, start: Int64, end: Int64, longer_ns: int = 0) -> Int
     if not longer_ns and mask.all() and _are_apart(start, end):
         return Intervals(start, end)
     pieces = [
-        union(start[part][mask[part]], end[part][mask[part]] + longer_ns)
-        for part in (slice(first, first + _PIECE_ROWS) for first in range(0, len(mask), _PIECE_ROWS))
+        union(start[part][mask[part]], end[part][mask[part]] + longer_ns) for part in slices(len(mask), start, end)
     ]
     return any_of(pieces)
 

@@ -73,7 +73,7 @@ def during(whole: Attributed, times: Intervals) -> Attributed:
         # A sample on a processor stands for the time before it.
         before = np.where(clocks[part], samples.weight[part] // 2, 0)
         chosen[part] = times.contains(samples.time_ns[part] - before)
-    kept = np.flatnonzero(chosen) if row is None else row[chosen]
+    kept = chosen if row is None else row[chosen]
     return whole.with_samples(replace(capture, samples=samples.take(chosen)), attribution.of_samples(kept))
 
 

@@ -10,7 +10,7 @@ only what somebody looks at takes memory, and that can be given back (`Table.unl
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, fields, replace
 from typing import Any, BinaryIO, Self, TypeVar
@@ -42,7 +42,7 @@ _DTYPES: dict[str, Any] = {
 _TIMES = ("time_ns", "start_ns", "end_ns", "lived_ns")
 _AT_ONCE = 1 << 16
 """Rows that are worked on in one go."""
-LONG_ROWS = 8_000_000
+LONG_ROWS = 2_000_000
 """From here on a column is written to a file."""
 ROWS_AT_ONCE = 1 << 20
 """Rows that are moved in one go."""
@@ -111,12 +111,23 @@ class Table:
         return replace(self, **{name: column + offset_ns for name, column in self.times().items()})
 
 
+def unload(*columns: Any) -> None:
+    """Give back the memory of columns that lie in files; what is none is left alone."""
+    for column in columns:
+        _unload(column)
+
+
 def _unload(column: Any) -> None:
+    if (mapped := _file_of(column)) is not None:
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _file_of(column: Any) -> mmap.mmap | None:
+    """The file in which a column lies, if it does."""
     base = column
     while isinstance(base, np.ndarray):
         base = base.base
-    if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
-        base.obj.madvise(mmap.MADV_DONTNEED)
+    return base.obj if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap) else None
 
 
 def _columns(table: type[Table]) -> Mapping[str, Any]:
@@ -139,7 +150,10 @@ def _joined(columns: Sequence[Any]) -> Any:
     if any(column is None for column in columns):
         return None
     filled = [column for column in columns if len(column)]
-    return filled[0] if len(filled) == 1 else np.concatenate(columns)
+    if len(filled) == 1:
+        return filled[0]
+    rows = sum(map(len, columns))
+    return np.concatenate(columns) if rows < LONG_ROWS else put_together(columns, rows, np.result_type(*columns))
 
 
 def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:
@@ -173,7 +187,7 @@ def numbered(column: NDArray[Integer]) -> tuple[NDArray[Integer], Int64]:
     """The numbers in a column, ascending, and per row the place of its own among them; without sorting where they lie
     close together.
     """
-    low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+    low, high = extent(column)
     if high - low >= _CLOSE * len(column):
         known, place = np.unique(column, return_inverse=True)
         return known, place.reshape(-1).astype(np.int64, copy=False)
@@ -211,9 +225,22 @@ def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:
     return ascending(np.concatenate(found))
 
 
+def extent(column: NDArray[Any]) -> tuple[int, int]:
+    """The least and the greatest of a column's numbers; 0 where it has none."""
+    if not len(column):
+        return 0, 0
+    if column.strides == (0,):
+        return int(column[0]), int(column[0])
+    ends = [(int(column[part].min()), int(column[part].max())) for part in slices(len(column), column)]
+    return min(low for low, _ in ends), max(high for _, high in ends)
+
+
 def is_uniform(column: NDArray[Any]) -> bool:
     """Whether all rows, if there are any, have the same value."""
-    return not len(column) or bool(column[0] == column[-1] and column.min() == column.max())
+    if not len(column) or column.strides == (0,):
+        return True
+    parts = slices(len(column), column)
+    return bool(column[0] == column[-1]) and all(bool((column[part] == column[0]).all()) for part in parts)
 
 
 def uniform(value: int, count: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -229,22 +256,22 @@ def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
     count = int(np.count_nonzero(rows)) if masked else len(rows)
     if column.strides == (0,):
         return uniform(column[0], count, column.dtype)
-    if count < LONG_ROWS:
+    if count < LONG_ROWS and _file_of(column) is None:
         return np.asarray(column[rows])
     parts = (column[part][rows[part]] if masked else column[rows[part]] for part in slices(len(rows), column))
     return put_together(parts, count, column.dtype)
 
 
 def looked_up(values: NDArray[Any], index: NDArray[np.integer]) -> NDArray[Any]:
-    """Per row the value at its index; of a `uniform` index a uniform column, which is read-only, as long ones are.
+    """Per row the value at its index; a uniform column, which is read-only, as long ones are, where either is one.
 
     For other indices than its own, numpy would make a column of 64 bits.
     """
-    if index.strides == (0,) and len(index):
+    if len(index) and (index.strides == (0,) or (len(values) and values.strides == (0,))):
         return uniform(values[index[0]], len(index), values.dtype)
     if len(index) < ROWS_AT_ONCE:
         return np.asarray(values[index])
-    return put_together((values[index[part]] for part in slices(len(index), index)), len(index), values.dtype)
+    return in_parts(lambda part: values[index[part]], len(index), values.dtype, index, values)
 
 
 def in_order(start: Int64) -> Int64 | slice:
@@ -252,6 +279,20 @@ def in_order(start: Int64) -> Int64 | slice:
     pieces = (start[part.start : part.stop + 1] for part in slices(len(start), start))
     ordered = all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
     return slice(None) if ordered else np.argsort(start, kind="stable")
+
+
+def stable_order(column: NDArray[np.signedinteger]) -> Int64:
+    """What puts rows in the order of a column, equal ones as they stand: `numpy.argsort`, in a tenth of its time."""
+    (low, high), bits = extent(column), len(column).bit_length()
+    if low == high:
+        return np.arange(len(column))
+    if (high - low).bit_length() + bits > 63:
+        return np.argsort(column, kind="stable")
+    # A value and a row are one number: to sort these takes no more memory.
+    keys = (column.astype(np.int64) - low) << bits | np.arange(len(column))
+    keys.sort()
+    keys &= (1 << bits) - 1
+    return keys
 
 
 def give_back() -> None:
@@ -283,7 +324,27 @@ def narrowed(column: NDArray[Any]) -> NDArray[Any]:
     """The column in the narrowest signed type that holds it, for numbers that nobody reckons with."""
     if is_uniform(column):
         return packed(column)
-    return column.astype(fitting(int(column.min()), int(column.max())), copy=False)
+    return column.astype(fitting(*extent(column)), copy=False)
+
+
+def changes(column: NDArray[Any]) -> Int64:
+    """The first row, and those that differ from the one before."""
+    found = [np.zeros(min(len(column), 1), np.int64)]
+    for part in slices(len(column), column):
+        piece = column[max(part.start - 1, 0) : part.stop]
+        found.append(np.flatnonzero(piece[1:] != piece[:-1]) + max(part.start, 1))
+    return np.concatenate(found)
+
+
+def repeated(values: NDArray[Any], edge: Int64) -> NDArray[Any]:
+    """Each value for all rows from its edge to the next; the edges begin with 0 and ascend."""
+
+    def rows(part: slice) -> NDArray[Any]:
+        first, last = int(np.searchsorted(edge, part.start, "right")) - 1, int(np.searchsorted(edge, part.stop))
+        bounds = np.clip(edge[first : last + 1], part.start, part.stop)
+        return np.repeat(values[first:last], bounds[1:] - bounds[:-1])
+
+    return in_parts(rows, int(edge[-1]), values.dtype)
 
 
 def fitting(low: int, high: int) -> type[np.signedinteger[Any]]:
@@ -378,6 +439,13 @@ class LongColumn:
 def growing(dtype: DTypeLike, rows: int) -> GrowingColumn | LongColumn:
     """A column that grows to about `rows` rows."""
     return LongColumn(dtype) if rows >= LONG_ROWS else GrowingColumn(dtype, rows)
+
+
+def in_parts(
+    make: Callable[[slice], NDArray[Any]], rows: int, dtype: DTypeLike, *columns: NDArray[Any]
+) -> NDArray[Any]:
+    """A column that is made a part at a time, of `columns` whose memory is given back meanwhile (`slices`)."""
+    return put_together(map(make, slices(rows, *columns)), rows, dtype)
 
 
 def put_together(parts: Iterable[NDArray[Any]], rows: int, dtype: DTypeLike) -> NDArray[Any]:

@@ -502,14 +502,14 @@ class Capture:
         found = (np.searchsorted(keys, pack(samples.pid[part], samples.tid[part])) for part in parts)
         return put_together(found, len(samples), np.int32)
 
-    def rows_of(self, pid: int, tid: int) -> Int64:
+    def rows_of(self, pid: int, tid: int) -> Int32:
         """The samples of one thread, ascending."""
         samples = self.samples
-        found = [
+        found = (
             np.flatnonzero((samples.pid[part] == pid) & (samples.tid[part] == tid)) + part.start
             for part in slices(len(samples), samples.pid, samples.tid)
-        ]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        )
+        return put_together(found, len(samples), np.int32)
 
     def with_damage(self, *damage: str) -> Capture:
         """The capture with more damage, each of it once."""

@@ -29,7 +29,7 @@ from pinprof.dump.waits import Noted
 from pinprof.read.assembly import UNRECORDED, StackBuilder, foreign_capture, kernel_dso
 from pinprof.read.perf.addresses import address_chains
 from pinprof.read.perf.chains import ChainGatherer
-from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.mappings import AddressSpaces, Spells
 from pinprof.read.perf.records import MapRecord
 from pinprof.read.perf.stacks import build_stacks
 from pinprof.read.python import frames as python_frames
@@ -93,7 +93,7 @@ def _between(stacks: PythonStacks, before: int, after: int) -> int:
 
 def _native(samples: Sequence[ThreadSample], mapped: dict[int, Sequence[MappedPlace]]) -> tuple[StackTable, Int32]:
     """The stacks that addresses say, and each sample's node."""
-    spaces = AddressSpaces({})
+    spaces = AddressSpaces(Spells())
     for pid, places in mapped.items():
         for place in places:
             if place.code:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pinprof.base.columns import Int64, Table
+from pinprof.base.columns import Int64, Table, extent
 from pinprof.base.units import format_counted
 from pinprof.data.memory_log import MemoryLog
 from pinprof.data.model import LATEST_NS, Capture, SampleTable
@@ -56,7 +56,8 @@ class _Bounds:
 
     def column(self, times: Int64) -> Int64:
         """The same column where all its times are possible."""
-        if not len(times) or (int(times.min()) >= -LATEST_NS and int(times.max()) <= LATEST_NS):
+        first, last = extent(times)
+        if first >= -LATEST_NS and last <= LATEST_NS:
             return times
         self.beyond += int(np.count_nonzero((times < -LATEST_NS) | (times > LATEST_NS)))
         return np.clip(times, -LATEST_NS, LATEST_NS)

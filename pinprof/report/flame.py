@@ -14,13 +14,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze.groups import group
+from pinprof.analyze.groups import codes
+from pinprof.base.columns import taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Int16, Int32, Int64, UInt8
+from pinprof.report.moments import Sums, added_up
 
 USER_CODE, KERNEL_CODE, MODULE_CODE = 0, 1, 2
 """Values of `FlameData.frame_kind`."""
@@ -155,14 +158,17 @@ class FlameData:
 
     def merged(self) -> FlameData:
         """The same weights without times and ranges: samples that agree in everything else become one."""
-        alike = group(self.event, self.thread, self.node, self.cause, self.likely)
-        event, thread, node, cause, likely = alike.keys
-        return replace(
-            self,
-            node=node.astype(np.int32), event=event.astype(np.uint8), cause=cause.astype(np.int16),
-            likely=likely.astype(np.uint8), thread=thread.astype(np.int32), weight=alike.sum(self.weight),
-            time_ns=np.zeros(len(alike), np.int64), timed=False, ranges=NO_RANGES, across=NO_ACROSS,
-        )  # fmt: skip
+        kind = codes(self.event, self.thread, self.node, self.cause, self.likely)
+        sums = added_up(kind, uniform(0, len(self.node), np.int64), 1, self.weight)
+        untimed = replace(self, timed=False, ranges=NO_RANGES, across=NO_ACROSS)
+        return untimed.with_sums(sums, uniform(0, len(sums), np.int64))
+
+    def with_sums(self, sums: Sums, time_ns: Int64) -> FlameData:
+        """The same with sums of samples that agree in all but weight and time."""
+        of_samples: dict[str, Any] = {
+            name: taken(getattr(self, name), sums.row) for name in ("node", "event", "cause", "likely", "thread")
+        }
+        return replace(self, **of_samples, weight=sums.weight, time_ns=time_ns)
 
     def columns(self) -> list[tuple[str, NDArray[np.generic]]]:
         """(column, values) as the page reads them: times in µs, increasing ones as differences."""

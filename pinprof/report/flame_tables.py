@@ -11,7 +11,7 @@ import numpy as np
 
 from pinprof.analyze import Run
 from pinprof.analyze.ranges.spans import across
-from pinprof.base.columns import distinct, looked_up, put_together, slices
+from pinprof.base.columns import distinct, looked_up, put_together, slices, uniform
 from pinprof.data.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import (
     EVERY_RANGE,
@@ -66,7 +66,7 @@ def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData |
         number[stacks.frame[order]],
         _callers_up(shown.carried(analysis.attribution.decided), depth, place, order),
     )
-    if (samples.stack == NO_NODE).any():
+    if any(bool((samples.stack[part] == NO_NODE).any()) for part in slices(len(node), samples.stack)):
         # Samples without callchain end in a function of their own, after all others.
         node = looked_up(np.append(place[:-1], np.int32(len(depth))), samples.stack)
         depth, decided = np.append(depth, np.int16(0)), np.append(decided, np.int16(-1))
@@ -87,12 +87,12 @@ def flame_data(analysis: Run, shown: JoinedFrames, row_of: Int32) -> FlameData |
         node_frame=node_frame,
         decided=decided,
         node=node,
-        event=samples.event.astype(np.uint8),
+        event=put_together((samples.event[part] for part in slices(len(node), samples.event)), len(node), np.uint8),
         cause=analysis.attribution.leaf,
         likely=analysis.attribution.heuristic.view(np.uint8),
         thread=thread,
         weight=samples.weight,
-        time_ns=put_together(times, len(node), np.int64) if timed else np.zeros(len(node), np.int64),
+        time_ns=put_together(times, len(node), np.int64) if timed else uniform(0, len(node), np.int64),
         threads=threads,
         timed=timed,
         ranges=_range_rows(analysis, row_of),

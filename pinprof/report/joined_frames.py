@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from pinprof.base.columns import Int32, numbered_pairs, pairs_of, slices
+from pinprof.base.columns import Int32, looked_up, numbered_pairs, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, FrameTable, StackTable
 from pinprof.data.unnamed_runs import UnnamedRuns, runs_of
@@ -65,7 +65,7 @@ def with_frames_joined(capture: Capture, *, all_frames: bool = False) -> JoinedF
     node[kept] = np.arange(len(kept), dtype=np.int32)
     joined = replace(
         capture,
-        samples=replace(capture.samples, stack=node[capture.samples.stack]),
+        samples=replace(capture.samples, stack=looked_up(node, capture.samples.stack)),
         stacks=_joined(capture.stacks, runs, kept, node),
         wakeups=capture.wakeups and replace(capture.wakeups, stack=node[capture.wakeups.stack]),
     )
@@ -84,7 +84,7 @@ def _kept(stacks: StackTable, runs: UnnamedRuns, ends: list[Int32]) -> Int32:
     inside[stacks.parent[runs.within]] = True
     inside[stacks.parent[~goes_on]] = False
     for nodes in ends:
-        for part in slices(len(nodes)):
+        for part in slices(len(nodes), nodes):
             inside[nodes[part]] = False
     return np.flatnonzero(~inside[:-1]).astype(np.int32)
 

@@ -18,7 +18,7 @@ from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, RuleTables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.base.columns import Int8, Int64, looked_up, packed, slices
+from pinprof.base.columns import Int8, Int64, looked_up, packed, slices, taken
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
@@ -78,7 +78,7 @@ class Attribution:
     def of_samples(self, rows: Int64 | Bool) -> Attribution:
         """The same of some samples (a mask, or an index of each)."""
         names = ("leaf", "work", "groups", "heuristic")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        return replace(self, **{name: taken(getattr(self, name), rows) for name in names})
 
 
 def walk(stacks: StackTable, tables: RuleTables = TABLES) -> AttributedStacks:

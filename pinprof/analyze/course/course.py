@@ -15,6 +15,7 @@ from pinprof.analyze.course.steps import steps_of
 from pinprof.analyze.course.wall import wall_of
 from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.restriction import Attributed
+from pinprof.base.columns import extent, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import LATEST_NS, Capture
 
@@ -86,20 +87,22 @@ def _possible(capture: Capture, calls: Calls | None) -> bool:
     times = [samples.time_ns[:: max(len(samples) - 1, 1)], samples.weight]
     if calls is not None:
         times += [calls.table.start_ns, calls.table.end_ns]
-    within = all(int(column.min(initial=0)) > -LATEST_NS and int(column.max(initial=0)) < LATEST_NS for column in times)
+    ends = [extent(column) for column in times]
+    within = all(low > -LATEST_NS and high < LATEST_NS for low, high in ends)
     weighs = float(samples.weight.sum(dtype=np.float64)) < LATEST_NS
-    return within and weighs and bool((samples.weight >= 0).all())
+    return within and weighs and ends[1][0] >= 0
 
 
 def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval:
     """From the process's first event to its last: samples, waits, calls and ranges."""
-    samples = capture.samples
-    mine = np.flatnonzero(samples.pid == critical.pid)
-    time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
-    spans = capture.spans[event]
-    on_processor = np.array([entry.clocks for entry in capture.events], np.bool_)[event]
-    starts = [int((time - np.where(on_processor, weight, 0)).min())]
-    ends = [int((time + np.where(spans, weight, 0)).max())]
+    samples, starts, ends = capture.samples, list[int](), list[int]()
+    clocks = np.array([entry.clocks for entry in capture.events], np.bool_)
+    for part in slices(len(samples), samples.pid, samples.time_ns, samples.weight, samples.event):
+        mine = samples.pid[part] == critical.pid
+        if mine.any():
+            time, weight, event = samples.time_ns[part][mine], samples.weight[part][mine], samples.event[part][mine]
+            starts.append(int((time - np.where(clocks[event], weight, 0)).min()))
+            ends.append(int((time + np.where(capture.spans[event], weight, 0)).max()))
     if calls is not None and (own := calls.table.pid == critical.pid).any():
         starts.append(int(calls.table.start_ns[own].min()))
         ends.append(int(calls.table.end_ns[own].max()))

@@ -17,9 +17,10 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.course.critical import Critical
 from pinprof.analyze.course.labels import CONTEXT, EXIT, START_UP
 from pinprof.analyze.course.pieces import LifePieces
+from pinprof.analyze.groups import add_at
 from pinprof.analyze.intervals import Intervals
 from pinprof.analyze.lines import NOTHING, Place, places_of_all
-from pinprof.base.columns import Bool, Float64, Int32, Int64
+from pinprof.base.columns import Bool, Float64, Int32, Int64, changes, extent, looked_up, repeated, rows_of, taken
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import UNDECIDED_LINE, Capture, StackTable
@@ -77,7 +78,7 @@ class _Statements:
     """How much of each is the program's own time."""
     line: Int64
     """Its line, where it is not a loop over several; else NOTHING."""
-    of: Int64
+    of: Int32
     """Per piece of the level the statement that it belongs to."""
 
 
@@ -105,7 +106,7 @@ class _Level:
     statements: _Statements
     main: int | None
     """The statement that is the work; None where there is none."""
-    callee: Int64
+    callee: Int32
     """Per piece the function that its statement calls, NOTHING where that is not known."""
     own_ns: Int64
     """Per piece how much of it is the program's own time."""
@@ -132,7 +133,8 @@ class _Level:
         rows = (self.statements.of == number) & (self.callee != NOTHING)
         if not rows.any():
             return None
-        return int(np.bincount(self.callee[rows], self.own_ns[rows]).argmax())
+        called = taken(self.callee, rows)
+        return int(_sums(called, taken(self.own_ns, rows), extent(called)[1] + 1).argmax())
 
     def _share(self, number: int, called: int) -> float:
         rows = self.statements.of == number
@@ -181,22 +183,23 @@ def _levels(
     places = places_of_all(stacks)
     line, function, own_frame = _numbers(stacks, places)
     depth = _depths(stacks, own_frame)
-    rows = np.flatnonzero((pieces.label != START_UP) & (pieces.label != EXIT))
+    pieces = pieces.take(rows_of((pieces.label != START_UP) & (pieces.label != EXIT)))
     own_ns = own.covered(pieces.start, pieces.end)
     for wanted in range(1, MOST_LEVELS + 1):
         at, callee = _at_depth(stacks, line, function, depth, wanted)
-        reached = at[pieces.stack[rows]]
-        rows, reached = rows[reached != NOTHING], reached[reached != NOTHING]
-        if not len(rows):
+        reached = rows_of(looked_up(at != NOTHING, pieces.stack))
+        pieces, own_ns = pieces.take(reached), taken(own_ns, reached)
+        if not len(pieces):
             return
-        statements = _statements(pieces.start[rows], pieces.end[rows], reached, own_ns[rows])
+        statements = _statements(pieces.start, pieces.end, looked_up(at, pieces.stack), own_ns)
         main = _main(statements, made) if memory is None else _longest(statements, memory)
-        yield _Level(statements, main, callee[pieces.stack[rows]], own_ns[rows])
+        yield _Level(statements, main, looked_up(callee, pieces.stack), own_ns)
         inner = int(statements.own_ns.argmax()) if main is None else main
         whole = main is not None or memory is None or statements.own_ns[inner] >= WHOLE * statements.own_ns.sum()
         if statements.line[inner] == NOTHING or not whole:
             return
-        rows = rows[statements.of == inner]
+        within = rows_of(statements.of == inner)
+        pieces, own_ns = pieces.take(within), taken(own_ns, within)
 
 
 def _numbers(stacks: StackTable, places: dict[int, Place]) -> tuple[Int64, Int64, Bool]:
@@ -224,9 +227,9 @@ def _depths(stacks: StackTable, own: Bool) -> Int32:
     return depth
 
 
-def _at_depth(stacks: StackTable, line: Int64, function: Int64, depth: Int32, wanted: int) -> tuple[Int64, Int64]:
+def _at_depth(stacks: StackTable, line: Int64, function: Int64, depth: Int32, wanted: int) -> tuple[Int32, Int32]:
     """Per node the line of its own frame at this depth, and the function with a file that this one calls."""
-    at, callee = (np.full(len(stacks) + 1, NOTHING, np.int64) for _ in range(2))
+    at, callee = (np.full(len(stacks) + 1, NOTHING, np.int32) for _ in range(2))
     for nodes in stacks.levels():
         frame, parent = stacks.frame[nodes], stacks.parent[nodes]
         begins = (depth[nodes] == wanted) & (depth[parent] < wanted)
@@ -236,21 +239,22 @@ def _at_depth(stacks: StackTable, line: Int64, function: Int64, depth: Int32, wa
     return at, callee
 
 
-def _statements(start: Int64, end: Int64, line: Int64, own_ns: Int64) -> _Statements:
+def _statements(start: Int64, end: Int64, line: Int32, own_ns: Int64) -> _Statements:
     """The statements that pieces in order of time belong to, by their lines."""
-    first = np.flatnonzero(np.diff(line, prepend=NOTHING))
+    first = changes(line)
+    run = line[first]
     # A frame of a moment earlier or later may be read: a glimpse of another line within one is none.
     brief = np.flatnonzero(np.append(start[first[1:]], end[-1:]) - start[first] < GLIMPSE_NS)
     brief = brief[(brief > 0) & (brief < len(first) - 1)]
-    brief = brief[line[first[brief - 1]] == line[first[np.minimum(brief + 1, len(first) - 1)]]]
-    _, seen, often = np.unique(line[first[brief]], return_inverse=True, return_counts=True)
+    brief = brief[run[brief - 1] == run[np.minimum(brief + 1, len(first) - 1)]]
+    _, seen, often = np.unique(run[brief], return_inverse=True, return_counts=True)
     brief = brief[often[seen.reshape(-1)] < GLIMPSES]
-    line = line.copy()
-    for run in brief.tolist():
-        line[first[run] : first[run + 1]] = line[first[run] - 1]
-    first = np.flatnonzero(np.diff(line, prepend=NOTHING))
+    for number in brief.tolist():
+        run[number] = run[number - 1]
+    left = changes(run)
+    first, run = first[left], run[left]
     last = np.append(first[1:], len(line)) - 1
-    lines, which, runs = np.unique(line[first], return_inverse=True, return_counts=True)
+    lines, which, runs = np.unique(run, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
     begin, finish = start[first], end[last]
     until = np.zeros(len(lines), np.int64)
@@ -261,17 +265,23 @@ def _statements(start: Int64, end: Int64, line: Int64, own_ns: Int64) -> _Statem
     fresh[1:] = begin[1:] >= reach[:-1]
     of_run = np.cumsum(fresh) - 1
     count = int(fresh.sum())
-    of = np.repeat(of_run, last - first + 1)
+    of = repeated(of_run.astype(np.int32), np.append(first, len(line)))
     leader = np.flatnonzero(fresh)
     several = np.zeros(count, np.bool_)
-    several[of_run[line[first] != line[first[leader]][of_run]]] = True
+    several[of_run[run != run[leader][of_run]]] = True
     return _Statements(
         start=begin[leader],
         end=np.append(begin[leader[1:]], finish.max()),
-        own_ns=np.bincount(of, own_ns, count).astype(np.int64),
-        line=np.where(several, NOTHING, line[first[leader]]),
+        own_ns=_sums(of, own_ns, count),
+        line=np.where(several, NOTHING, run[leader]),
         of=of,
     )
+
+
+def _sums(of: Int32, own_ns: Int64, count: int) -> Int64:
+    total = np.zeros(count, np.int64)
+    add_at(total, of, own_ns)
+    return total
 
 
 def _calls_in(statements: _Statements, made: Int64) -> Int64:

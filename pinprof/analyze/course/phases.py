@@ -17,8 +17,8 @@ from pinprof.analyze.course.labels import COMPILE, CONTEXT, EXIT, START_UP, UNKN
 from pinprof.analyze.course.outline import WORK_CALLS, outline_of
 from pinprof.analyze.course.pieces import LifePieces, pieces_of
 from pinprof.analyze.course.results import PHASE_NAMES, Interval, Phase, PhaseName
-from pinprof.analyze.intervals import Intervals, difference, union
-from pinprof.base.columns import Bool, Int64, is_uniform, taken
+from pinprof.analyze.intervals import Intervals, difference, union, union_where
+from pinprof.base.columns import Bool, Int64, is_uniform, slices, taken
 from pinprof.data.model import Capture, clock_event
 
 GAP_NS = 5_000_000
@@ -69,7 +69,7 @@ def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: I
     # A moment between loading libraries and the context is part of both, not of the work.
     between = difference(_inside(whole, before), _both(loading, context))
     worked = pieces.label == WORK
-    own = union(pieces.start[worked], pieces.end[worked]).covered(between.start, between.end)
+    own = union_where(worked, pieces.start, pieces.end).covered(between.start, between.end)
     short = (own < GAP_NS) & (between.end - between.start < START_GAP_NS) & np.isin(between.end, context.start)
     short &= (between.end - between.start < GAP_NS) | (busy.covered(between.start, between.end) == 0)
     context = _both(context, Intervals(between.start[short], between.end[short]))
@@ -124,19 +124,29 @@ def _context(calls: Calls | None, critical: Critical, pieces: LifePieces, least:
 
 def _exit_from(capture: Capture, critical: Critical, pieces: LifePieces, life: Interval) -> int:
     """The instant from which on most of what the thread did was ending; the end of its life where nothing was."""
-    length = pieces.end - pieces.start
-    gain = np.where(pieces.label == EXIT, length, np.where(pieces.label == UNKNOWN, 0, -length))
-    after = np.cumsum(gain[::-1])
-    if len(after) and after.max() > 0:
-        # Of equally good ones the last.
-        return int(pieces.start[len(after) - 1 - np.argmax(after)])
+    gain = _gain(pieces)
+    if gain is not None:
+        return int(pieces.start[gain])
     ranges = capture.ranges
     marked = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & ranges.closed & (ranges.end_ns < life.end_ns)
     last = int(ranges.end_ns[marked].max()) if marked.any() else life.end_ns
     # A program that was told to be recorded within its ranges waits for the recorder after them.
-    if len(length) and pieces.waits[-1] and pieces.start[-1] >= last:
+    if len(pieces) and pieces.waits[-1] and pieces.start[-1] >= last:
         return int(pieces.start[-1])
     return life.end_ns
+
+
+def _gain(pieces: LifePieces) -> int | None:
+    """The piece from which on most is ending, of equally good ones the last; None where there is none."""
+    best, place, after = 0, None, 0
+    for part in reversed([*slices(len(pieces))]):
+        length, label = (pieces.end[part] - pieces.start[part])[::-1], pieces.label[part][::-1]
+        sums = after + np.cumsum(np.where(label == EXIT, length, np.where(label == UNKNOWN, 0, -length)))
+        if sums.max() > best:
+            best, place = int(sums.max()), part.stop - 1 - int(sums.argmax())
+        after = int(sums[-1])
+        pieces.unload()
+    return place
 
 
 def _start_up(
@@ -144,9 +154,10 @@ def _start_up(
 ) -> tuple[Intervals, Intervals]:
     """The start of the process, with what it does between imports; and later imports that are long."""
     mine = (pieces.label == START_UP) & (pieces.end <= ending)
+    pieces.unload()
     blocks = _joined(pieces.start[mine], pieces.end[mine])
     worked = pieces.label == WORK
-    own = union(pieces.start[worked], pieces.end[worked])
+    own = union_where(worked, pieces.start, pieces.end)
     first = int(pieces.start[0]) if len(pieces.start) else life.end_ns
     reach = max(life.start_ns, min(first, ending))
     work = busy.start[busy.end > reach]

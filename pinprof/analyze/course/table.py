@@ -13,7 +13,19 @@ from pinprof.analyze.course.results import OWN, PHASE_NAMES, Course, PhaseName
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.sites import Sites
-from pinprof.base.columns import numbered_pairs, pack
+from pinprof.base.columns import (
+    in_parts,
+    is_uniform,
+    looked_up,
+    numbered,
+    pack,
+    packed,
+    pairs_of,
+    slices,
+    taken,
+    uniform,
+    unload,
+)  # fmt: skip
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Capture, Int32, Int64
 
@@ -46,18 +58,28 @@ class CourseTable:
     @cached_property
     def thread(self) -> Int64:
         """The thread that the time is charged to, as `pack` makes it of pid and tid."""
-        samples, sample = self.capture.samples, self.course.wall.sample
-        return pack(samples.pid[sample], samples.tid[sample])
+        sample = self.course.wall.sample
+        pid, tid = (looked_up(column, sample) for column in (self.capture.samples.pid, self.capture.samples.tid))
+        return packed(in_parts(lambda part: pack(pid[part], tid[part]), len(sample), np.int64, pid, tid))
 
     @cached_property
     def leaf(self) -> Int32:
         """Its cause, an index into CATEGORIES."""
-        return self.attribution.leaf[self.course.wall.sample].astype(np.int32)
+        leaf, sample = self.attribution.leaf, self.course.wall.sample
+        return in_parts(lambda part: leaf[sample[part]], len(sample), np.int32, leaf, sample)
+
+    @cached_property
+    def _occurs(self) -> Bool:
+        """Per cause whether the table has it."""
+        occurs = np.zeros(len(CATEGORIES), np.bool_)
+        for part in slices(len(self.leaf), self.leaf):
+            occurs[self.leaf[part]] = True
+        return occurs
 
     @cached_property
     def node(self) -> Int32:
         """The innermost node of its stack."""
-        return self.capture.samples.stack[self.course.wall.sample]
+        return looked_up(self.capture.samples.stack, self.course.wall.sample)
 
     @cached_property
     def place(self) -> Int32:
@@ -66,21 +88,32 @@ class CourseTable:
         What another thread did in library code, or another process while it began or ended, belongs to the line that
         waited for it.
         """
-        wall, samples = self.course.wall, self.capture.samples
-        own = self.sites.frames(self.node)
-        waiting = self.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
-        other = (wall.waiting >= 0) & (wall.waiting != wall.sample)
-        elsewhere = ~self.sites.are_own(own) | (self.has(_COMES_AND_GOES) & self._of_other_process)
-        return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
+        wall, stack, of_other = self.course.wall, self.capture.samples.stack, self.of_other_process
+        comes = self._under(_COMES_AND_GOES)
+
+        def places(part: slice) -> Int32:
+            node, waits = self.node[part], wall.waiting[part]
+            own = self.sites.frames(node)
+            other = (waits >= 0) & (waits != wall.sample[part])
+            if not other.any():
+                return own
+            waiting = self.sites.frames(stack[np.maximum(waits, 0)])
+            elsewhere = ~self.sites.are_own(own) | (comes[node] & of_other[part])
+            return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
+
+        return in_parts(places, len(wall), np.int32, self.node, wall.waiting, wall.sample, of_other)
 
     @property
     def of_other_programs(self) -> Bool:
         """Whether another process has the time, in code that is not the program's own."""
-        return self._of_other_process & ~self.sites.are_own(self.sites.frames(self.node))
+        return self.of_other_process & ~self.sites.are_own(self.sites.frames(self.node))
 
-    @property
-    def _of_other_process(self) -> Bool:
-        return np.asarray(self.capture.samples.pid[self.course.wall.sample] != self.course.pid)
+    @cached_property
+    def of_other_process(self) -> Bool:
+        """Whether another process has the time."""
+        pid, sample = self.capture.samples.pid, self.course.wall.sample
+        found = in_parts(lambda part: pid[sample[part]] != self.course.pid, len(sample), np.bool_, pid, sample)
+        return packed(found)
 
     @cached_property
     def range(self) -> Int64:
@@ -105,7 +138,14 @@ class CourseTable:
 
     def has(self, functions: re.Pattern[str]) -> Bool:
         """Whether a function on its stack has such a name."""
-        return self.capture.stacks.under(self.capture.stacks.frames.named(functions))[self.node]
+        return self.at_nodes(self._under(functions))
+
+    def at_nodes(self, chosen: Bool) -> Bool:
+        """The rows whose stack ends at a chosen node; one more element of `chosen` is of no node."""
+        return looked_up(chosen, self.node) if chosen.any() else uniform(False, len(self.node), np.bool_)
+
+    def _under(self, functions: re.Pattern[str]) -> Bool:
+        return self.capture.stacks.under(self.capture.stacks.frames.named(functions))
 
     def phase_of(self, rows: Int64) -> PhaseName:
         """The phase that most of these rows lie in."""
@@ -122,18 +162,26 @@ class CourseTable:
 
     def in_own(self) -> Bool:
         """The rows of the phases in which the program runs its own code."""
-        return np.isin(self.course.wall.phase, [PHASE_NAMES.index(name) for name in OWN])
+        own = np.array([name in OWN for name in PHASE_NAMES], np.bool_)
+        return looked_up(own, self.course.wall.phase)
 
     def waits(self) -> Bool:
         """The rows of time off the CPU, by what the thread waited for and not by what that did."""
-        spans = self.capture.spans
-        return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
+        return looked_up(self.capture.spans, looked_up(self.capture.samples.event, self.course.wall.sample))
 
     def caused_by(self, *leaves: str) -> Bool:
         """The rows of these causes."""
         wanted = np.zeros(len(CATEGORIES), np.bool_)
         wanted[[LEAF[leaf] for leaf in leaves]] = True
-        return np.asarray(wanted[self.leaf])
+        if not (wanted & self._occurs).any():
+            return uniform(False, len(self.leaf), np.bool_)
+        return looked_up(wanted, self.leaf)
+
+    def unload(self) -> None:
+        """Give back the memory of what lies in files."""
+        self.course.wall.unload()
+        self.capture.samples.unload()
+        unload(*(self.__dict__.get(name) for name in ("thread", "leaf", "node", "place", "of_other_process")))
 
     def causes(self, rows: Int64) -> dict[str, int]:
         """Leaf → wall time of these rows, heaviest first."""
@@ -149,11 +197,11 @@ class CourseTable:
 
     def thread_of(self, rows: Int64) -> str:
         """The name of the thread that most of these rows' time was spent in."""
-        sample = self.course.wall.sample[rows]
-        pids, tids = self.capture.samples.pid[sample], self.capture.samples.tid[sample]
-        keys, which = numbered_pairs(pids, tids)
-        if not len(keys):
+        threads = taken(self.thread, rows)
+        if not len(threads):
             return self.capture.threads.get((self.course.pid, self.course.tid), "")
-        heaviest = int(np.bincount(which, weights=self.course.wall.ns[rows]).argmax())
-        row = int(np.flatnonzero(which == heaviest)[0])
-        return self.capture.threads.get((int(pids[row]), int(tids[row])), "")
+        known, heaviest = threads[:1], 0
+        if not is_uniform(threads):
+            known, which = numbered(threads)
+            heaviest = int(np.bincount(which, weights=self.course.wall.ns[rows]).argmax())
+        return self.capture.threads.get(pairs_of(known)[heaviest], "")

@@ -12,7 +12,7 @@ from pinprof.analyze.course.critical import AWAITS, Critical
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import EVERYBODY, owners
-from pinprof.base.columns import Int32, Int64, ascending
+from pinprof.base.columns import Int32, Int64, ascending, in_order, in_parts, looked_up, taken, uniform
 from pinprof.data.model import Capture, clock_event
 
 RUNNABLE = "wait.runnable"
@@ -23,38 +23,41 @@ def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phas
     """The critical thread's time by sample; every wait's rows sum to its length exactly."""
     samples = capture.samples
     rows = capture.rows_of(critical.pid, critical.tid)
-    rows = rows[samples.weight[rows] > 0]
-    event = samples.event[rows]
+    rows = taken(rows, in_parts(lambda part: samples.weight[rows[part]] > 0, len(rows), np.bool_, rows, samples.weight))
+    event = looked_up(samples.event, rows)
     starts, phase = _edges(phases)
-    ran = rows[event == clock_event(capture.events)]
+    ran = taken(rows, event == clock_event(capture.events))
     edges = ascending(np.concatenate([starts, _edges_of_others(capture, critical)]))
-    waited = _cut(capture, rows[capture.spans[event]], edges)
+    waited = _cut(capture, taken(rows, looked_up(capture.spans, event)), edges)
     awaits = waited.take(AWAITS[attribution.leaf[waited.sample]])
     charged = Charged.empty()
     if len(awaits):
         charged = Blame.of(capture, attribution, critical.pids).charge(critical.pid, critical.tid, awaits)
     # What others do not explain stays with the wait.
-    taken = np.zeros(len(waited), np.int64)
+    explained = np.zeros(len(waited), np.int64)
     place = np.searchsorted(waited.start_ns, charged.start_ns, "right") - 1
-    np.add.at(taken, place, charged.ns)
-    left = waited.end_ns - waited.start_ns - taken
+    np.add.at(explained, place, charged.ns)
+    left = waited.end_ns - waited.start_ns - explained
     kept = left > 0
-    table = WallTable.of(
-        len(ran) + int(kept.sum()) + len(charged.ns),
-        time_ns=np.concatenate([samples.time_ns[ran], waited.start_ns[kept], charged.start_ns]),
-        ns=np.concatenate([samples.weight[ran], left[kept], charged.ns]),
-        sample=np.concatenate([ran, waited.sample[kept], charged.sample]),
-        waiting=np.concatenate([np.full(len(ran), -1), waited.sample[kept], waited.sample[place]]),
-        phase=np.concatenate(
-            [
-                # A sample on a processor stands for the time before it.
-                _phase_at(starts, phase, samples.time_ns[ran] - samples.weight[ran] // 2),
-                _phase_at(starts, phase, waited.start_ns[kept]),
-                _phase_at(starts, phase, charged.start_ns),
-            ]
-        ),
+    time, weight = taken(samples.time_ns, ran), taken(samples.weight, ran)
+
+    def phases_at(part: slice) -> Int32:
+        # A sample on a processor stands for the time before it.
+        return _phase_at(starts, phase, time[part] - weight[part] // 2)
+
+    of_thread = WallTable(
+        time, weight, ran, uniform(-1, len(ran), np.int32), in_parts(phases_at, len(ran), np.int32, time, weight)
     )
-    return table.take(np.argsort(table.time_ns, kind="stable"))
+    waits = WallTable.of(
+        int(kept.sum()) + len(charged.ns),
+        time_ns=np.concatenate([waited.start_ns[kept], charged.start_ns]),
+        ns=np.concatenate([left[kept], charged.ns]),
+        sample=np.concatenate([waited.sample[kept], charged.sample]),
+        waiting=np.concatenate([waited.sample[kept], waited.sample[place]]),
+        phase=_phase_at(starts, phase, np.concatenate([waited.start_ns[kept], charged.start_ns])),
+    )
+    table = of_thread.joined(waits) if len(waits) else of_thread
+    return table.take(in_order(table.time_ns))
 
 
 def disturbed_ns(course: Course, attribution: Attribution, phase: PhaseName) -> int:
@@ -63,7 +66,7 @@ def disturbed_ns(course: Course, attribution: Attribution, phase: PhaseName) -> 
     The same work takes longer on a busy machine, and does no less with memory: costs are a part of the rest.
     """
     wall = course.wall
-    preempted = attribution.leaf[wall.sample] == LEAF[RUNNABLE]
+    preempted = looked_up(attribution.leaf == LEAF[RUNNABLE], wall.sample)
     return int(wall.ns[preempted & (wall.phase == PHASE_NAMES.index(phase))].sum())
 
 
@@ -100,17 +103,18 @@ def _phase_at(starts: Int64, phase: Int32, time: Int64) -> Int32:
     return phase[np.clip(np.searchsorted(starts, time, "right") - 1, 0, None)] if len(starts) else np.zeros(0, np.int32)
 
 
-def _cut(capture: Capture, rows: Int64, edges: Int64) -> Waits:
+def _cut(capture: Capture, rows: Int32, edges: Int64) -> Waits:
     """The waits of one thread, in order of time without overlap, cut at these edges."""
     samples = capture.samples
     start, end = samples.time_ns[rows], samples.time_ns[rows] + samples.weight[rows]
     # A forged recording may let a thread wait twice at once.
     start[1:] = np.maximum(start[1:], np.maximum.accumulate(end)[:-1])
-    rows, start, end = (column[end > start] for column in (rows, start, end))
+    kept = end > start
+    rows, start, end = rows[kept], start[kept], end[kept]
     piece, edge = numbers(np.searchsorted(edges, start, "right"), np.searchsorted(edges, end, "left"))
     begin = np.append(start, edges[edge])
     source = np.append(np.arange(len(rows)), piece)
     order = np.argsort(begin, kind="stable")
     begin, source = begin[order], source[order]
     finish = np.minimum(end[source], np.append(begin[1:], np.iinfo(np.int64).max))
-    return Waits(begin, finish, rows[source].astype(np.int32))
+    return Waits(begin, finish, rows[source])

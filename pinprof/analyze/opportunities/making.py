@@ -16,11 +16,11 @@ from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.page_marks import PageMarks
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.sites import Site
-from pinprof.base.columns import ascending, looked_up, pack
+from pinprof.base.columns import ascending, in_parts, pairs_of, taken
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns
 from pinprof.data.activity import Caller
-from pinprof.data.model import Int64
+from pinprof.data.model import NO_NODE, Bool, Int64
 
 AGAIN, ONCE = 0.5, 0.1
 """The shares of what is made that is made again: from the first on that is what happens, up to the second it is not."""
@@ -175,11 +175,16 @@ def _returns(scene: Scene, making: Int64, maker: int) -> int:
     place = ascending(scene.place[making])
     here = np.zeros(len(capture.stacks.frames), np.bool_)
     here[place[place != NOTHING]] = True
-    takes_time = looked_up(np.array([event.costs_time for event in capture.events], np.bool_), samples.event)
-    mine = np.flatnonzero((pack(samples.pid, samples.tid) == maker) & takes_time)
-    node = samples.stack[mine]
-    at = scene.sites.frames(node)
-    other = mine[(at != NOTHING) & ~capture.stacks.under(here)[node] & ~np.isin(at, place)]
+    takes_time = np.array([event.costs_time for event in capture.events], np.bool_)
+    at = scene.sites.frames(np.append(np.arange(len(capture.stacks), dtype=np.int32), np.int32(NO_NODE)))
+    elsewhere = (at != NOTHING) & ~capture.stacks.under(here) & ~np.isin(at, place)
+    mine = capture.rows_of(*pairs_of(np.array([maker]))[0])
+
+    def away(part: slice) -> Bool:
+        row = mine[part]
+        return np.asarray(elsewhere[samples.stack[row]] & takes_time[samples.event[row]])
+
+    other = taken(mine, in_parts(away, len(mine), np.bool_, mine, samples.stack, samples.event))
     returned = _turns(times, samples.time_ns[other])
     alone = len(returned) == 1 and samples.weight[other][np.isin(samples.time_ns[other], returned[0])].sum() < AWAY_NS
     return 0 if alone else len(returned)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.base.columns import looked_up, packed
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool
 
@@ -105,32 +106,34 @@ class PageMarks:
         zero, shared = scene.caused_by("fault.zero"), scene.has(_SHARED)
         signals, denied = scene.caused_by("sys.signal"), scene.has(_DENIED)
         to_file = scene.caused_by("fault.shared") | (scene.caused_by("fault.file") & scene.has(_TO_FILE))
-        return cls(
-            huge=scene.has(HUGE),
-            fork=fork,
-            locked=fork & scene.has(_LOCKED),
-            shared=shared,
-            copies=copies,
-            copying=copies & scene.has(_COPYING),
-            of_file=scene.has(_OF_FILE),
-            of_cache=(scene.has(_OF_CACHE) & ~shared) | (scene.has(_OF_FILE) & _inferred(scene)),
-            file=scene.caused_by("fault.file") & ~copies & ~to_file,
-            anonymous=(scene.caused_by("fault.anon") & ~copies) | zero,
-            zero=zero,
-            to_file=to_file,
-            syncs=scene.has(_SYNC) & scene.caused_by("sys.io", "sys.io.cache", "wait.disk"),
-            of_objects=scene.has(_OF_OBJECTS) & ~scene.has(_MALLOC),
-            frees=given & ~protects & ~lazily,
-            freed_shared=scene.caused_by("free.shmem"),
-            drops=drops,
-            drops_lazily=lazily,
-            protects=protects,
-            signals=signals & bool((signals & denied).any()),
-            handlers=protects & scene.has(_OF_SIGNAL),
-            pins=scene.caused_by(*PINS),
-            unpins=scene.caused_by("unpin"),
-            created=scene.caused_by("pin.faultin"),
-        )
+        marks = {
+            "huge": scene.has(HUGE),
+            "fork": fork,
+            "locked": fork & scene.has(_LOCKED),
+            "shared": shared,
+            "copies": copies,
+            "copying": copies & scene.has(_COPYING),
+            "of_file": scene.has(_OF_FILE),
+            "of_cache": (scene.has(_OF_CACHE) & ~shared) | (scene.has(_OF_FILE) & _inferred(scene)),
+            "file": scene.caused_by("fault.file") & ~copies & ~to_file,
+            "anonymous": (scene.caused_by("fault.anon") & ~copies) | zero,
+            "zero": zero,
+            "to_file": to_file,
+            "syncs": scene.has(_SYNC) & scene.caused_by("sys.io", "sys.io.cache", "wait.disk"),
+            "of_objects": scene.has(_OF_OBJECTS) & ~scene.has(_MALLOC),
+            "frees": given & ~protects & ~lazily,
+            "freed_shared": scene.caused_by("free.shmem"),
+            "drops": drops,
+            "drops_lazily": lazily,
+            "protects": protects,
+            "signals": signals & bool((signals & denied).any()),
+            "handlers": protects & scene.has(_OF_SIGNAL),
+            "pins": scene.caused_by(*PINS),
+            "unpins": scene.caused_by("unpin"),
+            "created": scene.caused_by("pin.faultin"),
+        }
+        # Most occur in few programs.
+        return cls(**{name: packed(mask) for name, mask in marks.items()})
 
 
 def enters_mappings(scene: Scene) -> Bool:
@@ -141,4 +144,4 @@ def enters_mappings(scene: Scene) -> Bool:
 def _inferred(scene: Scene) -> Bool:
     """Per wall row, whether what the kernel did there was concluded: from what memory grew by."""
     inferred = np.array([event.inferred for event in scene.capture.events], np.bool_)
-    return np.asarray(inferred[scene.capture.samples.event[scene.course.wall.sample]])
+    return looked_up(inferred, looked_up(scene.capture.samples.event, scene.course.wall.sample))

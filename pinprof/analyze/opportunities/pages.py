@@ -174,9 +174,8 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
 
 def _others_begin_or_end(scene: Scene) -> Bool:
     """Per wall row, whether another process loads itself there, imports its modules, or ends: it does so once."""
-    label = phase_labels(scene.capture.stacks)[scene.node]
-    other = scene.capture.samples.pid[scene.course.wall.sample] != scene.course.pid
-    return np.asarray(other & ((label == START_UP) | (label == EXIT)))
+    label = phase_labels(scene.capture.stacks)
+    return scene.of_other_process & scene.at_nodes((label == START_UP) | (label == EXIT))
 
 
 def _concerned(scene: Scene, marks: PageMarks, kind: _Kind, group: Int64) -> Int64:
@@ -291,7 +290,7 @@ def _with_their_frees(
 def _by_parent(scene: Scene, marks: PageMarks, groups: list[Int64]) -> tuple[list[Int64], Int64 | None, Int64]:
     """The groups without what other processes do as they come and go, the group that forks most, and these rows."""
     none = np.zeros(0, np.int64)
-    own = scene.capture.samples.pid[scene.course.wall.sample] == scene.course.pid
+    own = ~scene.of_other_process
     forks = [scene.ns(group[(marks.fork & own)[group]]) for group in groups]
     if not any(forks):
         return groups, None, none

@@ -25,7 +25,7 @@ from pinprof.analyze.opportunities.knobs import Functions
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.rules.rule import View
 from pinprof.analyze.sites import Site
-from pinprof.base.columns import ascending, pack
+from pinprof.base.columns import ascending, distinct, pack, taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import NO_NODE, Bool, Int32, Int64
@@ -77,7 +77,7 @@ class Scene(CourseTable):
     def _own_frames(self) -> Int32:
         """The frames that the program's own time has on its stacks."""
         stacks = self.capture.stacks
-        ahead = ascending(self.node[self.in_own()])
+        ahead = distinct(taken(self.node, self.in_own()))
         seen = np.zeros(len(stacks), np.bool_)
         while len(ahead := ahead[ahead != NO_NODE]):
             ahead = ascending(ahead[~seen[ahead]])
@@ -88,7 +88,7 @@ class Scene(CourseTable):
     def under(self, *functions: Functions) -> Bool:
         """Per wall row, whether one of these functions of libraries is on its stack."""
         stacks = self.capture.stacks
-        return stacks.under(np.logical_or.reduce([one.among(stacks.frames) for one in functions]))[self.node]
+        return self.at_nodes(stacks.under(np.logical_or.reduce([one.among(stacks.frames) for one in functions])))
 
     @property
     def at_least(self) -> str:
@@ -394,6 +394,8 @@ class Scene(CourseTable):
         """Per wall row the innermost range around it, an index into `_range_names`; ranges of one name do not nest."""
         ranges, time = self.capture.ranges, self.course.wall.time_ns
         number = {name: index for index, name in enumerate(self._range_names) if index}
+        if not number:
+            return uniform(0, len(time), np.int64)
         here = (ranges.tid == self.course.tid) | (ranges.tid < 0)
         mine = np.where(here, np.array([number.get(name, 0) for name in ranges.name], np.int64), 0)
         innermost = np.zeros(len(time), np.int64)

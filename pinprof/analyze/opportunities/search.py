@@ -6,7 +6,7 @@ Time is saved once: where two candidates claim the same time, the one that saves
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -105,11 +105,17 @@ COSTLY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy")
 """Of causes that are costs of host memory."""
 
 
+def _found_by(scene: Scene, detectors: Iterable[Detector]) -> Iterator[Candidate]:
+    for detector in detectors:
+        for candidate in detector.find(scene):
+            yield _in_its_phase(scene, candidate)
+        scene.unload()
+
+
 def search(scene: Scene) -> Opportunities:
     """What to change, best first; what only a measurement decides; what would not pay; and the headline."""
     asked = [detector for detector in DETECTORS if unmet(detector.needs, scene.view) is None]
-    found_first = (_in_its_phase(scene, candidate) for detector in asked for candidate in detector.find(scene))
-    candidates = with_options(scene, found_first)
+    candidates = with_options(scene, _found_by(scene, asked))
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
     found: list[Opportunity] = []
     to_measure: list[ToMeasure] = []

@@ -89,7 +89,9 @@ def calls_of(recording: perf_data.PerfRecording, resolver: Resolver, given_up: S
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.with_memory(calls, arguments, raw.areas, raw.tasks, missing=losses.of_memory)
+    memory = cuda_memory.with_memory(
+        calls, arguments, [area for _, area in raw.areas], raw.tasks, missing=losses.of_memory
+    )
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())

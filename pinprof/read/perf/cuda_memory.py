@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -78,7 +78,7 @@ def with_memory(
     calls: ApiCallTable,
     arguments: Arguments,
     areas: Sequence[DataArea],
-    tasks: Sequence[tuple[int, TaskRecord]],
+    tasks: Iterable[tuple[int, TaskRecord]],
     before: Mapping[int, Process] = MappingProxyType({}),
     missing: Sequence[tuple[int, int]] = (),
 ) -> CudaMemory:
@@ -98,7 +98,7 @@ class _Replay:
         calls: ApiCallTable,
         arguments: Arguments,
         areas: Sequence[DataArea],
-        tasks: Sequence[tuple[int, TaskRecord]],
+        tasks: Iterable[tuple[int, TaskRecord]],
         before: Mapping[int, Process],
         missing: Sequence[tuple[int, int]],
     ) -> None:

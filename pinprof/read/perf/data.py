@@ -15,7 +15,7 @@ only perf can make them, so these are read through `perf script` (capture.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -268,7 +268,7 @@ def synthesized_manifest(header: Header) -> Manifest:
 
 def _of_program(
     samples: RawSamples,
-    tasks: list[tuple[int, TaskRecord]],
+    tasks: Iterable[tuple[int, TaskRecord]],
     spaces: SpaceTable,
     header: Header,
     manifest: Manifest,

@@ -8,7 +8,8 @@ one that was recorded there is it. That holds only as long as every mapping was 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from heapq import merge
 from operator import itemgetter
 
 import numpy as np
@@ -49,9 +50,9 @@ def mapped_at(time: Int64, pid: Int32, address: UInt64, changes: Iterable[Change
     return found
 
 
-def by_time(areas: Sequence[DataArea], tasks: Sequence[tuple[int, TaskRecord]]) -> Iterator[Change]:
-    """What processes mapped and became, in the order of time."""
-    return iter(sorted([*((area.clock, area) for area in areas), *tasks], key=itemgetter(0)))
+def by_time(areas: Iterable[tuple[int, DataArea]], tasks: Iterable[tuple[int, TaskRecord]]) -> Iterator[Change]:
+    """What processes mapped and became, in the order of time, as both are."""
+    return merge(areas, tasks, key=itemgetter(0))
 
 
 def _apply(spaces: dict[int, Places], change: DataArea | TaskRecord) -> None:

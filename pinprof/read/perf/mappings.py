@@ -8,13 +8,11 @@ that most processes have a single version, whatever they map in the course of ti
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from array import array
 from collections.abc import Mapping as Lookup
 from collections.abc import Sequence
-from dataclasses import field
 from functools import cached_property, lru_cache
 from itertools import starmap
-from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -23,6 +21,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.numbering import Numbering
 from pinprof.data.model import Bool, Dso, Int32, Int64, UInt64
 from pinprof.read.perf import kernels
+from pinprof.read.perf.places import Places
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 TaskRecord = MapRecord | CommRecord | ForkRecord
@@ -38,41 +37,24 @@ _SPELL_BITS = 20
 """2^20 ns are about a millisecond."""
 
 
-class Mapping(NamedTuple):
-    """One mapped interval [start, end) of an address space."""
-
-    start: int
-    end: int
-    shift: int
-    """Added to an address to get the offset in the DSO's file; 0 for code made at run time."""
-    dso: int
-
-    def cut(self, start: int, end: int) -> Mapping:
-        """The part of this mapping inside [start, end)."""
-        return Mapping(max(self.start, start), min(self.end, end), self.shift, self.dso)
-
-
-@dataclass
 class Version:
-    """One version of a process's address space: disjoint mappings in ascending order.
+    """One version of a process's address space."""
 
-    The list is never altered, but replaced: forked processes and later versions share it until they map more.
-    """
+    __slots__ = ("mappings", "pid", "shared", "since")
 
-    pid: int
-    mappings: list[Mapping] = field(default_factory=list)
+    def __init__(self, pid: int, since: int, mappings: Places) -> None:
+        self.pid = pid
+        self.since = since
+        self.mappings = mappings
+        """Disjoint; their values are numbers of `AddressSpaces`."""
+        self.shared = False
+        """Whether another version has them, too: a forked process and a later version until they map more."""
 
-    def overlapping(self, start: int, end: int) -> slice:
-        """The mappings that share an address with [start, end)."""
-        first = bisect_right(self.mappings, start, key=lambda mapping: mapping.end)
-        return slice(first, max(first, bisect_left(self.mappings, end, key=lambda mapping: mapping.start)))
-
-    def put(self, new: Mapping, place: slice) -> None:
-        """Lay a mapping over what is there: what it overlaps is at `place`."""
-        displaced = self.mappings[place]
-        below = [old.cut(0, new.start) for old in displaced[:1] if old.start < new.start]
-        above = [old.cut(new.end, old.end) for old in displaced[-1:] if old.end > new.end]
-        self.mappings = [*self.mappings[: place.start], *below, new, *above, *self.mappings[place.stop :]]
+    def put(self, start: int, end: int, number: int) -> None:
+        """Lay a mapping over what is there."""
+        if self.shared:
+            self.mappings, self.shared = self.mappings.copy(), False
+        self.mappings.put(start, end, number)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,17 +65,6 @@ class MappingColumns(Table):
     end: UInt64
     shift: UInt64
     dso: Int32
-
-    @classmethod
-    def made_of(cls, mappings: Sequence[Mapping]) -> Self:
-        """The columns of some mappings."""
-        count = len(mappings)
-        return cls(
-            start=np.fromiter((mapping.start for mapping in mappings), np.uint64, count),
-            end=np.fromiter((mapping.end for mapping in mappings), np.uint64, count),
-            shift=np.fromiter((mapping.shift % 2**64 for mapping in mappings), np.uint64, count),
-            dso=np.fromiter((mapping.dso for mapping in mappings), np.int32, count),
-        )
 
     def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
         """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
@@ -168,12 +139,15 @@ class SpaceTable:
 class AddressSpaces:
     """Replays task records in time order; `table()` afterwards tells what is mapped where and when."""
 
-    def __init__(self, spells: Lookup[int, tuple[Int64, Int64]]) -> None:
-        """`spells`: of each process (`joined_spells`); a version in none of which a sample may be is not kept."""
-        self.versions: list[Version] = [Version(-1)]
+    def __init__(self, spells: Spells) -> None:
+        """A version in none of whose process's `spells` a sample may be is not kept."""
+        self.versions: list[Version] = [Version(-1, 0, Places())]
         self._files = Numbering[tuple[str, str]]()
         """(path, build id) of each DSO."""
-        self._history: dict[int, tuple[list[int], list[int]]] = {}
+        self._shifts, self._dsos = array("Q"), array("i")
+        """By number of a mapping."""
+        self._latest: dict[int, int] = {}
+        """Per process the number of its version."""
         self._spells = spells
         self.forked_from: dict[int, int] = {}
 
@@ -186,30 +160,41 @@ class AddressSpaces:
                 parent = self._current(record.parent_pid) if record.clones else None
                 if parent:
                     self.forked_from[record.pid] = record.parent_pid
-                self._begin(time, record.pid, parent.mappings if parent else [])
+                self._begin(time, record.pid, parent)
         elif record.exec:
             self.forked_from.pop(record.pid, None)
-            self._begin(time, record.pid, [])
+            self._begin(time, record.pid, None)
 
     def table(self) -> SpaceTable:
         """All versions as columns."""
         blocks: dict[int, int] = {}
-        for version in self.versions:
-            blocks.setdefault(id(version.mappings), len(blocks))
+        block = np.array([blocks.setdefault(id(version.mappings), len(blocks)) for version in self.versions])
         lists = list({id(version.mappings): version.mappings for version in self.versions}.values())
-        ends = np.cumsum([0, *map(len, lists)])
-        block = np.array([blocks[id(version.mappings)] for version in self.versions])
-        history = sorted((pid, *row) for pid, rows in self._history.items() for row in zip(*rows, strict=True))
-        pid, since, which = (list(column) for column in zip(*history, strict=True)) if history else ([], [], [])
+        starts, ends, numbers = array("Q"), array("Q"), array("q")
+        for mappings in lists:
+            for column, more in zip((starts, ends, numbers), mappings.columns, strict=True):
+                column.extend(more)
+        last = np.cumsum([0, *(len(mappings.columns[0]) for mappings in lists)])
+        number = np.array(numbers, np.int64)
+        pid_of = np.array([version.pid for version in self.versions], np.int32)
+        since = np.array([version.since for version in self.versions], np.int64)
+        order = np.lexsort((since[1:], pid_of[1:])) + 1
+        # A process's versions stand in the order of time.
+        _, first, process = np.unique(pid_of, return_index=True, return_inverse=True)
         return SpaceTable(
-            pid=np.array(pid, np.int32),
-            since=np.array(since, np.int64),
-            version=np.array(which, np.int32),
-            first=ends[block],
-            last=ends[block + 1],
-            mapped=MappingColumns.made_of([mapping for each in lists for mapping in each]),
-            owner=np.array([self._history.get(version.pid, ([], [0]))[1][0] for version in self.versions], np.int32),
-            pid_of=np.array([version.pid for version in self.versions], np.int32),
+            pid=pid_of[order],
+            since=since[order],
+            version=order.astype(np.int32),
+            first=last[block],
+            last=last[block + 1],
+            mapped=MappingColumns(
+                start=np.array(starts, np.uint64),
+                end=np.array(ends, np.uint64),
+                shift=np.array(self._shifts, np.uint64)[number],
+                dso=np.array(self._dsos, np.int32)[number],
+            ),
+            owner=first[process.reshape(-1)].astype(np.int32),
+            pid_of=pid_of,
             dsos=tuple(starmap(user_dso, self._files.items)),
             forked_from=self.forked_from,
         )
@@ -217,36 +202,38 @@ class AddressSpaces:
     def _map(self, time: int, record: MapRecord, build_id: str) -> None:
         dso = self._files.number((record.path, build_id))
         by_process = user_dso(record.path, build_id).kind in _ADDRESSED_BY_PROCESS
-        shift = 0 if by_process else record.pgoff - record.start
-        new = Mapping(record.start, record.end, shift, dso)
-        version = self._current(record.pid) or self._begin(time, record.pid, [])
-        place = version.overlapping(new.start, new.end)
-        if place.start < place.stop:
-            displaced = version.mappings[place]
-            if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
-                version = self._begin(time, record.pid, version.mappings)
-        version.put(new, place)
+        shift = 0 if by_process else (record.pgoff - record.start) % 2**64
+        version = self._current(record.pid) or self._begin(time, record.pid, None)
+        displaced = version.mappings.within(record.start, record.end)
+        if any((self._dsos[old], self._shifts[old]) != (dso, shift) for old in displaced):
+            version = self._begin(time, record.pid, version)
+        version.put(record.start, record.end, len(self._dsos))
+        self._dsos.append(dso)
+        self._shifts.append(shift)
 
-    def _seen(self, pid: int, time: int) -> bool:
-        """Whether a sample of the process may fall between the start of its current version and `time`."""
-        first, last = self._spells.get(pid, (_NONE, _NONE))
-        next_ = int(last.searchsorted(self._history[pid][0][-1]))
+    def _seen(self, version: Version, time: int) -> bool:
+        """Whether a sample of its process may fall between the start of a version and `time`."""
+        first, last = self._spells.of(version.pid)
+        next_ = int(last.searchsorted(version.since))
         return next_ < len(first) and bool(first[next_] < time)
 
     def _current(self, pid: int) -> Version | None:
-        history = self._history.get(pid)
-        return self.versions[history[1][-1]] if history else None
+        number = self._latest.get(pid)
+        return None if number is None else self.versions[number]
 
-    def _begin(self, time: int, pid: int, mappings: list[Mapping]) -> Version:
-        """Start a new version, or reuse the current one if no sample has seen it."""
-        since, which = self._history.setdefault(pid, ([], []))
-        if which and not self._seen(pid, time):
-            self.versions[which[-1]].mappings = mappings
-            return self.versions[which[-1]]
-        since.append(time)
-        which.append(len(self.versions))
-        self.versions.append(Version(pid, mappings))
-        return self.versions[-1]
+    def _begin(self, time: int, pid: int, origin: Version | None) -> Version:
+        """Start a new version with the mappings of `origin`, or reuse the current one if no sample has seen it."""
+        mappings = origin.mappings if origin else Places()
+        version = self._current(pid)
+        if version is None or self._seen(version, time):
+            self._latest[pid] = len(self.versions)
+            version = Version(pid, time, mappings)
+            self.versions.append(version)
+        if origin is not version:
+            version.mappings, version.shared = mappings, origin is not None
+            if origin:
+                origin.shared = True
+        return version
 
 
 def spells_of(pid: Int32, time: Int64, *, timed: bool) -> tuple[Int32, Int64, Int64]:
@@ -262,17 +249,30 @@ def spells_of(pid: Int32, time: Int64, *, timed: bool) -> tuple[Int32, Int64, In
     return pid[begins], np.minimum.reduceat(time, begins), np.maximum.reduceat(time, begins)
 
 
-def joined_spells(spells: Sequence[tuple[Int32, Int64, Int64]]) -> dict[int, tuple[Int64, Int64]]:
-    """Process → when its spells begin and end, both ascending."""
-    if not spells:
-        return {}
-    pid, first, last = (np.concatenate(column) for column in zip(*spells, strict=True))
-    order = np.lexsort((first, pid))
-    pid, first, last = pid[order], first[order], last[order]
-    begins = np.flatnonzero(np.append(True, pid[1:] != pid[:-1]))
-    ends = np.append(begins[1:], len(pid)).tolist()
-    parts = map(slice, begins.tolist(), ends)
-    return {int(pid[part.start]): (first[part], np.maximum.accumulate(last[part])) for part in parts}
+class Spells:
+    """When processes have samples, as `spells_of` tells it part by part."""
+
+    def __init__(self, parts: Sequence[tuple[Int32, Int64, Int64]] = ()) -> None:
+        parts = parts or [(np.zeros(0, np.int32), _NONE, _NONE)]
+        pid, first, last = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.lexsort((first, pid))
+        pid, self._first, self._last = pid[order], first[order], last[order]
+        begins = np.flatnonzero(np.append(len(pid) > 0, pid[1:] != pid[:-1])[: len(pid)])
+        self._bounds = np.append(begins, len(pid))
+        # Of another type than what is looked for, all would be converted for each look.
+        self._processes = pid[begins].astype(np.int64)
+        later = self._last[1:] >= self._last[:-1]
+        for process in np.unique(pid[1:][~later & (pid[1:] == pid[:-1])]).tolist():
+            last = self.of(process)[1]
+            np.maximum.accumulate(last, out=last)
+
+    def of(self, pid: int) -> tuple[Int64, Int64]:
+        """When the spells of a process begin and end, both ascending."""
+        place = int(self._processes.searchsorted(pid))
+        if place == len(self._processes) or self._processes[place] != pid:
+            return _NONE, _NONE
+        rows = slice(self._bounds[place], self._bounds[place + 1])
+        return self._first[rows], self._last[rows]
 
 
 @lru_cache(1024)

@@ -24,8 +24,9 @@ from pinprof.read.perf.addresses import DeferredChains
 from pinprof.read.perf.chains import ChainGatherer, Chains
 from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
-from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord, joined_spells, spells_of
+from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, Spells, TaskRecord, spells_of
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
+from pinprof.read.perf.packed_records import PackedRecords
 from pinprof.read.perf.pauses import Pauses
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, Readings, sizes_of, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
@@ -43,8 +44,8 @@ class Raw:
     samples: RawSamples
     chains: Chains
     spaces: SpaceTable
-    tasks: list[tuple[int, TaskRecord]]
-    """(clock, record), in the order of time; mappings only of recordings of tracepoints or of data addresses."""
+    tasks: PackedRecords[TaskRecord]
+    """In the order of time; mappings only of recordings of tracepoints or of data addresses."""
     switches: Switches
     """Threads leaving processors and coming back; empty when not recorded."""
     pauses: Pauses
@@ -57,8 +58,8 @@ class Raw:
     """The samples that have sizes of a batch, and these (samples.py)."""
     readings: Readings
     """Counters that were read at the samples."""
-    areas: list[rec.DataArea]
-    """Memory mapped without code, in file order; recordings of tracepoints or of data addresses only."""
+    areas: PackedRecords[rec.DataArea]
+    """Memory mapped without code, in the order of time; recordings of tracepoints or of data addresses only."""
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
@@ -128,9 +129,9 @@ class TaskReader(RecordReader):
         self._switches = SwitchGatherer()
         self._turns: list[tuple[int, bool]] = []
         """(time, whether sampling is paused from then on)."""
-        self._tasks: list[tuple[int, TaskRecord]] = []
+        self._tasks = PackedRecords[TaskRecord]()
         self._exits: dict[tuple[int, int], int] = {}
-        self._areas: list[rec.DataArea] = []
+        self._areas = PackedRecords[rec.DataArea]()
         self._kernel_reference = ("", 0)
         self._losses: list[rec.Loss] = []
         self._lost_by_source: Counter[int] = Counter()
@@ -145,12 +146,13 @@ class TaskReader(RecordReader):
 
     def spaces(self) -> SpaceTable:
         """What is mapped where and when; once, at the end."""
-        self._tasks.sort(key=lambda task: task[0])
-        spaces = AddressSpaces(joined_spells(self._spells))
+        self._tasks.sort()
+        self._areas.sort()
+        spaces = AddressSpaces(Spells(self._spells))
         for time, record in self._tasks:
             spaces.apply(time, record, self._header.features.build_ids)
         if not self._of_memory:
-            self._tasks = [task for task in self._tasks if not isinstance(task[1], rec.MapRecord)]
+            self._tasks.drop_mappings()
         return spaces.table()
 
     def joined(self, spaces: SpaceTable, gatherer: SampleGatherer) -> Raw:
@@ -240,13 +242,14 @@ class TaskReader(RecordReader):
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
         if misc & perf.MISC_MMAP_DATA and self._of_memory:
-            self._areas.append(rec.parse_data_map(self._clock(body), body))
+            clock = self._clock(body)
+            self._areas.add(clock, rec.parse_data_map(clock, body))
         record = rec.parse_mmap2(misc, body)
         if record is not None:
             self._add_task(record, body)
 
     def _add_task(self, record: TaskRecord, body: bytes) -> None:
-        self._tasks.append((self._clock(body), record))
+        self._tasks.add(self._clock(body), record)
 
     def _trailer(self, body: bytes) -> rec.SampleLayout:
         """The layout of a record's sample_id trailer."""

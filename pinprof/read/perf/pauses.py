@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import Table, pairs_of, unpack
+from pinprof.base.columns import Table, ascending, pairs_of, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64, UInt8
 from pinprof.read.perf.chains import NO_CHAIN
@@ -144,7 +144,7 @@ def _with_time(
     period = samples.period.copy()
     window = np.searchsorted(pauses.begin_ns, clock)
     period[rows] += _evenly(np.maximum(more, 0), np.append(True, new[1:] | (window[1:] != window[:-1]))[: len(rows)])
-    unsampled = total.sum() - total[np.unique(thread)].sum()
+    unsampled = total.sum() - total[ascending(thread)].sum()
     return replace(samples, period=period), int(unsampled)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 
 import numpy as np
@@ -18,19 +19,21 @@ _FEW = 16
 class Places:
     """The intervals [start, end) of one address space as it is now."""
 
+    __slots__ = ("_ends", "_starts", "_values")
+
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        self._values: list[int] = []
+        self._starts = array("Q")
+        self._ends = array("Q")
+        self._values = array("q")
 
     def copy(self) -> Places:
         """What a forked process begins with."""
         other = Places()
-        other._starts, other._ends, other._values = self._starts.copy(), self._ends.copy(), self._values.copy()
+        other._starts, other._ends, other._values = self._starts[:], self._ends[:], self._values[:]
         return other
 
     @property
-    def columns(self) -> tuple[list[int], list[int], list[int]]:
+    def columns(self) -> tuple[array[int], array[int], array[int]]:
         """Starts, ends and values, ascending."""
         return self._starts, self._ends, self._values
 
@@ -39,17 +42,25 @@ class Places:
         end = min(end, _END)
         if start >= end:
             return
-        first = bisect_right(self._ends, start)
-        last = max(bisect_left(self._starts, end), first)
+        first, last = self._overlapping(start, end)
         rows: list[tuple[int, int, int]] = [] if value == NOTHING else [(start, end, value)]
         if first < last:
             if self._starts[first] < start:
                 rows.insert(0, (self._starts[first], start, self._values[first]))
             if self._ends[last - 1] > end:
                 rows.append((end, self._ends[last - 1], self._values[last - 1]))
-        self._starts[first:last] = [row[0] for row in rows]
-        self._ends[first:last] = [row[1] for row in rows]
-        self._values[first:last] = [row[2] for row in rows]
+        self._starts[first:last] = array("Q", [row[0] for row in rows])
+        self._ends[first:last] = array("Q", [row[1] for row in rows])
+        self._values[first:last] = array("q", [row[2] for row in rows])
+
+    def within(self, start: int, end: int) -> array[int]:
+        """The values that lie somewhere in [start, end), ascending by address."""
+        first, last = self._overlapping(start, end)
+        return self._values[first:last]
+
+    def _overlapping(self, start: int, end: int) -> tuple[int, int]:
+        first = bisect_right(self._ends, start)
+        return first, max(bisect_left(self._starts, end), first)
 
     def at(self, addresses: UInt64) -> Int64:
         """The value at each address, NOTHING where none is."""

@@ -324,7 +324,8 @@ def test_neither_samples_nor_ranges_take_a_step_each() -> None:
     small, large = grown_capture(10_000, 1_000), grown_capture(200_000, 1_000)
     analyze(small)
     few = calls(lambda: analyze(small))
-    assert calls(lambda: analyze(large)) < 1.1 * few
+    # What is made a part at a time takes a step for each 65,536 samples.
+    assert calls(lambda: analyze(large)) < 1.2 * few
     many = grown_capture(200_000, 20_000)
     assert {entry.count for entry in analyze(many).ranges} == {10_000}
     assert calls(lambda: analyze(grown_capture(10_000, 2_000))) < 2.2 * few

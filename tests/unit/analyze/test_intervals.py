@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pinprof.base.columns
-from pinprof.analyze import intervals
 from pinprof.analyze.intervals import Intervals, difference, intersection, numbers, union, union_by_key, union_where
 
 PAIRS = st.lists(st.tuples(st.integers(-20, 60), st.integers(-5, 25)), max_size=12)
@@ -56,7 +55,6 @@ def test_a_set_as_it_stands_is_no_copy() -> None:
 @given(PAIRS, st.lists(st.booleans(), min_size=12, max_size=12), st.sampled_from([1, 3, 1 << 17]))
 def test_a_union_in_pieces_is_that_of_the_chosen_intervals(pairs: Pairs, chosen: list[bool], piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intervals, "_PIECE_ROWS", piece)
         patch.setattr(pinprof.base.columns, "_AT_ONCE", piece)
         found = union_where(np.array(chosen[: len(pairs)], np.bool_), *columns(pairs))
     kept = [pair for pair, wanted in zip(pairs, chosen, strict=False) if wanted]

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pinprof.base import columns as made
 from pinprof.base.columns import (
     PairIndex,
     ascending,
+    changes,
     distinct,
+    extent,
+    looked_up,
     narrowed,
     numbered,
     numbered_pairs,
     pack,
     packed,
     pairs_of,
+    repeated,
+    stable_order,
     uniform,
 )
 from pinprof.read.perf.samples import RawSamples
@@ -115,3 +122,28 @@ def test_numbers_that_agree_in_their_lower_half_are_different_numbers() -> None:
 def test_rows_left_out_of_the_index_are_not_found() -> None:
     index = PairIndex.of(*columns([(7, -1), (7, 5)]), np.array([1]))
     assert index.find(*columns([(7, -1), (7, 5)])).tolist() == [-1, 1]
+
+
+@given(st.lists(st.integers(-3, 3)), st.sampled_from([1, 2, 1 << 16]))
+def test_parts_of_a_column_say_what_the_whole_does(numbers: list[int], part: int) -> None:
+    column = np.array(numbers, np.int32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made, "_AT_ONCE", part)
+        assert extent(column) == ((min(numbers), max(numbers)) if numbers else (0, 0))
+        rows = changes(column)
+        edge = np.append(rows, len(column))
+        assert repeated(column[rows], edge).tolist() == numbers
+    assert rows.tolist() == [row for row, number in enumerate(numbers) if not row or numbers[row - 1] != number]
+
+
+@given(st.lists(st.integers(-4, 4) | INT64))
+def test_a_stable_order_is_numpys(numbers: list[int]) -> None:
+    column = np.array(numbers, np.int64)
+    assert stable_order(column).tolist() == np.argsort(column, kind="stable").tolist()
+
+
+def test_of_uniform_values_and_of_a_uniform_index_a_uniform_column_is_looked_up() -> None:
+    for values, index in ((uniform(7, 5, np.int16), np.array([4, 0, 2])), (np.arange(5), uniform(3, 3, np.int32))):
+        found = looked_up(values, index)
+        assert found.strides == (0,)
+        assert found.tolist() == values[index].tolist()

@@ -6,13 +6,16 @@ Counted are calls of functions, and the bytes that are held at a time: these gro
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinprof.analyze import analyze, intervals
 from pinprof.analyze.attribution import matching
+from pinprof.base import columns
 from pinprof.data.model import Capture
 from pinprof.report.gather import answer_of, build
 from tests.support.activities import MS
@@ -22,6 +25,8 @@ from tests.support.work import calls, peak_bytes
 
 EXPONENT = 1.1
 MOST_LINES = 120
+SAMPLE_BYTES = 180
+"""Of each sample of a fault, which costs something: rows of causes, and masks over them."""
 POOL = ("start_thread@/libc.so.6", "work@/libpool.so", "pthread_cond_wait@/libc.so.6", *(
     "__x64_sys_futex", "do_futex", "futex_wait", "schedule"
 ))  # fmt: skip
@@ -104,6 +109,22 @@ def test_work_grows_no_faster_than_what_was_recorded(
     for counted in (answers, pages, held):
         for fewer, more in pairwise(counted[1:]):
             assert more <= 4**EXPONENT * fewer, counted
+
+
+@pytest.mark.slow
+def test_columns_in_files_leave_little_of_a_sample_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "LONG_ROWS", 1 << 12)
+    monkeypatch.setattr(columns, "_AT_ONCE", 1 << 10)
+    # What is prepared once is no sample's.
+    build(analyze(stacks(2)), "json")
+    few, many = 30_000, 120_000
+    held = []
+    for count in (few, many):
+        one = stacks(2)
+        samples = one.samples.take(np.arange(count) % 2)
+        capture = replace(one, samples=replace(samples, time_ns=(1 + np.arange(count)) * MS))
+        held.append(peak_bytes(lambda: build(analyze(capture), "json")))  # noqa: B023 — it is called at once
+    assert (held[1] - held[0]) / (many - few) < SAMPLE_BYTES
 
 
 @pytest.mark.parametrize("made", FACTS)

@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pinprof.base import columns
+from pinprof.report import moments
 from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
 from pinprof.report.steps import in_steps
 from tests.support.sample_report import flame
+from tests.support.work import peak_bytes
 
 SAMPLES, PATHS = 3_000, 5
 KEYS = ("event", "thread", "node", "cause", "likely")
@@ -81,6 +84,34 @@ def test_the_packed_columns_keep_to_a_size() -> None:
     made = in_steps(data, size=6_000)
     assert len(made.packed[1]) <= 6_000 < len(data.packed[1])
     assert sums(made, made.step_ns) == sums(data, made.step_ns)
+
+
+@pytest.mark.parametrize("limits", [(2_900, 200), (450, 300_000), (10, 300_000)])
+def test_parts_and_columns_in_files_change_nothing(limits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    data = recording(6)
+    whole = in_steps(data, *limits)
+    monkeypatch.setattr(columns, "LONG_ROWS", 1)
+    monkeypatch.setattr(columns, "_AT_ONCE", 100)
+    monkeypatch.setattr(moments, "_HELD", 300)
+    assert in_steps(data, *limits).packed == whole.packed
+
+
+@pytest.mark.slow
+def test_steps_of_more_samples_hold_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "LONG_ROWS", 1)
+    monkeypatch.setattr(columns, "_AT_ONCE", 1 << 10)
+    monkeypatch.setattr(moments, "_HELD", 1 << 10)
+    once = replace(recording(7), ranges=NO_RANGES)
+    held = []
+    for times in (20, 80):
+        again = np.tile(np.arange(SAMPLES), times)
+        long = replace(
+            once,
+            **{name: getattr(once, name)[again] for name in (*KEYS, "weight")},
+            time_ns=np.arange(len(again)) * 1000,
+        )
+        held.append(peak_bytes(lambda: in_steps(long, 2_000)))  # noqa: B023 — it is called at once
+    assert held[1] < 1.2 * held[0]
 
 
 def test_what_no_step_makes_few_enough_loses_its_times() -> None:

@@ -14,15 +14,15 @@ from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.extent import is_timed, timed_span
 from pinprof.analyze.groups import group
-from pinprof.base.columns import ascending, put_together, rows_of, slices, taken
+from pinprof.base.columns import ascending, put_together, slices, taken
 from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import Capture, Int32
 from pinprof.report.flame_tables import Numbered
+from pinprof.report.moments import Moments
 from pinprof.report.rows import pools, range_threads, thread_names, threads_in
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes, window_lanes
 from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline
-from pinprof.report.steps import Moments
 from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
 from pinprof.report.thinning import MERGED, Spans, thin
 from pinprof.report.threads import thread_numbers
@@ -41,8 +41,6 @@ STEPS = 1_200
 """For a density of events other than time."""
 CELLS = 150_000
 """Steps of time and their causes, of all densities together."""
-
-_NO_WEIGHTS = np.zeros(0, np.int64)
 
 Threads = dict[tuple[int, int], str]
 """(pid, tid) → heading of the threads with lanes of their own."""
@@ -83,7 +81,7 @@ def timeline(analysis: Run) -> Timeline | None:
         before_ns=_before_ns(analysis, start),
         event=main.event.name if timed and main else "",
         unit=main.event.unit if timed and main else "",
-        samples_start_ns=int(capture.samples.time_ns.min()) - start if timed else 0,
+        samples_start_ns=int(capture.samples.time_ns[0]) - start if timed else 0,
         densities=densities,
         lanes=drawn,
         memory=memory,
@@ -192,29 +190,31 @@ def _densities(
     samples = capture.samples
     assert main is not None
     event = next(number for number, result in enumerate(analysis.events) if result is main)
-    row = rows_of(samples.event == event)
+    mask = samples.event == event
+    row = slice(None) if mask.all() else mask
     titles = [*((heading, [pair]) for pair, heading in chosen.items()), *pooled.items()]
     shown = {pair: number for number, (_, pairs) in enumerate(titles) for pair in pairs}
     place = np.array([shown.get(pair, len(titles)) for pair in capture.sampled_threads], np.int32)
     leaves = len(CATEGORIES)
-    thread, leaf, time = capture.thread[row], analysis.attribution.leaf[row], taken(samples.time_ns, row)
-    parts = [*slices(len(time))]
-    kind = put_together((place[thread[part]] * leaves + leaf[part] for part in parts), len(time), np.int32)
-    moments = Moments.of(kind, put_together((time[part] - start for part in parts), len(time), np.int64))
-    bin_ns = finest
-    while len(begin := moments.begins(bin_ns)) > CELLS and bin_ns <= int(moments.time_ns.max()):
+    columns = (capture.thread, analysis.attribution.leaf, samples.time_ns, samples.weight)
+    thread, leaf, time, weight = (taken(column, row) for column in columns)
+    kinds = (place[thread[part]] * leaves + leaf[part] for part in slices(len(time), thread, leaf))
+    times = (time[part] - start for part in slices(len(time), time))
+    kind, time = put_together(kinds, len(time), np.int32), put_together(times, len(time), np.int64)
+    moments, bin_ns = Moments.of(kind, time, (len(titles) + 1) * leaves), finest
+    assert moments is not None
+    last = int(time[-1]) if len(time) else 0
+    while not moments.are_at_most(CELLS, bin_ns) and bin_ns <= last:
         bin_ns *= 2
-    weight = np.add.reduceat(taken(samples.weight[row], moments.order), begin) if len(begin) else _NO_WEIGHTS
-    place, cause = np.divmod(kind[moments.order[begin]], leaves)
-    moment = moments.time_ns[begin] // bin_ns
+    sums = moments.added_up(bin_ns, weight)
+    place, cause = np.divmod(sums.kind, leaves)
     titles.append(("other threads" if titles else "all threads", []))
     made = []
     for number, (heading, pairs) in enumerate(titles):
         mine = np.flatnonzero(place == number)
-        mine = mine[np.argsort(moment[mine], kind="stable")]
         if len(mine):
-            steps, causes = moment[mine].astype(np.int32), cause[mine].astype(np.int32)
-            made.append(Density(heading, "CPU time", steps, causes, weight[mine], max(len(pairs), 1)))
+            steps, causes = sums.moment[mine].astype(np.int32), cause[mine].astype(np.int32)
+            made.append(Density(heading, "CPU time", steps, causes, sums.weight[mine], max(len(pairs), 1)))
     return bin_ns, tuple(made)
 
 

@@ -18,7 +18,7 @@ from pinprof.read.perf import kernels
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, UNKNOWN_KERNEL, UNKNOWN_USER, address_chains
 from pinprof.read.perf.chains import KERNEL_DSO, ChainGatherer, PlaceTable
-from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, SpaceTable
+from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, SpaceTable, Spells
 from pinprof.read.perf.records import CommRecord, MapRecord
 from pinprof.read.perf.sequences import DistinctSequences
 from tests.support.examples import examples
@@ -97,7 +97,7 @@ def test_chains_that_leave_the_words_are_empty() -> None:
 
 def spaces() -> SpaceTable:
     """Version 1: two files, and code made at run time; version 2, after an exec: one file elsewhere."""
-    made = AddressSpaces({7: (np.array([1, 11]), np.array([1, 11]))})
+    made = AddressSpaces(Spells([(np.array([7, 7], np.int32), np.array([1, 11]), np.array([1, 11]))]))
     made.apply(0, MapRecord(7, 0x1000, 0x1008, 0x40, "/a", ""), {})
     made.apply(0, MapRecord(7, 0x1008, 0x2000, 0, "/b", ""), {})
     made.apply(0, MapRecord(7, 0x5000, 0x6000, 0, "//anon", ""), {})

@@ -1,21 +1,20 @@
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.data.model import Dso
-from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapping, MappingColumns, Version, user_dso
+from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Spells, user_dso
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 PID = 7
 
 
 def spaces_with(samples: list[int], *records: tuple[int, MapRecord | CommRecord | ForkRecord]) -> AddressSpaces:
-    spaces = AddressSpaces({PID: (np.array(samples, np.int64), np.array(samples, np.int64))})
+    times = np.array(samples, np.int64)
+    spaces = AddressSpaces(Spells([(np.full(len(times), PID, np.int32), times, times)]))
     for time, record in records:
         spaces.apply(time, record, {})
     return spaces
@@ -34,18 +33,18 @@ def look_up(spaces: AddressSpaces, time: int, address: int, pid: int = PID) -> t
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=25))
 def test_later_mappings_lie_over_earlier_ones(intervals: list[tuple[int, int]]) -> None:
-    version, model = Version(PID), [NO_DSO] * 81
-    for dso, (start, length) in enumerate(intervals):
-        version.put(Mapping(start, start + length, -start, dso), version.overlapping(start, start + length))
-        model[start : start + length] = [dso] * length
-    found, offsets = MappingColumns.made_of(version.mappings).find(np.arange(81, dtype=np.uint64))
-    assert found.tolist() == model
-    for address, dso in enumerate(model):
-        if dso != NO_DSO:
-            assert int(offsets[address]) == address - intervals[dso][0]
-    bounds = [(mapping.start, mapping.end) for mapping in version.mappings]
-    assert all(start < end for start, end in bounds)
-    assert all(before[1] <= after[0] for before, after in pairwise(bounds))
+    records, model = [], [""] * 81
+    for number, (start, length) in enumerate(intervals):
+        records.append((number, mapped(start, start + length, f"/{number}")))
+        model[start : start + length] = [f"/{number}"] * length
+    table = spaces_with([], *records).table()
+    found, offsets = table.find(len(table.first) - 1, np.arange(81, dtype=np.uint64))
+    assert ["" if dso == NO_DSO else table.dsos[dso].path for dso in found.tolist()] == model
+    for address, path in enumerate(model):
+        if path:
+            assert int(offsets[address]) == address - intervals[int(path[1:])][0]
+    assert (table.mapped.start < table.mapped.end).all()
+    assert (table.mapped.end[:-1] <= table.mapped.start[1:]).all()
 
 
 def test_offsets_count_from_the_start_of_the_file() -> None:

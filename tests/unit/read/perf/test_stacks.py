@@ -11,7 +11,7 @@ from pinprof.base.columns import GrowingColumn
 from pinprof.data.model import NO_NODE, Dso, Int32, UInt64
 from pinprof.read.perf import kernels
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
-from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
+from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, Spells
 from pinprof.read.perf.records import CommRecord, MapRecord
 from pinprof.read.perf.stacks import ResolvedStacks, build_stacks
 from pinprof.read.symbols.resolver import Resolver
@@ -36,7 +36,7 @@ class Names(Resolver):
 
 def spaces() -> SpaceTable:
     """Version 1: /a mapped at 0 to 0x80; version 2, after an exec at time 10: /b there."""
-    made = AddressSpaces({7: (np.array([1, 11]), np.array([1, 11]))})
+    made = AddressSpaces(Spells([(np.array([7, 7], np.int32), np.array([1, 11]), np.array([1, 11]))]))
     made.apply(0, MapRecord(7, 0, 0x80, 0, "/a", ""), {})
     made.apply(10, CommRecord(7, 7, "b", True), {})
     made.apply(10, MapRecord(7, 0, 0x80, 0, "/b", ""), {})
