@@ -23,7 +23,7 @@ from pinprof.analyze.groups import codes
 from pinprof.base.columns import taken, uniform
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Int16, Int32, Int64, UInt8
-from pinprof.report.moments import Sums, added_up
+from pinprof.report.moments import MomentSums, added_up
 
 USER_CODE, KERNEL_CODE, MODULE_CODE = 0, 1, 2
 """Values of `FlameData.frame_kind`."""
@@ -163,7 +163,7 @@ class FlameData:
         untimed = replace(self, timed=False, ranges=NO_RANGES, across=NO_ACROSS)
         return untimed.with_sums(sums, uniform(0, len(sums), np.int64))
 
-    def with_sums(self, sums: Sums, time_ns: Int64) -> FlameData:
+    def with_sums(self, sums: MomentSums, time_ns: Int64) -> FlameData:
         """The same with sums of samples that agree in all but weight and time."""
         of_samples: dict[str, Any] = {
             name: taken(getattr(self, name), sums.row) for name in ("node", "event", "cause", "likely", "thread")

@@ -22,7 +22,7 @@ _HELD = 1 << 18
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Sums(Table):
+class MomentSums(Table):
     """Rows of one kind and step, added up."""
 
     moment: Int64
@@ -46,13 +46,13 @@ class Sums(Table):
         return type(self)(moment[begin], kind[begin], self.row[order[begin]], weight[again])
 
 
-def added_up(kind: NDArray[np.signedinteger], time_ns: Int64, step_ns: int, weight: Int64) -> Sums:
+def added_up(kind: NDArray[np.signedinteger], time_ns: Int64, step_ns: int, weight: Int64) -> MomentSums:
     """The sums of rows in the order of time."""
-    done: list[Sums] = []
-    held, count, room = [Sums.empty()], 0, _HELD
+    done: list[MomentSums] = []
+    held, count, room = [MomentSums.empty()], 0, _HELD
     for part in slices(len(kind), kind, time_ns, weight):
         row = np.arange(part.start, part.stop)
-        held.append(Sums(time_ns[part] // step_ns, kind[part].astype(np.int64), row, weight[part]).added())
+        held.append(MomentSums(time_ns[part] // step_ns, kind[part].astype(np.int64), row, weight[part]).added())
         count += len(held[-1])
         if count > room:
             # The last step may go on in the next part.
@@ -62,7 +62,7 @@ def added_up(kind: NDArray[np.signedinteger], time_ns: Int64, step_ns: int, weig
             held = [whole.take(slice(over, None))]
             count = len(held[0])
             room = count + _HELD
-    return Sums.empty().joined(*done, held[0].joined(*held[1:]).added())
+    return MomentSums.empty().joined(*done, held[0].joined(*held[1:]).added())
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Moments:
                 return False
         return True
 
-    def added_up(self, step_ns: int, weight: Int64) -> Sums:
+    def added_up(self, step_ns: int, weight: Int64) -> MomentSums:
         """The sums of a column over rows of one kind and step."""
         return added_up(self.kind, self.time_ns, step_ns, weight)
 
