@@ -46,7 +46,7 @@ def main() -> NoReturn:
     with suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
-    os._exit(status if isinstance(status, int) else 0)
+    os._exit(status if isinstance(status, int) else int(status is not None))
 
 
 if __name__ == "__main__":
