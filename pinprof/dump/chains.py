@@ -29,7 +29,7 @@ _RING_BYTES, _MOST_STACK, _WORD = 1 << 19, 48 << 10, 8
 _OWN_ID = 1 << 63
 """The id of the event that copies of stacks are samples of."""
 _CONTEXT_USER = 2**64 - 512
-_ABI_64, _MOST_GUESSES = 2, 256
+_MOST_GUESSES = 256
 _CALL, _CALL_OPCODE, _LARGEST_FUNCTION = 5, 0xE8, 1 << 16
 """Bytes of a direct call on x86-64, the first of them; a function is not larger."""
 
@@ -152,17 +152,18 @@ class ChainCompleter:
         plain = ThreadSample(pid, tid, time_ns, 0, (_CONTEXT_USER, instruction))
         if not self._unwinder or not held:
             return plain
-        found, complete = self._completed(_sample(pid, tid, (0, stack, instruction), held))
+        found, complete = self._completed(pid, tid, (0, stack, instruction), held)
         for guess in () if complete else _frame_pointers(pid, stack, held, places, found.chain[-1]):
-            made, complete = self._completed(_sample(pid, tid, (guess, stack, instruction), held))
+            made, complete = self._completed(pid, tid, (guess, stack, instruction), held)
             if complete:
                 found = made
                 break
         return replace(found, time_ns=time_ns)
 
-    def _completed(self, record: bytes) -> tuple[ThreadSample, bool]:
-        """The sample of a record, and whether its chain reaches the stack's end."""
+    def _completed(self, pid: int, tid: int, place: tuple[int, int, int], held: bytes) -> tuple[ThreadSample, bool]:
+        """The sample of a copied stack, and whether its chain reaches the stack's end."""
         assert self._unwinder is not None
+        record = unwinding.copied_sample(self._own, _OWN_ID, (pid, tid), 0, place, held)
         before = self._unwinder.counts()["complete"]
         (made,) = self._parsed(bytes(self._unwinder.rewrite(record)))
         return made, self._unwinder.counts()["complete"] > before
@@ -225,16 +226,3 @@ def _frame_pointers(pid: int, stack: int, held: bytes, places: Sequence[MappedPl
         return not (opcode == _CALL_OPCODE and 0 <= lost_at - found[number][1] - distance < _LARGEST_FUNCTION)
 
     yield from (found[number][0] for number in sorted(range(len(found)), key=lambda number: (far(number), number)))
-
-
-def _sample(pid: int, tid: int, registers: tuple[int, int, int], held: bytes) -> bytes:
-    """A record of a sample: frame pointer, stack pointer and instruction, and the stack."""
-    spec = specs(kernel=False)[0]
-    values = {perf.SAMPLE_IDENTIFIER: _OWN_ID, perf.SAMPLE_IP: registers[2], perf.SAMPLE_TID: pid | tid << 32}
-    fixed = [values.get(field, 0) for field in perf.SAMPLE_WORDS if spec.attr.sample_type & field]
-    # AArch64 has the link register between frame and stack pointer.
-    has_link = spec.attr.sample_regs_user.bit_count() > len(registers)
-    known = (registers[0], 0, *registers[1:]) if has_link else registers
-    body = struct.pack(f"<{len(fixed)}Q", *fixed) + struct.pack("<3Q", 2, _CONTEXT_USER, registers[2])
-    body += struct.pack(f"<{len(known) + 2}Q", _ABI_64, *known, len(held)) + held + struct.pack("<Q", len(held))
-    return perf.record(perf.RECORD_SAMPLE, perf.MISC_USER, body)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pinprof import read
+from pinprof.analyze import analyze
 from pinprof.analyze.completeness import gaps_of
 from tests.support.recorded_programs import LEAST, needs_native, record
 
@@ -59,3 +60,38 @@ def test_threads_that_switch_often_are_sampled_in_windows_and_their_times_are_wh
         # The kernel's clock of a thread goes on behind the record of a switch, while the kernel and recorder switch.
         assert ran / 2 - 40_000_000 < on < 1.1 * ran + 40_000_000
         assert on + off == pytest.approx(lived, rel=0.1, abs=40_000_000)
+
+
+MIXED = """
+import hashlib, queue, threading, time
+there, back = queue.SimpleQueue(), queue.SimpleQueue()
+def hand_back():
+    while there.get():
+        back.put(1)
+def work():
+    end = time.thread_time() + 0.3
+    while time.thread_time() < end:
+        hashlib.sha256(bytes(1 << 20)).digest()
+other = threading.Thread(target=hand_back)
+other.start()
+for _ in range(3):
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        for _ in range(100):
+            there.put(1)
+            back.get()
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+there.put(0)
+"""
+
+
+def test_long_waits_among_many_switches_have_stacks_and_causes(tmp_path: Path) -> None:
+    (tmp_path / "mixed.py").write_text(MIXED)
+    assert record(tmp_path, "python3", "mixed.py", options=(*LEAST, "--with=native")).returncode == 0
+    capture = read.read(tmp_path / "out.pinprof")
+    assert capture.losses.paused_ns > 0
+    (waits,) = [event for event in analyze(capture).events if event.event.spans]
+    assert waits.by_leaf.get("lost.nostack", 0) < 0.2 * waits.total
+    assert waits.by_leaf["wait.lock"] + waits.by_leaf.get("wait.runnable", 0) > 0.7 * waits.total

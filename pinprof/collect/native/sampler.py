@@ -30,6 +30,7 @@ from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.opened import online_cpus, open_all
 from pinprof.collect.native.perf_file import PerfFile, features, lost_samples, paused, trailer
 from pinprof.collect.native.probing import Probes
+from pinprof.collect.native.standing import LINGERS_NS, Standing
 from pinprof.collect.native.switching import Switching
 from pinprof.collect.native.tracefs import ProbeSite
 from pinprof.collect.native.wakeups import Wakeups
@@ -126,6 +127,14 @@ class Sampler:
         deep, bare = (any(getattr(spec, kind) for spec in self._opened.specs) for kind in ("deep", "bare"))
         self._depth = unwinding.Depth(self._unwinder) if self._unwinder and deep else None
         self._switching = Switching(events[0][0].attr.period_or_freq) if self._unwinder and bare else None
+        waits = next(((spec, ids) for spec, ids in events if spec.attr.flags & perf_event.CONTEXT_SWITCH), None)
+        self._standing: Standing | None = None
+        if self._switching and waits and orders.pid is not None:
+            self._standing = Standing(waits[0], waits[1][0], orders.pid)
+        self._turned_ns = -LINGERS_NS
+        """When sampling was paused, or went on."""
+        self._stood = b""
+        """Samples of copied stacks that are still to be written."""
         self._on = False
         self._running: set[int] = set()
         """Places of the events that are on, but for those that always are."""
@@ -224,19 +233,24 @@ class Sampler:
     def _drain(self) -> None:
         """Write what all rings hold, in one go."""
         rings, now = self._opened.rings, time.monotonic_ns()
-        pieces: list[bytes | memoryview] = []
+        pieces: list[bytes | memoryview] = [self._stood] if self._stood else []
+        self._stood = b""
         for ring in rings:
             pieces += ring.pending()
         if pieces:
-            if self._unwinder:
-                pieces = [self._unwinder.rewrite(*pieces)]
-            pieces = self._batches.cleaned(pieces)
-            self._file.write(self._bounded.chosen(pieces, self._file.data_bytes, now))
+            self._take(pieces, now)
             for ring in rings:
                 ring.release()
             self._rounds += 1
             if self._depth and self._on and self._depth.changes():
                 self._change_events()
+
+    def _take(self, pieces: list[bytes | memoryview], horizon_ns: int) -> None:
+        """Write whole records; two pieces may share one. All older than the horizon are there."""
+        if self._unwinder:
+            pieces = [self._unwinder.rewrite(*pieces)]
+        pieces = self._batches.cleaned(pieces)
+        self._file.write(self._bounded.chosen(pieces, self._file.data_bytes, horizon_ns))
 
     def _look_at_switches(self) -> None:
         """Pause what costs at each switch of a thread, or go on with it."""
@@ -244,7 +258,12 @@ class Sampler:
         if switching and self._on and switching.changes(*self._switched_so_far()):
             begun = time.monotonic_ns()
             self._change_events()
-            self._note_pause((begun + time.monotonic_ns()) // 2)
+            self._turned_ns = (begun + time.monotonic_ns()) // 2
+            self._note_pause(self._turned_ns)
+        now = time.monotonic_ns()
+        if switching and self._standing and (switching.paused or now - self._turned_ns < LINGERS_NS):
+            # Younger than what the rings held: with what they hold next.
+            self._stood += self._standing.look()
 
     def _switched_so_far(self) -> tuple[int, int, int]:
         """Now, with how many switches and samples of time there were."""

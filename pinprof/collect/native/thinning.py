@@ -194,8 +194,10 @@ class Thinner:
             if kind == perf.RECORD_SAMPLE:
                 event = self._kinds.get(_WORD.unpack_from(records, place + 8)[0])
                 if event is not None and event.waits:
-                    stays = False
-                    self._note(_SAMPLE, records, place, following, place + event.time, place + event.tid)
+                    # What was copied from outside (standing.py) begins no wait.
+                    stays = misc & perf.MISC_CPUMODE_MASK == perf.MISC_USER
+                    if not stays:
+                        self._note(_SAMPLE, records, place, following, place + event.time, place + event.tid)
                 elif event is not None and event.chain is not None:
                     stays = False
                     chain = place + event.chain

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import struct
 from collections.abc import Sequence
 
 from pinprof.collect.native import perf_event as pe
@@ -31,6 +32,7 @@ _USER_REGISTERS = {
     "x86_64": 1 << 6 | 1 << 7 | 1 << 8,  # BP, SP, IP (arch/x86/include/uapi/asm/perf_regs.h)
     "aarch64": 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32,  # X29, LR, SP, PC (arch/arm64/include/uapi/asm/perf_regs.h)
 }
+_CONTEXT_KERNEL, _CONTEXT_USER, _ABI_64 = 2**64 - 128, 2**64 - 512, 2
 _COPY = perf.SAMPLE_REGS_USER | perf.SAMPLE_STACK_USER
 
 
@@ -66,6 +68,37 @@ def _bytes_of(spec: EventSpec, ring_bytes: int) -> int:
 
 def _may_be_frequent(spec: EventSpec) -> bool:
     return bool(spec.attr.flags & pe.CONTEXT_SWITCH) or spec.name == WAKEUPS
+
+
+def copied_sample(
+    spec: EventSpec,
+    number: int,
+    thread: tuple[int, int],
+    time_ns: int,
+    place: tuple[int, int, int],
+    held: bytes,
+    kernel: int = 0,
+) -> bytes:
+    """A sample as the kernel writes it, of a stack that was copied from outside, for `Unwinder.rewrite`.
+
+    `number` is an id of the event, `thread` process and thread, `place` frame pointer, stack pointer and instruction;
+    `kernel` is a function of the kernel that the thread is in, if that is known.
+    """
+    frame, stack, instruction = place
+    values = {
+        perf.SAMPLE_IDENTIFIER: number,
+        perf.SAMPLE_IP: instruction,
+        perf.SAMPLE_TID: thread[0] | thread[1] << 32,
+        perf.SAMPLE_TIME: time_ns,
+    }
+    fixed = [values.get(field, 0) for field in perf.SAMPLE_WORDS if spec.attr.sample_type & field]
+    # AArch64 has the link register between frame and stack pointer.
+    has_link = spec.attr.sample_regs_user.bit_count() > len(place)
+    registers = (frame, *((0,) if has_link else ()), stack, instruction)
+    chain = (*((_CONTEXT_KERNEL, kernel) if kernel else ()), _CONTEXT_USER, instruction)
+    body = struct.pack(f"<{len(fixed) + 1 + len(chain)}Q", *fixed, len(chain), *chain)
+    body += struct.pack(f"<{len(registers) + 2}Q", _ABI_64, *registers, len(held)) + held
+    return perf.record(perf.RECORD_SAMPLE, perf.MISC_USER, body + struct.pack("<Q", len(held)))
 
 
 def as_written(spec: EventSpec) -> EventSpec:

@@ -332,10 +332,11 @@ def _without_pauses(raw: Raw, sources: list[EventSource], manifest: Manifest) ->
     waits = _off_cpu_sources(raw, sources)
     joined_ns = max((part.get("thinned", {}).get("joined_ns", 0) for part in manifest.collectors), default=0)
     found = filled(raw.samples, raw.switches, raw.pauses, raw.exits, clocks=clocks, waits=waits, joined_ns=joined_ns)
-    more = len(found.samples) - len(raw.samples)
     payload = raw.payload
-    if len(payload) and more:
-        payload = np.concatenate([payload, np.zeros((more, payload.shape[1]), np.uint64)])
+    if len(payload) and found.paused_ns:
+        payload = payload[found.kept]
+        none = np.zeros((len(found.samples) - len(payload), payload.shape[1]), np.uint64)
+        payload = np.concatenate([payload, none])
     ran = format_ns(found.unsampled_ns)
     notes = [f"Threads of which there is no sample ran {ran} while sampling was paused."] if found.unsampled_ns else []
     return replace(raw, samples=found.samples, switches=found.switches, payload=payload), found.paused_ns, notes

@@ -5,7 +5,7 @@ back is recorded. So it is known how long each thread ran in a pause, and how lo
 
     time on a processor     goes to the thread's next samples of time, those of one window alike
     short waits             are joined to one, with the stack of the thread's next wait that has one
-    long waits              stay waits of their own, without a stack
+    long waits              stay waits of their own, with the stack that was copied meanwhile (standing.py), if any
 
 So the sums of a thread are what they would be without pauses. What a thread without any sample of time ran is counted.
 """
@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.base.columns import Table, ascending, pairs_of, unpack
+from pinprof.base.columns import Table, ascending, pairs_of, uniform, unpack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Bool, Int64, UInt8
 from pinprof.read.perf.chains import NO_CHAIN
@@ -74,7 +74,9 @@ class Filled:
     """Samples and switches as if nothing had been paused."""
 
     samples: RawSamples
-    """Waits in pauses follow all that were recorded."""
+    """Waits in pauses follow those that were recorded."""
+    kept: Bool
+    """The recorded samples but those of copied stacks."""
     switches: Switches
     paused_ns: int
     """Between the first switch and the last."""
@@ -97,7 +99,7 @@ def filled(
     `joined_ns`: how long waits are until thinning, which joins them, keeps one.
     """
     if not len(pauses) or not len(switches) or not len(waits):
-        return Filled(samples, switches, 0, 0)
+        return Filled(samples, uniform(True, len(samples), np.bool_), switches, 0, 0)
     first, last = int(switches.time_ns.min()), max(int(switches.time_ns.max()), int(samples.clock.max(initial=0)))
     threads = ThreadSwitches.of(switches, samples.pid, samples.tid)
     until = _until(threads, exits, last)
@@ -105,9 +107,9 @@ def filled(
     samples, unsampled = _with_time(samples, threads, pauses, until, timed)
     # Those that thinning joins are less than twice as long together.
     least_ns = max(LONG_NS, 2 * joined_ns)
-    samples, switches = _with_waits(samples, threads, pauses, until, waited, waits[0], least_ns)
+    samples, kept, switches = _with_waits(samples, threads, pauses, until, waited, waits[0], least_ns)
     span = pauses.before(np.array([first, last]))
-    return Filled(samples, switches, int(span[1] - span[0]), unsampled)
+    return Filled(samples, kept, switches, int(span[1] - span[0]), unsampled)
 
 
 def _until(threads: ThreadSwitches, exits: Mapping[tuple[int, int], int], last_ns: int) -> Int64:
@@ -159,13 +161,25 @@ def _evenly(values: Int64, first: Bool) -> Int64:
 
 
 def _with_waits(
-    samples: RawSamples, threads: ThreadSwitches, pauses: Pauses, until: Int64, rows: Int64, source: int, least_ns: int
-) -> tuple[RawSamples, Switches]:
-    """The samples and those of waits in pauses, where `rows` are all other waits; the switches of both.
+    samples: RawSamples,
+    threads: ThreadSwitches,
+    pauses: Pauses,
+    until: Int64,
+    rows: Int64,
+    source: int,
+    least_ns: int,
+) -> tuple[RawSamples, Bool, Switches]:
+    """The samples and those of waits in pauses, where `rows` are all other waits; which are kept; the switches of both.
 
     Waits shorter than `least_ns` are joined.
     """
     known, out = threads.known, threads.way != IN
+    copied = _in_waits(threads, threads.of_samples[rows], samples.clock[rows])
+    stack = np.full(len(known), NO_CHAIN, np.int32)
+    stack[copied[copied >= 0]] = samples.chain[rows[copied >= 0]]
+    kept = np.ones(len(samples), np.bool_)
+    kept[rows[copied >= 0]] = False
+    rows = rows[copied < 0]
     place = threads.first_at(threads.of_samples[rows], samples.clock[rows])
     sampled = np.zeros(len(known) + 1, np.bool_)
     sampled[place] = True
@@ -176,21 +190,24 @@ def _with_waits(
     joined = _joined(threads, until, np.flatnonzero(alone & ~is_long), np.cumsum(sampled[:-1] | is_long))
     long = PausedWaits(known[is_long], threads.time_ns[is_long], until[is_long], threads.way[is_long])
     stacks = _Stacks.of(threads.of_samples[rows], np.append(threads.way, IN)[place], samples.clock[rows])
-    chain = np.append(samples.chain[rows], NO_CHAIN)[stacks.next_of(joined)]
     both = joined.joined(long)
+    chain = np.append(np.append(samples.chain[rows], NO_CHAIN)[stacks.next_of(joined)], stack[is_long])
     pid, tid = unpack(threads.keys[both.thread])
     unseen = RawSamples.of(
-        len(both),
-        clock=both.begin_ns,
-        pid=pid,
-        tid=tid,
-        source=source,
-        chain=np.append(chain, np.full(len(long), NO_CHAIN)),
-        unchained=np.append(chain == NO_CHAIN, np.ones(len(long), np.bool_)),
+        len(both), clock=both.begin_ns, pid=pid, tid=tid, source=source, chain=chain, unchained=chain == NO_CHAIN
     )
     gone = alone & ~is_long
     gone |= np.append(False, gone[:-1] & ~out[1:] & (known[1:] == known[:-1]))
-    return samples.joined(unseen), threads.table(~gone).joined(*joined.switches(threads.keys))
+    switches = threads.table(~gone).joined(*joined.switches(threads.keys))
+    return samples.take(kept).joined(unseen), kept, switches
+
+
+def _in_waits(threads: ThreadSwitches, thread: NDArray[Any], time_ns: Int64) -> Int64:
+    """Per sample of a wait the record of leaving behind which it was copied; -1 where it is from before its record."""
+    place = threads.last_at(thread, time_ns)
+    there = np.maximum(place, 0)
+    behind = (threads.known[there] == thread) & (threads.way[there] != IN) & (time_ns > threads.time_ns[there])
+    return np.where((place >= 0) & behind, place, -1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

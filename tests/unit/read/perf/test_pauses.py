@@ -156,6 +156,22 @@ def test_a_long_wait_that_begins_in_a_pause_has_no_stack() -> None:
     assert found.unchained[len(recording.samples) :].all()
 
 
+def test_a_long_wait_of_a_pause_has_the_stack_that_was_copied_meanwhile() -> None:
+    pauses = paused((0, 1_000_000))
+    stints = [Stint(100_000, LONG_NS, OUT), Stint(2_000_000, LONG_NS, OUT), Stint(1_000, 1_000, OUT)]
+    recording = recorded([stints], pauses)
+    in_first, in_second = 100_000 + LONG_NS // 2, 2_100_000 + LONG_NS + LONG_NS // 2
+    copies = RawSamples.of(2, clock=[in_first, in_second], pid=1, tid=1, source=WAITS, chain=[77, 78])
+    given = len(recording.samples)
+    recording.samples = recording.samples.joined(copies)
+    found = without_pauses(recording, pauses)
+    # The second wait has a stack of its own.
+    assert found.samples.chain[given:].tolist() == [77]
+    assert not found.samples.unchained[given:].any()
+    assert found.kept.tolist() == [True] * given + [False] * 2
+    assert len(found.samples) == given + 1
+
+
 def test_what_a_thread_without_a_sample_ran_is_counted() -> None:
     pauses = paused((0, 1_000_000))
     recording = recorded([[Stint(400_000, 1_000, OUT)], [Stint(3_000_000, 1_000, OUT)]], pauses)
