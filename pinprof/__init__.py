@@ -6,8 +6,9 @@ and `pinprof.phase(name)`.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from pinprof.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from pinprof.api import Recorded, Recording, record
@@ -35,26 +36,23 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    _PLACES = {
-        "Fleet": "fleet.access",
-        "PinprofError": "base.errors",
-        "Recorded": "api",
-        "Recording": "api",
-        "Result": "result",
-        "RecordedSteps": "training",
-        "open": "api",
-        "open_fleet": "fleet.access",
-        "phase": "scenario",
-        "record": "api",
-        "steps": "training",
-    }
-
-    def __getattr__(name: str) -> Any:
-        """A name is imported when a program asks for it: the command line starts without all of them."""
-        if name not in _PLACES:
-            raise AttributeError(f"module 'pinprof' has no attribute {name!r}")
-        module = importlib.import_module(f"pinprof.{_PLACES[name]}")
-        return getattr(module, "open_result" if name == "open" else name)
+    # The command line starts without all of them.
+    __getattr__ = lazy_names(
+        "pinprof",
+        {
+            "Fleet": "fleet.access",
+            "PinprofError": "base.errors",
+            "Recorded": "api",
+            "Recording": "api",
+            "Result": "result",
+            "RecordedSteps": "training",
+            "open": "api:open_result",
+            "open_fleet": "fleet.access",
+            "phase": "scenario",
+            "record": "api",
+            "steps": "training",
+        },
+    )
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from pinprof.base.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from pinprof.analyze.attribution.attribute import GROUPS, Attribution
@@ -21,24 +22,22 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:
-    _PLACES = {
-        "CATEGORIES": "attribution.categories",
-        "GROUPS": "attribution.attribute",
-        "LEAF": "attribution.categories",
-        "LEVELS": "attribution.categories",
-        "WORK_ATTRIBUTES": "attribution.work",
-        "Attribution": "attribution.attribute",
-        "Category": "attribution.row",
-        "EventResult": "results",
-        "Finding": "results",
-        "RangeResult": "results",
-        "Run": "run",
-        "Selection": "selection",
-        "analyze": "whole",
-    }
-
-    def __getattr__(name: str) -> Any:
-        """A name is imported when it is asked for: who wants one module does without all of them."""
-        if name not in _PLACES:
-            raise AttributeError(f"module 'pinprof.analyze' has no attribute {name!r}")
-        return getattr(importlib.import_module(f"pinprof.analyze.{_PLACES[name]}"), name)
+    # Folding stacks needs none of this.
+    __getattr__ = lazy_names(
+        "pinprof.analyze",
+        {
+            "CATEGORIES": "attribution.categories",
+            "GROUPS": "attribution.attribute",
+            "LEAF": "attribution.categories",
+            "LEVELS": "attribution.categories",
+            "WORK_ATTRIBUTES": "attribution.work",
+            "Attribution": "attribution.attribute",
+            "Category": "attribution.row",
+            "EventResult": "results",
+            "Finding": "results",
+            "RangeResult": "results",
+            "Run": "run",
+            "Selection": "selection",
+            "analyze": "whole",
+        },
+    )
