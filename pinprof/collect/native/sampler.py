@@ -258,7 +258,9 @@ class Sampler:
         if switching and self._on and switching.changes(*self._switched_so_far()):
             begun = time.monotonic_ns()
             self._change_events()
-            self._turned_ns = (begun + time.monotonic_ns()) // 2
+            ended = time.monotonic_ns()
+            switching.turned(begun, ended)
+            self._turned_ns = (begun + ended) // 2
             self._note_pause(self._turned_ns)
         now = time.monotonic_ns()
         if switching and self._standing and (switching.paused or now - self._turned_ns < LINGERS_NS):

@@ -24,6 +24,8 @@ WINDOW_NS = 20_000_000
 LOOK_MS = 100
 """The longest between two looks: what threads that begin to switch often pay for."""
 _SHORTEST_MS = 5
+_TURNS = 20
+"""A turn may take a twentieth of the time until the next: thousands of threads have their own events."""
 
 
 class Switching:
@@ -41,11 +43,17 @@ class Switching:
         self._busy = 1.0
         """… and threads that run, by the last look at which sampling was not paused, but one at least."""
         self._enough_ns: float = CREDIT_NS
+        self._settled_ns = 0
+        """Until when nothing changes."""
 
     def begin(self, now_ns: int, switches: int, samples: int) -> None:
         """Sampling is switched on; `switches` and `samples` of time are those until now."""
         self.paused = False
         self._looked_ns, self._switches, self._samples = now_ns, switches, samples
+
+    def turned(self, began_ns: int, ended_ns: int) -> None:
+        """How long it took to pause, or to go on."""
+        self._settled_ns = ended_ns + _TURNS * (ended_ns - began_ns)
 
     def changes(self, now_ns: int, switches: int, samples: int) -> bool:
         """Whether sampling is paused, or goes on, from now on."""
@@ -57,6 +65,8 @@ class Switching:
         self._rate = happened / passed
         self._looked_ns, self._switches, self._samples = now_ns, switches, samples
         self._account.settle(self._busy * passed, 0 if self.paused else PRICE_NS * happened)
+        if now_ns < self._settled_ns:
+            return False
         if not self.paused and self._account.held_ns < 0:
             self.paused = True
             # In no step with what the program repeats.

@@ -55,18 +55,10 @@ class Pauses(Table):
     def before(self, time_ns: Int64) -> Int64:
         """How much of the time before each moment lies in pauses, in nanoseconds."""
         whole = np.append(0, np.cumsum(self.end_ns - self.begin_ns))
-        place = self._place(time_ns)
+        place = np.searchsorted(self.begin_ns, time_ns, side="right") - 1
         started = place >= 0
         last = np.minimum(time_ns, self.end_ns[place]) - self.begin_ns[place]
         return np.where(started, whole[place] + last, 0)
-
-    def hold(self, time_ns: Int64) -> Bool:
-        """Whether each moment lies in a pause."""
-        place = self._place(time_ns)
-        return (place >= 0) & (time_ns < self.end_ns[place])
-
-    def _place(self, time_ns: Int64) -> Int64:
-        return np.searchsorted(self.begin_ns, time_ns, side="right") - 1
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ def filled(
     samples, unsampled = _with_time(samples, threads, pauses, until, timed)
     # Those that thinning joins are less than twice as long together.
     least_ns = max(LONG_NS, 2 * joined_ns)
-    samples, kept, switches = _with_waits(samples, threads, pauses, until, waited, waits[0], least_ns)
+    samples, kept, switches = _with_waits(samples, threads, until, waited, waits[0], least_ns)
     span = pauses.before(np.array([first, last]))
     return Filled(samples, kept, switches, int(span[1] - span[0]), unsampled)
 
@@ -163,7 +155,6 @@ def _evenly(values: Int64, first: Bool) -> Int64:
 def _with_waits(
     samples: RawSamples,
     threads: ThreadSwitches,
-    pauses: Pauses,
     until: Int64,
     rows: Int64,
     source: int,
@@ -185,7 +176,8 @@ def _with_waits(
     sampled[place] = True
     # A record that is there twice, as around the turn to a pause, is no other wait.
     again = np.append(False, out[:-1] & (known[1:] == known[:-1]))
-    alone = out & ~sampled[:-1] & ~again & pauses.hold(threads.time_ns)
+    # Some lie outside pauses: to switch the events of thousands of threads takes a while.
+    alone = out & ~sampled[:-1] & ~again
     is_long = alone & (until - threads.time_ns >= least_ns)
     joined = _joined(threads, until, np.flatnonzero(alone & ~is_long), np.cumsum(sampled[:-1] | is_long))
     long = PausedWaits(known[is_long], threads.time_ns[is_long], until[is_long], threads.way[is_long])

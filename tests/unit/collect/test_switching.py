@@ -93,3 +93,14 @@ def test_an_interruption_of_the_recording_begins_with_sampling() -> None:
     program.switching.begin(program.now, program.switches, int(program.samples))
     assert not program.switching.paused
     assert not program.switching.changes(program.now, program.switches, int(program.samples))
+
+
+def test_turns_that_take_long_are_rare() -> None:
+    program, turns = Program(), 0
+    for _ in range(1000):
+        paused = program.switching.paused
+        program.run(WINDOW_NS, 300_000)
+        if program.switching.paused != paused:
+            turns += 1
+            program.switching.turned(program.now, program.now + WINDOW_NS)
+    assert 10 < turns <= 1000 / 20
