@@ -28,7 +28,6 @@ FREQUENCY, FAULT_PERIOD = 499, 16
 _RING_BYTES, _MOST_STACK, _WORD = 1 << 19, 48 << 10, 8
 _OWN_ID = 1 << 63
 """The id of the event that copies of stacks are samples of."""
-_CONTEXT_USER = 2**64 - 512
 _MOST_GUESSES = 256
 _CALL, _CALL_OPCODE, _LARGEST_FUNCTION = 5, 0xE8, 1 << 16
 """Bytes of a direct call on x86-64, the first of them; a function is not larger."""
@@ -149,7 +148,7 @@ class ChainCompleter:
         """The chain of a thread that stands still, by where its stack begins and its instruction (`place`)."""
         stack, instruction = place
         held = _copy(pid, stack, places)
-        plain = ThreadSample(pid, tid, time_ns, 0, (_CONTEXT_USER, instruction))
+        plain = ThreadSample(pid, tid, time_ns, 0, (perf.CONTEXT_USER, instruction))
         if not self._unwinder or not held:
             return plain
         found, complete = self._completed(pid, tid, (0, stack, instruction), held)

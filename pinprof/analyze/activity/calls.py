@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.groups import group
-from pinprof.base.columns import PairIndex, ascending, is_uniform, narrowed, pack, packed
+from pinprof.base.columns import ascending, is_uniform, narrowed, pack, packed
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.pair_index import PairIndex
 from pinprof.data.activity import (
     Activity,
     ApiCallTable,

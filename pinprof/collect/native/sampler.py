@@ -118,19 +118,19 @@ class Sampler:
             for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
         ]
         self._described = [(unwinding.as_written(spec), list(numbers)) for spec, numbers in events if spec.first]
-        ids = {spec.name: numbers for spec, numbers in self._described}
+        of_name = {spec.name: numbers for spec, numbers in self._described}
         for spec, numbers in events:
             if not spec.first:
-                ids[spec.name].extend(numbers)
+                of_name[spec.name].extend(numbers)
         copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
         deep, bare = (any(getattr(spec, kind) for spec in self._opened.specs) for kind in ("deep", "bare"))
         self._depth = unwinding.Depth(self._unwinder) if self._unwinder and deep else None
         self._switching = Switching(events[0][0].attr.period_or_freq) if self._unwinder and bare else None
-        waits = next(((spec, ids) for spec, ids in events if spec.attr.flags & perf_event.CONTEXT_SWITCH), None)
+        waits = next(((spec, ids[0]) for spec, ids in events if spec.attr.flags & perf_event.CONTEXT_SWITCH), None)
         self._standing: Standing | None = None
         if self._switching and waits and orders.pid is not None:
-            self._standing = Standing(waits[0], waits[1][0], orders.pid)
+            self._standing = Standing(*waits, orders.pid)
         self._turned_ns = -LINGERS_NS
         """When sampling was paused, or went on."""
         self._stood = b""

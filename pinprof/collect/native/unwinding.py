@@ -32,7 +32,7 @@ _USER_REGISTERS = {
     "x86_64": 1 << 6 | 1 << 7 | 1 << 8,  # BP, SP, IP (arch/x86/include/uapi/asm/perf_regs.h)
     "aarch64": 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32,  # X29, LR, SP, PC (arch/arm64/include/uapi/asm/perf_regs.h)
 }
-_CONTEXT_KERNEL, _CONTEXT_USER, _ABI_64 = 2**64 - 128, 2**64 - 512, 2
+_ABI_64 = 2
 _COPY = perf.SAMPLE_REGS_USER | perf.SAMPLE_STACK_USER
 
 
@@ -95,7 +95,7 @@ def copied_sample(
     # AArch64 has the link register between frame and stack pointer.
     has_link = spec.attr.sample_regs_user.bit_count() > len(place)
     registers = (frame, *((0,) if has_link else ()), stack, instruction)
-    chain = (*((_CONTEXT_KERNEL, kernel) if kernel else ()), _CONTEXT_USER, instruction)
+    chain = (*((perf.CONTEXT_KERNEL, kernel) if kernel else ()), perf.CONTEXT_USER, instruction)
     body = struct.pack(f"<{len(fixed) + 1 + len(chain)}Q", *fixed, len(chain), *chain)
     body += struct.pack(f"<{len(registers) + 2}Q", _ABI_64, *registers, len(held)) + held
     return perf.record(perf.RECORD_SAMPLE, perf.MISC_USER, body + struct.pack("<Q", len(held)))

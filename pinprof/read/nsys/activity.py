@@ -11,7 +11,6 @@ from numpy.typing import DTypeLike, NDArray
 
 from pinprof.base.columns import (
     ROWS_AT_ONCE,
-    PairIndex,
     fitting,
     in_order,
     is_uniform,
@@ -23,6 +22,7 @@ from pinprof.base.columns import (
     uniform,
 )
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.pair_index import PairIndex
 from pinprof.data.activity import (
     UNRECORDED,
     Api,

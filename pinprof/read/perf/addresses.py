@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.base.columns import PairIndex
+from pinprof.base.pair_index import PairIndex
 from pinprof.data.model import Int32, Int64, UInt64
 from pinprof.read.perf import kernels
 from pinprof.read.perf import records as rec

@@ -68,7 +68,7 @@ class Filled:
     samples: RawSamples
     """Waits in pauses follow those that were recorded."""
     kept: Bool
-    """The recorded samples but those of copied stacks."""
+    """Per recorded sample whether it is among them: all but those of copied stacks."""
     switches: Switches
     paused_ns: int
     """Between the first switch and the last."""

@@ -75,7 +75,7 @@ BRANCH_CALL_STACK = 1 << 11
 """Bit of branch_sample_type: the branch stack holds the user's call chain (`--call-graph lbr`)."""
 
 CONTEXT_LOWEST = 2**64 - 4095
-CONTEXT_KERNEL, CONTEXT_USER, CONTEXT_USER_DEFERRED = 2**64 - 128, 2**64 - 512, 2**64 - 640
+CONTEXT_KERNEL, CONTEXT_USER, CONTEXT_USER_DEFERRED = perf.CONTEXT_KERNEL, perf.CONTEXT_USER, 2**64 - 640
 """Markers inside a callchain (PERF_CONTEXT_*): they say what the addresses after them are. All are ≥ CONTEXT_LOWEST."""
 
 KERNEL_START = 2**63

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from pinprof.base import columns as made
 from pinprof.base.columns import (
-    PairIndex,
     ascending,
     changes,
     distinct,
@@ -25,6 +24,7 @@ from pinprof.base.columns import (
     stable_order,
     uniform,
 )
+from pinprof.base.pair_index import PairIndex
 from pinprof.read.perf.samples import RawSamples
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

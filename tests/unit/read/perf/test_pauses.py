@@ -103,7 +103,6 @@ def test_every_thread_has_its_time_and_its_waits(threads: list[list[Stint]], tur
     for tid, ran in recording.ran_ns.items():
         for way in (OUT, PREEMPTED):
             mine = (table.tid == tid) & (outs.ready == (way == PREEMPTED))
-            # A nanosecond lies between two waits of one pause.
             wanted = recording.waited_ns.get((tid, way), 0)
             assert int((outs.end_ns - outs.begin_ns)[mine].sum()) == wanted
         mine = (found.samples.tid == tid) & (found.samples.source == TIME)
